@@ -1,0 +1,395 @@
+"""The epoch engine: relations, views, and the atomic application of changes.
+
+One engine serves a database; its lock is held for the length of an epoch. An epoch either goes through
+whole or is undone whole: programs are linear in the changes, so running them again with the weights'
+signs turned restores every sum exactly, wrapped or not.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maintenance.epoch import Applied, Epoch, RowGate
+from maintenance.machine import MAX_VIEWS, Machine
+from maintenance.programs import Assembler
+from maintenance.relation import Column, LeafStore, Relation, Rescale
+from maintenance.tree import Tree
+from maintenance.view import MaintainedView, Source, codecs_of, demanded_indexes
+from planner.plan import Plan
+from planner.query import Definition
+from storage import layout as at
+from storage.encoding import Dictionaries
+from storage.errors import DataError, InternalError, IntegrityError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Evaluate = Callable[[pa.Table, Sequence[str]], pa.Table]
+    Load = Callable[[str], Iterable[pa.RecordBatch]]
+
+
+@dataclass
+class Change:
+    """Changes of one table: rows in the table's column order and their signed weights (None: all are +1)."""
+
+    rows: pa.Table | pa.RecordBatch
+    weights: np.ndarray | None = None
+
+
+class Engine:
+    """All maintained state of one database.
+
+    `evaluate(rows, expressions)` computes SQL expressions over the columns of `rows`, vectorised.
+    `version` changes whenever the state does, committed or not; `epoch` counts committed epochs.
+    """
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self.lock = threading.RLock()
+        self.epoch = 0
+        self.version = 0
+        self.relations: dict[str, Relation] = {}
+        self.views: dict[str, MaintainedView] = {}
+        self.dictionaries = Dictionaries()
+        self.machine = Machine()
+        self._evaluate = evaluate
+        self._bodies: dict[str, np.ndarray] = {}
+        self._checks: dict[str, np.ndarray] = {}
+        self._sweeps: dict[str, np.ndarray] = {}
+        self._gates: dict[str, RowGate] = {}
+
+    # Definitions ---------------------------------------------------------------------------------
+
+    def create_table(self, name: str, columns: Sequence[Column], *, retain: bool) -> None:
+        """Register a base table. With `retain`, its rows are kept here."""
+        with self.lock:
+            self.relations[name] = Relation(name, columns, retain, self.dictionaries, self._evaluate)
+            self._assemble()
+
+    def drop_table(self, name: str) -> None:
+        """Forget a base table that no view reads."""
+        with self.lock:
+            relation = self.relations.pop(name)
+            for store in relation.stores.values():
+                store.table.release()
+            self._assemble()
+
+    def create_view(self, name: str, definition: Definition, plan: Plan, load: Load) -> MaintainedView:
+        """Build a view and keep it from now on. `load(table)` yields the present rows of a table that is not retained.
+
+        O(rows of its tables) for free-connex plans. On failure nothing has changed.
+        """
+        with self.lock:
+            view = self._plan_view(name, definition, plan)
+            try:
+                fresh = self._open_stores(view)
+                for relation, store in fresh:
+                    self._fill_store(relation, store, load)
+                view.bind_leaves()
+                view.build(self.machine)
+            except BaseException:
+                self._close_stores(view)
+                self._assemble()
+                raise
+            self.views[name] = view
+            self.version += 1
+            self._assemble()
+            return view
+
+    def drop_view(self, name: str) -> None:
+        """Forget a view; stores that no other view reads go with it."""
+        with self.lock:
+            view = self.views.pop(name)
+            self._close_stores(view)
+            self.version += 1
+            self._assemble()
+            self.dictionaries.sweep()
+
+    # Epochs --------------------------------------------------------------------------------------
+
+    def apply(self, changes: Mapping[str, Change]) -> Applied:
+        """Apply changes to several tables at once, to all views; to be committed or undone by the caller.
+
+        Raises IntegrityError when a row would be there a negative number of times, DataError when a value does
+        not fit its column. The state is then as before.
+        """
+        with self.lock:
+            while True:
+                try:
+                    encoded = [(self.relations[name], self._encode(name, change)) for name, change in changes.items()]
+                    break
+                except Rescale as needed:
+                    self._rescale(needed)
+            return self.apply_encoded(encoded)
+
+    def apply_encoded(self, encoded: list[tuple[Relation, np.ndarray]]) -> Applied:
+        """`apply` for rows that are encoded already."""
+        with self.lock:
+            before = self.machine.counters.copy()
+            self.version += 1
+            with self._undone_on_failure(encoded) as done:
+                while True:
+                    flags = 0
+                    for relation, data in encoded:
+                        done.append((relation, data))
+                        flags |= self.machine.run(self._bodies[relation.name], data, len(data))
+                    if flags & at.OVERFLOW == 0:
+                        break
+                    self._undo(done)
+                    done.clear()
+                    self._widen([relation for relation, _ in encoded])
+                for relation, _ in encoded:
+                    if self.machine.run_once(self._checks[relation.name]) & at.VIOLATION:
+                        raise self._absent_row(relation)
+            self._finish([relation for relation, _ in encoded])
+            return Applied(self, encoded, self.machine.counters - before)
+
+    def undo(self, applied: Applied) -> None:
+        """Take an applied epoch back."""
+        with self.lock:
+            self.version += 1
+            self._undo(applied.encoded)
+
+    def commit(self, applied: Applied) -> Epoch:
+        """Make an applied epoch the committed state."""
+        with self.lock:
+            self.epoch += 1
+            if self.dictionaries.needs_sweep():
+                self.dictionaries.sweep()
+            return applied.epoch(self.epoch)
+
+    def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
+        """A committed epoch of one row, without Arrow; returns the epoch's number."""
+        gate = self._gates.get(name)
+        with self.lock:
+            if gate is not None and gate.run(row, weight):
+                self.epoch += 1
+                self.version += 1
+                return self.epoch
+            relation = self.relations[name]
+            relation.check_row(row)
+            data = relation.encode_row(row, weight)
+            if data is None:
+                applied = self.apply({name: Change(relation.as_batch(row), np.array([weight], np.int64))})
+            else:
+                applied = self.apply_encoded([(relation, data)])
+            self.commit(applied)
+            return self.epoch
+
+    def take_back(self, programs: tuple[np.ndarray, np.ndarray, np.ndarray], words: np.ndarray) -> None:
+        """Undo a single row that overflowed or was absent."""
+        self.machine.run(programs[0], words.reshape(1, -1), 1, -1)
+        self.machine.run_once(programs[2])
+
+    def shrink_all(self) -> None:
+        """Give memory back wherever most of it is unused."""
+        for relation in self.relations.values():
+            for table in self._touched(relation):
+                table.shrink()
+
+    def counters(self, view: MaintainedView) -> int:
+        """Elementary steps spent on a view since it was built: slots looked at, list members visited, rows written."""
+        return int(self.machine.counters[view.number])
+
+    # Inner workings ------------------------------------------------------------------------------
+
+    def _encode(self, name: str, change: Change) -> np.ndarray:
+        return self.relations[name].encode(change.rows, change.weights)
+
+    @contextmanager
+    def _undone_on_failure(self, encoded):
+        done: list[tuple[Relation, np.ndarray]] = []
+        try:
+            yield done
+        except BaseException:
+            self._undo(done)
+            raise
+
+    def _undo(self, encoded: list[tuple[Relation, np.ndarray]]) -> None:
+        for relation, data in reversed(encoded):
+            self.machine.run(self._bodies[relation.name], data, len(data), -1)
+        self._finish([relation for relation, _ in encoded])
+
+    def _finish(self, relations: list[Relation]) -> None:
+        for relation in relations:
+            if self.machine.run_once(self._sweeps[relation.name]) & at.SHRINK:
+                for table in self._touched(relation):
+                    table.shrink()
+
+    def _touched(self, relation: Relation) -> list:
+        tables = [store.table for store in relation.stores.values()]
+        for view in self._readers(relation):
+            tables += view.tables()
+        return tables
+
+    def _readers(self, relation: Relation) -> list[MaintainedView]:
+        return [view for view in self.views.values() if relation.name in view.relations]
+
+    def _absent_row(self, relation: Relation) -> IntegrityError:
+        address, row = int(self.machine.scratch[at.BAD_TABLE]), int(self.machine.scratch[at.BAD_ROW])
+        store = next(s for s in relation.stores.values() if s.table.address == address)
+        values, place = [], 0
+        words = store.table.key_of(row)
+        for column, width in zip(store.variables, store.widths, strict=True):
+            codec = store.inputs["key " + column.expression].codec
+            assert codec is not None
+            code = [np.array([word], np.int64) for word in words[place : place + width]]
+            values.append(f"{column.expression} = {codec.decode(code)[0].as_py()!r}")
+            place += width
+        return IntegrityError(
+            f"a row of {relation.name} is deleted more often than it is there",
+            where="the row with " + ", ".join(values) if values else None,
+            why="every view is exact only if no row occurs a negative number of times",
+            hint="check the changes of this epoch; nothing of it has been applied",
+        )
+
+    def _widen(self, relations: list[Relation]) -> None:
+        for relation in relations:
+            for view in self._readers(relation):
+                view.widen(view.limbs + 1)
+            for store in relation.stores.values():
+                store.limbs += 1
+                store.table.widen(store.limbs)
+                if store.limbs > 64:
+                    raise DataError("a sum is too large to be kept", why="it needs more than 4096 bits")
+        self._assemble()
+
+    def _rescale(self, needed: Rescale) -> None:
+        """Give a floating factor a finer unit, and multiply what has been summed in the old one."""
+        item = needed.item
+        bits = needed.shift - item.shift
+        more = (bits + 63) // 64
+        needed.relation.rescale(item, needed.limbs, needed.shift)
+        for store in needed.relation.stores.values():
+            column = next((c for c in store.factors if store.inputs["factor " + c.expression] is item), None)
+            if column is None:
+                continue
+            store.limbs = max(store.limbs + more, needed.limbs)
+            store.table.widen(store.limbs)
+            store.table.rescale(1 + store.factors.index(column), bits)
+            for view in self.views.values():
+                if any(source.store is store for source in view.sources.values()):
+                    view.widen(view.limbs + more)
+                    view.rescale(store, column.expression, bits)
+        self._assemble()
+
+    def _plan_view(self, name: str, definition: Definition, plan: Plan) -> MaintainedView:
+        codecs = codecs_of(definition, self.dictionaries)
+        widths = {variable: codec.words for variable, codec in codecs.items()}
+        tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
+        taken = {view.number for view in self.views.values()}
+        number = next((n for n in range(1, MAX_VIEWS) if n not in taken), None)
+        if number is None:
+            raise InternalError(f"more than {MAX_VIEWS - 1} views", hint="drop some")
+        self.machine.counters[number] = 0
+        return MaintainedView(name, definition, plan, tree, number, codecs)
+
+    def _open_stores(self, view: MaintainedView) -> list[tuple[Relation, LeafStore]]:
+        """Open the stores the view's atoms read; returns those that are new and empty."""
+        fresh = []
+        seen: dict[tuple[Any, ...], int] = {}
+        for atom in view.definition.atoms:
+            relation = self.relations[atom.table]
+            names = {c.name: c.expression for c in atom.variables}
+            required = sorted(names[v] for v in atom.required)
+            plain = tuple(sorted(c.expression for c in atom.variables))
+            factors = tuple(sorted(c.expression for c in atom.factors))
+            alike = (atom.table, plain, factors, atom.predicate, tuple(required))
+            occurrence = seen[alike] = seen.get(alike, -1) + 1
+            known = set(relation.stores)
+            store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, occurrence // 2)
+            indexes, summed = demanded_indexes(view.tree, view.tree.leaves[atom.name], view.definition)
+            old = store.table
+            if relation.reindex(store, indexes, summed) and store.key in known:
+                self._copy_rows(old, store)
+            if store.key not in known:
+                fresh.append((relation, store))
+            store.users.add(view.name)
+            view.sources[atom.name] = Source(relation, store, occurrence % 2)
+        for other in self.views.values():
+            other.bind_leaves()
+        return fresh
+
+    def _close_stores(self, view: MaintainedView) -> None:
+        for source in view.sources.values():
+            if source.store.key in source.relation.stores:
+                if source.store.users <= {view.name}:
+                    source.store.table.release()
+                source.relation.close_store(source.store, view.name)
+
+    def _copy_rows(self, old, store: LeafStore) -> None:
+        assembler = Assembler()
+        assembler.scan(old)
+        assembler.path(0)
+        assembler.upsert(store.table)
+        assembler.path_end()
+        self.machine.run(assembler.words(), rows=int(old.header[at.USED]))
+        old.release()
+
+    def _fill_store(self, relation: Relation, store: LeafStore, load: Load) -> None:
+        batches = self.retained_rows(relation) if relation.retain else load(relation.name)
+        for rows, weights in _weighted(batches):
+            while True:
+                try:
+                    data = relation.encode(rows, weights)
+                except Rescale as needed:
+                    self._rescale(needed)
+                    continue
+                program = self._store_program(relation, store)
+                if self.machine.run(program, data, len(data)) & at.OVERFLOW == 0:
+                    break
+                self.machine.run(program, data, len(data), -1)
+                store.limbs += 1
+                store.table.widen(store.limbs)
+        sweep = Assembler()
+        sweep.finish(at.SWEEP, [store.table])
+        self.machine.run_once(sweep.words())
+        if store.indexes and store.table.live:
+            store.table.compact(0)
+
+    def _store_program(self, relation: Relation, store: LeafStore) -> np.ndarray:
+        assembler = Assembler()
+        relation.lift(assembler, store)
+        assembler.path(0)
+        assembler.upsert(store.table)
+        assembler.path_end()
+        return assembler.words()
+
+    def retained_rows(self, relation: Relation):
+        """The rows of a retained table as (RecordBatch, weights) pairs."""
+        from maintenance.output import table_batches
+
+        return table_batches(relation)
+
+    def _assemble(self) -> None:
+        """Make all programs anew, after tables, views or widths have changed."""
+        for view in self.views.values():
+            view.bind_leaves()
+        for name, relation in self.relations.items():
+            readers = self._readers(relation)
+            paths = {
+                store.key: (lambda assembler, position, store=store: [
+                    view.add_paths(assembler, store, position) for view in readers
+                ])
+                for store in relation.stores.values()
+            }
+            body = relation.program(paths)
+            check, sweep = Assembler(), Assembler()
+            stores = [store.table for store in relation.stores.values()]
+            check.finish(at.CHECK, stores)
+            sweep.finish(at.SWEEP, self._touched(relation))
+            self._bodies[name] = body.words()
+            self._checks[name], self._sweeps[name] = check.words(), sweep.words()
+            self._gates[name] = RowGate(self, relation, self._bodies[name], self._checks[name], self._sweeps[name])
+        for name in set(self._bodies) - set(self.relations):
+            del self._bodies[name], self._checks[name], self._sweeps[name], self._gates[name]
+
+
+def _weighted(batches: Iterable[Any]):
+    for item in batches:
+        yield item if isinstance(item, tuple) else (item, None)

@@ -1,0 +1,142 @@
+"""From a tree to delta programs: one path per leaf for updates, one per stored view for bulk builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from maintenance.programs import Assembler, Join
+from maintenance.shapes import Shape, parts_of, shape_of
+from maintenance.tree import Step, Tree, View
+from storage.errors import InternalError
+from storage.table import Table
+
+
+@dataclass
+class Delta:
+    """What a path carries at one point: its layout and the atoms it covers."""
+
+    shape: Shape
+    atoms: frozenset[str]
+
+
+def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: int) -> None:
+    """The path of a leaf's delta through its ancestors, adding to every stored one. Nothing if none is stored."""
+    leaf, top = tree.leaves[atom], tree.top(atom)
+    if top is not None:
+        assembler.path(owner)
+        _climb(tree, leaf, top, assembler, limbs, write_all=True)
+        assembler.path_end()
+    if tree.output is not None:
+        assembler.path(owner)
+        carry_path(tree, atom, assembler, limbs)
+        assembler.path_end()
+
+
+def build_path(tree: Tree, view: View, assembler: Assembler, owner: int, limbs: int) -> Table:
+    """The path that fills one stored inner view from a stored view below it; returns the table to scan.
+
+    Its siblings must be complete, so views are built children first. O(rows scanned * fan-out).
+    """
+    source = _cheapest_source(tree, view)
+    assert source.table is not None
+    assembler.scan(source.table)
+    assembler.path(owner)
+    _climb(tree, source, view, assembler, limbs, write_all=False)
+    assembler.path_end()
+    return source.table
+
+
+def build_projection(tree: Tree, assembler: Assembler, owner: int, limbs: int) -> Table:
+    """The path that fills a maintained projection from one leaf."""
+    atom = next(iter(tree.leaves))
+    table = tree.leaves[atom].table
+    assert table is not None
+    assembler.scan(table)
+    assembler.path(owner)
+    carry_path(tree, atom, assembler, limbs)
+    assembler.path_end()
+    return table
+
+
+def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> None:
+    """Extend a leaf's delta to all output variables and add it to the projection."""
+    leaf = tree.leaves[atom]
+    assert leaf.shape is not None and tree.output is not None and tree.projection is not None
+    delta = Delta(leaf.shape, frozenset({atom}))
+    for step in tree.carry_steps(atom):
+        new = [v for v in _access(tree, step)[1].variables if v not in delta.shape.variables]
+        delta = _join(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+    delta = _project(tree, assembler, delta, tree.output, limbs)
+    assembler.upsert(tree.projection)
+
+
+def _climb(tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool) -> None:
+    assert source.shape is not None
+    delta = Delta(source.shape, source.atoms)
+    view = source
+    while view is not top:
+        parent = view.parent
+        assert parent is not None
+        write = parent.stored and (write_all or parent is top)
+        target = parent.node.variables if parent.full else parent.link
+        steps = tree.update_steps(parent, view)
+        for number, step in enumerate(steps):
+            later = {v for other in steps[number + 1 :] for v in other.key}
+            wanted = target if number == len(steps) - 1 else (*parent.node.variables, *later)
+            known = {*delta.shape.variables, *_access(tree, step)[1].variables}
+            delta = _join(tree, assembler, delta, step, tuple(dict.fromkeys(v for v in wanted if v in known)), limbs)
+        if write:
+            assert parent.table is not None and parent.shape is not None
+            delta = _project(tree, assembler, delta, parent.shape.variables, limbs)
+            assembler.upsert(parent.table)
+        view = parent
+
+
+def _cheapest_source(tree: Tree, view: View) -> View:
+    """A stored view below whose path up needs no expansion, if there is one; else the nearest."""
+    candidates = []
+    for below in view.walk():
+        if below is view or not below.full:
+            continue
+        expansions, climb = 0, below
+        while climb is not view:
+            assert climb.parent is not None
+            expansions += sum(step.access == "members" for step in tree.update_steps(climb.parent, climb))
+            climb = climb.parent
+        candidates.append((expansions, len(list(below.walk())), below))
+    if not candidates:
+        raise InternalError("a stored view has nothing below it to be built from")
+    return min(candidates, key=lambda c: (c[0], -c[1]))[2]
+
+
+def _join(
+    tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int
+) -> Delta:
+    table, shape, group, index = _access(tree, step)
+    atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
+    out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
+    join = Join(delta.shape, delta.atoms, shape, out, step.multiply)
+    if step.access == "members":
+        assembler.expand(group, table, index, delta.shape.places(step.key), join)
+    else:
+        assembler.probe(table, delta.shape.places(shape.variables), join)
+    return Delta(out, atoms)
+
+
+def _access(tree: Tree, step: Step) -> tuple[Table, Shape, Table, int]:
+    """The table a step reads, its layout, and for "members" the group table and the index's number."""
+    view, table, shape = step.view, step.view.table, step.view.shape
+    assert table is not None and shape is not None
+    if step.access == "members":
+        number = view.index_number(step.key)
+        return table, shape, table.groups[number], number
+    if step.access == "message":
+        table, shape = tree.message(view)
+    return table, shape, table, -1
+
+
+def _project(tree: Tree, assembler: Assembler, delta: Delta, variables: tuple[str, ...], limbs: int) -> Delta:
+    out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, delta.atoms), limbs)
+    if out != delta.shape:
+        assembler.project(Join(delta.shape, delta.atoms, None, out))
+    return Delta(out, delta.atoms)

@@ -1,0 +1,129 @@
+"""Assembling delta programs: from symbolic steps to the words that the driver kernel interprets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from maintenance.shapes import Shape, pair_parts
+from storage import layout as at
+from storage.errors import InternalError
+from storage.table import Table
+
+
+@dataclass
+class Assembler:
+    """Collects operations; `words()` is the finished program. Buffer 0 holds the leaf's delta."""
+
+    code: list[int] = field(default_factory=list)
+    next_buffer: int = 1
+
+    def add(self, operation: int, *operands: int) -> None:
+        self.code += [operation, 2 + len(operands), *operands]
+
+    def path(self, owner: int) -> None:
+        """Start from the leaf's delta again; steps are counted for view number `owner`."""
+        self.next_buffer = 1
+        self.add(at.PATH, owner)
+
+    def path_end(self) -> None:
+        self.add(at.PATH_END)
+
+    def upsert(self, table: Table) -> None:
+        self.add(at.UPSERT, table.address)
+
+    def scan(self, table: Table) -> None:
+        self.add(at.SCAN, table.address)
+
+    def lift(
+        self,
+        width: int,
+        limbs: int,
+        predicate: int,
+        required: Sequence[int],
+        keys: Sequence[int],
+        factors: Iterable[tuple[int, int, int]],
+    ) -> None:
+        """Make a leaf's delta; places are words of the encoded data, whose last word is the weight."""
+        flat = [word for factor in factors for word in factor]
+        self.add(
+            at.LIFT, width, len(keys), len(flat) // 3, limbs, predicate, len(required), *required, *keys, *flat
+        )
+
+    def probe(self, table: Table, places: Sequence[int], join: Join) -> None:
+        self._join(at.PROBE, [table.address], [len(places), *places], join)
+
+    def expand(self, group: Table, table: Table, index: int, places: Sequence[int], join: Join) -> None:
+        self._join(at.EXPAND, [group.address], [table.address, index, 0, 0, len(places), *places], join)
+
+    def project(self, join: Join) -> None:
+        self._join(at.PROJECT, [0], [], join)
+
+    def intersect(
+        self,
+        sides: Sequence[tuple[Table, int, int]],
+        places: Sequence[Sequence[int]],
+        templates: Sequence[Sequence[int]],
+        join: Join,
+    ) -> None:
+        """Two sides, each (table, index, place of the candidate in its rows), its group key's delta places, and
+        its full key's template (delta places, -1 for the candidate)."""
+        (t1, x1, c1), (t2, x2, c2) = sides
+        tail = [t1.address, x1, c1, t2.groups[x2].address, t2.address, x2, c2]
+        for side in places:
+            tail += [len(side), *side]
+        self._join(at.INTERSECT, [t1.groups[x1].address], [*tail, *templates[0], *templates[1]], join)
+
+    def best(self, group: Table, table: Table, index: int, value_place: int, places: Sequence[int]) -> None:
+        self.add(at.BEST, group.address, self._buffer(), table.address, index, value_place, len(places), *places)
+
+    def finish(self, operation: int, tables: Iterable[Table]) -> None:
+        """CHECK or SWEEP these tables."""
+        for table in tables:
+            self.add(operation, table.address)
+
+    def words(self) -> np.ndarray:
+        return np.array([*self.code, at.END, 2], np.int64)
+
+    def _join(self, operation: int, head: list[int], tail: list[int], join: Join) -> None:
+        emit_place = 4 + len(tail)
+        words = [*head, emit_place, *tail, self._buffer(), *join.words()]
+        self.add(operation, *words)
+
+    def _buffer(self) -> int:
+        number = self.next_buffer
+        if number >= at.MAX_BUFFERS:
+            raise InternalError("a delta path has too many steps", why=f"at most {at.MAX_BUFFERS - 1} are provided for")
+        self.next_buffer += 1
+        return number
+
+
+@dataclass(frozen=True)
+class Join:
+    """How a step makes its output rows: shapes of delta, table (None: no table) and output, and who covers what."""
+
+    delta: Shape
+    delta_atoms: frozenset[str]
+    table: Shape | None
+    out: Shape
+    multiply: bool = True
+
+    def words(self) -> list[int]:
+        summed = self.table if self.multiply else None
+        table_keys = self.table.keys if self.table else self.delta.keys
+        table_limbs = self.table.limbs if self.table else 1
+        words = [self.out.keys, len(self.out.parts), self.out.limbs]
+        words += [self.delta.keys, self.delta.limbs, table_keys, table_limbs]
+        for variable in self.out.variables:
+            if variable in self.delta.variables:
+                side, places = 0, self.delta.places([variable])
+            else:
+                assert self.table is not None
+                side, places = 1, self.table.places([variable])
+            for place in places:
+                words += [side, place]
+        for pair in pair_parts(self.out, self.delta, set(self.delta_atoms), summed):
+            words += pair
+        return words

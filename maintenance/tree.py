@@ -1,0 +1,266 @@
+"""The view tree of one view: which of a plan's nodes are stored, in what form, and the paths that maintain them.
+
+Storage follows demand. What enumeration reads, or a path looks up as a sibling, is stored; every
+stored view is maintained by a path from each leaf below it; those paths look up siblings in turn. A
+node that nobody reads is never stored: deltas pass through it.
+
+A stored node is kept *full* (keyed by all its variables) when rows of it are listed, else as a
+*message*: keyed by the variables it shares with its parent, everything else summed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from maintenance.shapes import Shape, parts_of, shape_of
+from planner.plan import Node, Plan
+from planner.query import Definition
+from storage.table import Table
+
+
+@dataclass
+class View:
+    """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables."""
+
+    node: Node
+    parent: View | None
+    children: list[View] = field(default_factory=list)
+    full: bool = False
+    message: bool = False
+    indexes: list[tuple[str, ...]] = field(default_factory=list)
+    table: Table | None = None
+    shape: Shape | None = None
+
+    @property
+    def stored(self) -> bool:
+        return self.full or self.message
+
+    @property
+    def atoms(self) -> frozenset[str]:
+        return frozenset(leaf.atom for leaf in self.node.leaves() if leaf.atom)
+
+    @property
+    def link(self) -> tuple[str, ...]:
+        """The variables shared with the parent, in this node's order."""
+        above = self.parent.node.variables if self.parent else ()
+        return tuple(v for v in self.node.variables if v in above)
+
+    def ancestors(self) -> Iterator[View]:
+        view = self.parent
+        while view is not None:
+            yield view
+            view = view.parent
+
+    def walk(self) -> Iterator[View]:
+        """This view and all below it, children first."""
+        for child in self.children:
+            yield from child.walk()
+        yield self
+
+    def index_number(self, variables: tuple[str, ...]) -> int:
+        return self.indexes.index(variables)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A look-up on a path: of one row by its whole key ("row"), of the sum of a group ("message"), or of all
+    members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count."""
+
+    view: View
+    access: Literal["row", "message", "members"]
+    key: tuple[str, ...]
+    multiply: bool
+
+
+class Tree:
+    """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them."""
+
+    def __init__(self, definition: Definition, plan: Plan, widths: Mapping[str, int], *, counted: bool) -> None:
+        self.definition, self.plan, self.widths = definition, plan, widths
+        self.root = _grow(plan.root, None)
+        self.leaves = {view.node.atom: view for view in self.root.walk() if view.node.atom is not None}
+        self.output = definition.free if plan.projected else None
+        self.projection: Table | None = None
+        for leaf in self.leaves.values():
+            leaf.full = True
+        if plan.projected:
+            self._demand_projection()
+        else:
+            self._demand_enumeration(counted)
+        self._settle()
+
+    def parts(self, view: View):
+        return parts_of(self.definition.measures, view.atoms)
+
+    def shape(self, view: View, limbs: int) -> Shape:
+        """The layout of an inner stored view's table."""
+        variables = view.node.variables if view.full else view.link
+        return shape_of(variables, self.widths, self.parts(view), limbs)
+
+    def stored_inner(self) -> list[View]:
+        """Stored views that are not leaves, children first."""
+        return [view for view in self.root.walk() if view.stored and view.node.atom is None]
+
+    def summed(self, view: View, variables: tuple[str, ...]) -> int:
+        """How many values a group of this index sums: all if it serves as the message, else none."""
+        return len(self.parts(view)) if variables == view.link and view.message else 0
+
+    def top(self, atom: str) -> View | None:
+        """The highest stored ancestor of a leaf: where its path ends."""
+        stored = [view for view in self.leaves[atom].ancestors() if view.stored]
+        return stored[-1] if stored else None
+
+    def message(self, view: View) -> tuple[Table, Shape]:
+        """What is looked up by the variables that `view` shares with its parent: a table and its layout."""
+        assert view.table is not None and view.shape is not None
+        if view.full and set(view.link) != set(view.node.variables):
+            shape = view.shape
+            group = view.table.groups[view.index_number(view.link)]
+            return group, shape_of(view.link, self.widths, shape.parts, shape.limbs)
+        return view.table, view.shape
+
+    def projection_shape(self) -> Shape:
+        """The layout of the maintained projection."""
+        assert self.output is not None and self.projection is not None
+        return shape_of(self.output, self.widths, self.parts(self.root), self.projection.limbs)
+
+    # Demands -------------------------------------------------------------------------------------
+
+    def demand_message(self, view: View) -> None:
+        """`view` will be looked up by the variables it shares with its parent."""
+        view.message = True
+        if view.full and view.link != view.node.variables and view.link not in view.indexes:
+            view.indexes.append(view.link)
+
+    def demand_members(self, view: View, variables: tuple[str, ...]) -> None:
+        """Rows of `view` that agree on `variables` will be listed."""
+        self.demand_full(view)
+        if variables not in view.indexes:
+            view.indexes.append(variables)
+
+    def demand_full(self, view: View) -> None:
+        if not view.full:
+            view.full = True
+            if view.message:
+                self.demand_message(view)
+
+    def _demand_enumeration(self, counted: bool) -> None:
+        if counted or not self.plan.free:
+            self.demand_full(self.root)
+        first = next((child for child in self.root.children if child.node.connex), None)
+        for view in self.root.walk():
+            if not view.node.connex:
+                continue
+            if view is not self.root:
+                self.demand_full(view)
+            for child in view.children:
+                if child.node.connex and child is not first:
+                    self.demand_members(child, child.link)
+                elif not child.node.connex and not self.frontier(view):
+                    self.demand_message(child)
+
+    def frontier(self, view: View) -> bool:
+        """True when enumeration goes no deeper: the view's own values stand for everything below it."""
+        return not any(child.node.connex for child in view.children)
+
+    def _demand_projection(self) -> None:
+        for atom in self.leaves:
+            for step in self.carry_steps(atom):
+                self._demand(step)
+
+    def _demand(self, step: Step) -> None:
+        if step.access == "message":
+            self.demand_message(step.view)
+        elif step.access == "members":
+            self.demand_members(step.view, step.key)
+        else:
+            self.demand_full(step.view)
+
+    # Paths ---------------------------------------------------------------------------------------
+
+    def update_steps(self, parent: View, source: View) -> list[Step]:
+        """How a delta over `source`'s link variables joins the other children of `parent`, one step a sibling."""
+        bound = set(source.link)
+        steps = []
+        for sibling in self.join_order(parent, source):
+            if set(sibling.link) <= bound:
+                steps.append(Step(sibling, "message", sibling.link, True))
+            else:
+                steps.append(Step(sibling, "members", self._ordered(sibling, bound), True))
+            bound |= set(sibling.link)
+        return steps
+
+    def carry_steps(self, atom: str) -> list[Step]:
+        """How a leaf's delta is extended to all output variables: siblings that hold some are listed, others summed."""
+        view = self.leaves[atom]
+        bound = set(view.node.variables)
+        steps: list[Step] = []
+        for parent in view.ancestors():
+            for sibling in self.join_order(parent, view):
+                self._descend(sibling, bound, steps)
+            view = parent
+        return steps
+
+    def _descend(self, view: View, bound: set[str], steps: list[Step]) -> None:
+        known = self._ordered(view, bound)
+        inside = self.descent(view)
+        if not self.carries(view) and set(view.link) <= bound:
+            steps.append(Step(view, "message", view.link, True))
+            return
+        access = "row" if len(known) == len(view.node.variables) else "members"
+        steps.append(Step(view, access, known, not inside))
+        bound |= set(view.node.variables)
+        for child in inside:
+            self._descend(child, bound, steps)
+
+    def carries(self, view: View) -> bool:
+        """True when the subtree holds output variables that its link does not give."""
+        assert self.output is not None
+        inside = {v for node in view.node.walk() for v in node.variables}
+        return bool((inside - set(view.link)) & set(self.output))
+
+    def descent(self, view: View) -> list[View]:
+        """The children to multiply in when a view is expanded; none if its own values will do."""
+        return view.children if any(self.carries(child) for child in view.children) else []
+
+    def _settle(self) -> None:
+        """Demand what the paths of stored views look up, until nothing new is demanded."""
+        while True:
+            before = self._state()
+            for leaf in self.leaves.values():
+                top = self.top(leaf.node.atom or "")
+                view: View = leaf
+                while top is not None and view is not top:
+                    parent = view.parent
+                    assert parent is not None
+                    for step in self.update_steps(parent, view):
+                        self._demand(step)
+                    view = parent
+            if self._state() == before:
+                return
+
+    def _state(self) -> list[tuple[bool, bool, int]]:
+        return [(view.full, view.message, len(view.indexes)) for view in self.root.walk()]
+
+    def _ordered(self, view: View, bound: set[str]) -> tuple[str, ...]:
+        return tuple(v for v in view.node.variables if v in bound)
+
+    def join_order(self, parent: View, source: View) -> list[View]:
+        """The siblings of `source` in the order a delta joins them: each next one shares most with what is bound."""
+        bound = set(source.link)
+        rest = [child for child in parent.children if child is not source]
+        order = []
+        while rest:
+            best = max(rest, key=lambda s: (set(s.link) <= bound, len(set(s.link) & bound), -rest.index(s)))
+            rest.remove(best)
+            order.append(best)
+            bound |= set(best.link)
+        return order
+
+
+def _grow(node: Node, parent: View | None) -> View:
+    view = View(node, parent)
+    view.children = [_grow(child, view) for child in node.children]
+    return view

@@ -1,0 +1,1 @@
+"""From a query's shape to a plan: pure functions over frozen dataclasses, no I/O."""

@@ -1,0 +1,114 @@
+"""The contract between planner and runtime, as assertions over a finished plan; for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from planner.hypergraph import components, hypergraph, vertices
+from planner.plan import Node, Plan
+from planner.query import Definition
+
+
+def check_plan(plan: Plan, definition: Definition) -> None:
+    """Raise AssertionError naming the node that breaks the contract."""
+    _check_root(plan.root, definition)
+    _check_leaves(plan.root, definition)
+    for node in plan.root.walk():
+        if node.atom is None and node is not plan.root:
+            _check_inner(node)
+    _check_running_intersection(plan.root, definition)
+    _check_minimal(plan.root, frozenset())
+    _check_connex(plan)
+    _check_free(plan, definition)
+    if plan.shape == "q-hierarchical":
+        _check_simple(plan.root)
+
+
+def _require(holds: bool, message: str, node: Node) -> None:
+    if not holds:
+        raise AssertionError(f"{message} at [{', '.join(node.variables)}]{node.atom or ''}")
+
+
+def _union(nodes: Iterable[Node]) -> frozenset[str]:
+    return frozenset().union(*(node.variables for node in nodes))
+
+
+def _check_root(root: Node, definition: Definition) -> None:
+    _require(root.variables == () and root.atom is None, "the root has no variables and no atom", root)
+    groups = {frozenset(names) for names in components(hypergraph(definition))}
+    below = {frozenset(leaf.atom for leaf in child.leaves()) for child in root.children}
+    _require(groups == below and len(root.children) == len(groups), "the root has one child per component", root)
+
+
+def _check_leaves(root: Node, definition: Definition) -> None:
+    for leaf in root.leaves():
+        atom = next((atom for atom in definition.atoms if atom.name == leaf.atom), None)
+        _require(atom is not None, "a leaf's atom exists", leaf)
+        _require(not leaf.children, "a leaf has no children", leaf)
+        columns = tuple(column.name for column in atom.variables) if atom else ()
+        _require(leaf.variables == columns, "a leaf has its atom's variables, in order", leaf)
+    names = sorted(leaf.atom or "" for leaf in root.leaves())
+    _require(names == sorted(atom.name for atom in definition.atoms), "each atom appears once", root)
+
+
+def _check_inner(node: Node) -> None:
+    label = frozenset(node.variables)
+    _require(len(label) == len(node.variables), "a label has no repeats", node)
+    _require(bool(node.children), "an inner node has children", node)
+    _require(label <= _union(node.children), "a label comes from the children", node)
+    if len(node.children) == 1:
+        _require(label < frozenset(node.children[0].variables), "a projection drops a variable", node)
+    else:
+        _require(any(label <= frozenset(child.variables) for child in node.children), "a join has a guard", node)
+
+
+def _check_running_intersection(root: Node, definition: Definition) -> None:
+    """A variable two subtrees share, or one shares with the rest of the tree, is in the node between."""
+    edges = hypergraph(definition)
+    for node in root.walk():
+        inside = {leaf.atom for leaf in node.leaves()}
+        outside = vertices({name: edge for name, edge in edges.items() if name not in inside})
+        label = frozenset(node.variables)
+        _require(_union(node.walk()) & outside <= label, "variables shared with the rest are in the label", node)
+        for rank, child in enumerate(node.children):
+            shared = _union(child.walk()) & _union(other for sib in node.children[:rank] for other in sib.walk())
+            _require(shared <= label, "variables of two subtrees are in the label", node)
+
+
+def _check_minimal(node: Node, above: frozenset[str]) -> None:
+    label = frozenset(node.variables)
+    if len(node.children) > 1:
+        for variable in label - above:
+            holders = sum(variable in child.variables for child in node.children)
+            _require(holders > 1, f"{variable} joins children or is needed above", node)
+    for child in node.children:
+        _check_minimal(child, label)
+
+
+def _check_connex(plan: Plan) -> None:
+    _require(plan.root.connex, "the root is connex", plan.root)
+    for node in plan.root.walk():
+        for child in node.children:
+            if child.connex:
+                _require(node.connex, "the connex nodes are connected", child)
+                fresh = frozenset(child.variables) - frozenset(node.variables)
+                _require(bool(fresh), "a connex node adds a variable", child)
+    covered = _union(node for node in plan.root.walk() if node.connex)
+    _require(covered == frozenset(plan.free), "the connex nodes hold exactly the free variables", plan.root)
+
+
+def _check_free(plan: Plan, definition: Definition) -> None:
+    own = tuple(dict.fromkeys(definition.free))
+    _require(plan.free == own + plan.variables_added, "free is the query's own, then what was added", plan.root)
+    _require(len(set(plan.free)) == len(plan.free), "free has no repeats", plan.root)
+    if definition.mode == "bag":
+        _require(not plan.projected, "a bag needs no projection", plan.root)
+    else:
+        _require(plan.projected == bool(plan.variables_added), "an extension is projected", plan.root)
+
+
+def _check_simple(root: Node) -> None:
+    for node in root.walk():
+        for child in node.children:
+            holds = frozenset(node.variables) <= frozenset(child.variables)
+            _require(holds, "a q-tree's children hold their parent's variables", child)

@@ -1,0 +1,63 @@
+"""The planner's output: a view tree with its cost class, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Shape = Literal["q-hierarchical", "free-connex", "acyclic"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A view over `variables`: an atom's leaf, or the join of its children summed down to `variables`.
+
+    `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
+    together are the free variables. Below its frontier everything is bound and only summed.
+    """
+
+    variables: tuple[str, ...]
+    children: tuple[Node, ...] = ()
+    atom: str | None = None
+    connex: bool = False
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def leaves(self) -> Iterator[Node]:
+        return (node for node in self.walk() if node.atom is not None)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Asymptotic cost; N is the number of rows in the view's tables."""
+
+    preprocessing: str
+    update: str
+    delay: str
+    space: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs and why.
+
+    `root.variables` is empty. `free` are the variables the tree can enumerate; when that is more
+    than the query's own free variables, `projected` says that a projection onto those is maintained
+    (Idris et al., section 5: acyclic queries that are not free-connex). `variables_added` names them.
+    """
+
+    shape: Shape
+    strategy: str
+    root: Node
+    free: tuple[str, ...]
+    projected: bool
+    variables_added: tuple[str, ...]
+    cost: Cost
+    reason: str
+    witness: str | None = None
+    suggestion: str | None = None

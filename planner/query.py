@@ -1,0 +1,120 @@
+"""The planner's input: a view definition as frozen data.
+
+A *view definition* is a conjunctive query over atoms (one per FROM alias), plus what is needed to
+evaluate it outside the join core: the SQL of every leaf column, the measures that are summed, and
+the raw output columns from which a final projection computes the user's SELECT list.
+
+Nothing here refers to a database: expressions are carried as DuckDB SQL text over the columns of
+one table, so that the storage layer can evaluate them on a batch of changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Mode = Literal["bag", "set", "group"]
+
+
+@dataclass(frozen=True)
+class LeafColumn:
+    """One column that a leaf computes from a row of its table.
+
+    `expression` is DuckDB SQL over the table's columns; `source` is the column's name when the
+    expression is that column and nothing else (the fast path needs no SQL then). `presence_of` is the
+    column's name when a factor is 1 where that column is not NULL.
+    `type` is the DuckDB type of the value after any cast that `expression` contains.
+    """
+
+    name: str
+    expression: str
+    type: str
+    source: str | None = None
+    presence_of: str | None = None
+    not_null: bool = False
+
+
+@dataclass(frozen=True)
+class Atom:
+    """One occurrence of a table in FROM.
+
+    `variables` are the leaf's key columns: every column that joins, groups or is put out.
+    `factors` are numeric columns summed inside the leaf (NULL contributes nothing).
+    A row is kept when `predicate` is true and every variable in `required` is not NULL.
+    `keys` lists the declared keys as sets of variables; they lower the stated cost, never the result.
+    """
+
+    name: str
+    table: str
+    variables: tuple[LeafColumn, ...]
+    factors: tuple[LeafColumn, ...] = ()
+    predicate: str | None = None
+    required: frozenset[str] = frozenset()
+    keys: tuple[frozenset[str], ...] = ()
+
+    @property
+    def scheme(self) -> frozenset[str]:
+        return frozenset(column.name for column in self.variables)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The sum, over the rows of the join, of a product of at most one factor per atom.
+
+    `factors` maps atom names to factor names; no factor at all is the row count.
+    """
+
+    factors: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """One column of the maintained core, before the final projection.
+
+    kind      value
+    variable  the free variable `variable`
+    count     sum of the coefficients times the measures in `terms`, a BIGINT
+    sum       the same, at decimal `scale`, in `type`; NULL when measure `present` is 0
+    avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
+    `specials` are the measures that count NaN, +inf and -inf of a floating sum.
+    `factor_scale` is the decimal scale of each term's product (already aligned by coefficients).
+    """
+
+    name: str
+    kind: Literal["variable", "count", "sum", "avg"]
+    type: str
+    variable: str | None = None
+    terms: tuple[tuple[int, int], ...] = ()
+    present: int | None = None
+    scale: int = 0
+    specials: tuple[int, int, int] | None = None
+    argument_type: str | None = None
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A view's query: the join core, what it sums, and what the user sees.
+
+    `free` are the free (grouping or output) variables in output order. `mode` is "bag" for SELECT
+    without DISTINCT and GROUP BY, "set" for SELECT DISTINCT, "group" for aggregates; `scalar` marks
+    aggregates without GROUP BY (one row even over empty input).
+    `projection` and `having` are DuckDB SQL over the raw columns' names; `columns` names and types
+    the view's output as DESCRIBE does. `labels` gives each variable the user's own spelling.
+    """
+
+    atoms: tuple[Atom, ...]
+    free: tuple[str, ...]
+    mode: Mode
+    measures: tuple[Measure, ...] = ()
+    raw: tuple[RawColumn, ...] = ()
+    projection: tuple[str, ...] = ()
+    having: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+    scalar: bool = False
+    labels: tuple[tuple[str, str], ...] = field(default=())
+
+    def atom(self, name: str) -> Atom:
+        return next(atom for atom in self.atoms if atom.name == name)
+
+    def label(self, variable: str) -> str:
+        return dict(self.labels).get(variable, variable)

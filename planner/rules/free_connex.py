@@ -1,0 +1,69 @@
+"""Rule 2: free-connex acyclic queries get a generalized join tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.advice import suggest_constant
+from planner.connex import is_free_connex
+from planner.cost import CONSTANT, LINEAR
+from planner.enumerable import enumerable_sets
+from planner.gyo import is_acyclic
+from planner.hierarchy import find_violation
+from planner.hypergraph import hypergraph
+from planner.keys import Key
+from planner.plan import Node, Plan
+from planner.query import Definition
+from planner.tree import cheapest_tree
+from planner.wording import enumerate_words, labels, spell_key, spell_violation
+
+
+def plan_free_connex(definition: Definition, cardinalities: Mapping[str, int]) -> Plan | None:
+    """A tree whose top part holds the free variables: linear space, constant delay (Idris et al. 2017).
+
+    An update may scan the rows that share one key. With declared keys that make each such scan one row, the tree
+    is chosen for them and updates are O(1); the shape's name stays, since the keys are what lowers the cost.
+    """
+    edges = hypergraph(definition)
+    if not is_acyclic(edges):
+        return None
+    choices = [free for free in enumerable_sets(definition) if is_free_connex(edges, free)]
+    trees = [(free, cheapest_tree(definition, free, cardinalities)) for free in choices]
+    found = [(free, *tree) for free, tree in trees if tree is not None]
+    if not found:
+        return None
+    return _assemble(definition, *next((option for option in found if option[2] is not None), found[0]))
+
+
+def _assemble(definition: Definition, free: tuple[str, ...], root: Node, keys: tuple[Key, ...] | None) -> Plan:
+    violation = find_violation(hypergraph(definition), free)
+    if violation is None:
+        raise AssertionError("q-hierarchical queries are planned before")
+    added = tuple(variable for variable in free if variable not in definition.free)
+    return Plan(
+        shape="free-connex",
+        strategy="dynamic Yannakakis",
+        root=root,
+        free=free,
+        projected=False,
+        variables_added=added,
+        cost=LINEAR if keys is None else CONSTANT,
+        reason=_explain(definition, added, keys),
+        witness=spell_violation(definition, violation),
+        suggestion=suggest_constant(definition, root) if keys is None else None,
+    )
+
+
+def _explain(definition: Definition, added: tuple[str, ...], keys: tuple[Key, ...] | None) -> str:
+    extended = (
+        f" once {labels(definition, added)} is enumerated too, as SELECT without DISTINCT allows" if added else ""
+    )
+    opening = f"The query is free-connex acyclic{extended}, so rows follow at constant delay (Idris et al. 2017)"
+    if keys is not None:
+        noun = "key" if len(keys) == 1 else "keys"
+        listed = enumerate_words(spell_key(definition, key) for key in keys)
+        return f"{opening}; each step looks up at most one row, by the declared {noun} {listed}."
+    return (
+        f"{opening}, but not q-hierarchical: a change may touch all rows in the worst case, "
+        "the fan-out of one key in practice (Berkholz et al. 2017, Theorem 3.2)."
+    )

@@ -1,0 +1,52 @@
+"""Rule 1: q-hierarchical queries get a q-tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planner.cost import CONSTANT
+from planner.enumerable import enumerable_sets
+from planner.hierarchy import is_q_hierarchical
+from planner.hypergraph import hypergraph
+from planner.plan import Plan
+from planner.query import Definition
+from planner.tree import build_tree
+from planner.wording import labels
+
+
+def plan_q_hierarchical(definition: Definition, cardinalities: Mapping[str, int]) -> Plan | None:
+    """A simple tree: each child holds all variables of its parent, so a change climbs by look-ups alone.
+
+    Berkholz, Keppeler and Schweikardt 2017, Theorem 3.2: such queries, and under OMv only such (for those without
+    self-joins), have constant update time with constant delay.
+    """
+    edges = hypergraph(definition)
+    for free in enumerable_sets(definition):
+        if is_q_hierarchical(edges, free):
+            root = build_tree(definition, free, "simple", cardinalities)
+            if root is None:
+                raise AssertionError("a q-hierarchical query has a q-tree")
+            added = tuple(variable for variable in free if variable not in definition.free)
+            return Plan(
+                shape="q-hierarchical",
+                strategy="q-tree",
+                root=root,
+                free=free,
+                projected=False,
+                variables_added=added,
+                cost=CONSTANT,
+                reason=_explain(definition, added),
+            )
+    return None
+
+
+def _explain(definition: Definition, added: tuple[str, ...]) -> str:
+    if not added:
+        return (
+            "The query is q-hierarchical: every change touches a constant number of entries, "
+            "and rows follow each other at constant delay (Berkholz et al. 2017, Theorem 3.2)."
+        )
+    return (
+        f"The query is q-hierarchical once {labels(definition, added)} is enumerated too, which SELECT without "
+        "DISTINCT allows: every change touches a constant number of entries (Berkholz et al. 2017, Theorem 3.2)."
+    )

@@ -1,0 +1,57 @@
+"""How reasons, witnesses and suggestions name things: in the user's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from planner.hierarchy import Violation
+from planner.keys import Key
+from planner.query import Definition
+
+
+def enumerate_words(words: Iterable[str]) -> str:
+    """'a', 'a and b', 'a, b and c'; repeats are dropped."""
+    listed = list(dict.fromkeys(words))
+    if len(listed) < 2:
+        return "".join(listed)
+    return f"{', '.join(listed[:-1])} and {listed[-1]}"
+
+
+def labels(definition: Definition, variables: Iterable[str]) -> str:
+    """The variables as the user spells them."""
+    return enumerate_words(definition.label(variable) for variable in variables)
+
+
+def column(definition: Definition, atom: str, variable: str) -> str:
+    """What `atom` calls a variable: `alias.column`, or the expression it computes."""
+    found = next(column for column in definition.atom(atom).variables if column.name == variable)
+    return f"{atom}.{found.source}" if found.source is not None else f"{found.expression} (in {atom})"
+
+
+def spell_key(definition: Definition, key: Key) -> str:
+    """A key as `atom(column, ...)`, in the atom's column order."""
+    atom, variables = key
+    columns = [column for column in definition.atom(atom).variables if column.name in variables]
+    return f"{atom}({', '.join(column.source or column.expression for column in columns)})"
+
+
+def spell_violation(definition: Definition, violation: Violation) -> str:
+    """The witness against q-hierarchical, as a clause."""
+    x, y = definition.label(violation.x), definition.label(violation.y)
+    both, only_y = enumerate_words(violation.both), enumerate_words(violation.only_y)
+    if violation.condition == "hierarchical":
+        only_x = enumerate_words(violation.only_x)
+        return (
+            f"{x} and {y} meet in {both}, but {x} also joins {only_x} without {y}, and {y} joins {only_y} without {x}"
+        )
+    return f"output column {x} appears in {both} only, while {y}, projected out, also joins {only_y}"
+
+
+def spell_free_path(definition: Definition, path: Sequence[str]) -> str:
+    """The witness against free-connex, as a clause."""
+    inner = list(path[1:-1])
+    verb = "is" if len(inner) == 1 else "are"
+    return (
+        f"output columns {definition.label(path[0])} and {definition.label(path[-1])} are linked only through "
+        f"{labels(definition, inner)}, which {verb} projected out"
+    )

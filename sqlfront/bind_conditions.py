@@ -1,0 +1,208 @@
+"""Conditions of the join: equality classes across atoms, predicates on one atom, everything else refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlfront.bind_from import AtomTable, JoinCore
+from sqlfront.bind_refusals import refusal
+from sqlfront.bind_types import Typing, is_lossless, is_nested
+from sqlfront.parse_tree import SourceText, Tree, arguments, atoms_of, expression, key, render, span
+from storage.errors import NotSupportedError
+
+Element = tuple[str, str]
+
+
+@dataclass
+class EqualityClass:
+    """Expressions of at least two atoms that the query equates; one per atom stands for that atom's others."""
+
+    type: str
+    members: dict[str, Tree]
+    elements: set[Element]
+
+
+@dataclass
+class Conditions:
+    """`predicates` lists, per atom, the conditions that concern it alone."""
+
+    classes: list[EqualityClass] = field(default_factory=list)
+    predicates: dict[str, list[Tree]] = field(default_factory=dict)
+
+    def add_predicate(self, atom: str, predicate: Tree) -> None:
+        known = self.predicates.setdefault(atom, [])
+        if key(predicate) not in {key(other) for other in known}:
+            known.append(predicate)
+
+
+def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Conditions:
+    """Sort the conditions of `core` into equality classes and predicates. Raises NotSupportedError."""
+    result = Conditions({} and [], {atom.name: [] for atom in core.atoms})
+    equalities: list[tuple[Tree, Tree, Tree]] = []
+    for condition in core.conditions:
+        atoms = sorted(atoms_of(condition))
+        if len(atoms) <= 1:
+            result.add_predicate(atoms[0] if atoms else core.atoms[0].name, condition)
+            sides = _sides(condition)
+            if sides and _is_column_pair(*sides, typing):
+                equalities.append((condition, *sides))
+            continue
+        sides = _sides(condition)
+        if sides is None or any(len(atoms_of(side)) != 1 for side in sides):
+            raise _refuse_condition(condition, source)
+        _check_comparison(condition, *sides, typing, source)
+        equalities.append((condition, *sides))
+    result.classes = _classes(equalities, typing, source)
+    for equality_class in result.classes:
+        _tie_members(equality_class, equalities, result)
+        _spread_constants(equality_class, result, typing)
+    return result
+
+
+def bound_columns(atom: AtomTable, predicates: list[Tree]) -> set[str]:
+    """Columns of `atom` that a predicate fixes to one constant."""
+    fixed = set()
+    for predicate in predicates:
+        sides = _sides(predicate)
+        for column, value in (sides, sides[::-1]) if sides else ():
+            if column["class"] == "COLUMN_REF" and not atoms_of(value):
+                fixed.add(column["column_names"][1])
+    return fixed
+
+
+def _sides(condition: Tree) -> tuple[Tree, Tree] | None:
+    if condition["type"] != "COMPARE_EQUAL":
+        return None
+    if condition["class"] == "FUNCTION":
+        left, right = arguments(condition)
+        return left, right
+    return condition["left"], condition["right"]
+
+
+def _is_column_pair(left: Tree, right: Tree, typing: Typing) -> bool:
+    """r.x = r.y of one type: the two columns are one variable if either joins."""
+    if left["class"] != "COLUMN_REF" or right["class"] != "COLUMN_REF":
+        return False
+    return typing.type_of(left) == typing.type_of(right)
+
+
+def _check_comparison(condition: Tree, left: Tree, right: Tree, typing: Typing, source: SourceText) -> None:
+    """Refuse an equality that DuckDB evaluates after a cast that merges or rejects values."""
+    types = [typing.type_of(left), typing.type_of(right)]
+    for side, kind in zip((left, right), types, strict=True):
+        if is_nested(kind):
+            why = "lists, structs and maps cannot be join columns yet"
+            raise refusal(f"A join on {kind}", source, span(side), why, "join on the fields or elements themselves")
+    common = typing.comparison_type(*types)
+    if common is None:
+        why = "DuckDB compares them in a way a join index cannot"
+        raise refusal(f"{types[0]} = {types[1]}", source, span(condition), why, "cast one side to the other's type")
+    casts = [
+        f"CAST({_spelled(side, source)} AS {common})"
+        for side, kind in zip((left, right), types, strict=True)
+        if kind != common and not is_lossless(kind, common)
+    ]
+    if casts:
+        raise refusal(
+            f"{types[0]} = {types[1]}",
+            source,
+            span(condition),
+            f"DuckDB compares both as {common}, a cast under which different values can become equal or fail",
+            f"say so yourself: {' and '.join(casts)}",
+        )
+
+
+def _spelled(tree: Tree, source: SourceText) -> str:
+    return source.text(span(tree)) or render(tree)
+
+
+def _classes(equalities: list[tuple[Tree, Tree, Tree]], typing: Typing, source: SourceText) -> list[EqualityClass]:
+    """Connected components of the equalities, in order of first appearance; those of one atom are no class."""
+    find = _union((_element(left), _element(right)) for _, left, right in equalities)
+    groups: dict[Element, EqualityClass] = {}
+    for condition, left, right in equalities:
+        for side in (left, right):
+            kind = typing.type_of(side)
+            group = groups.setdefault(find(_element(side)), EqualityClass(kind, {}, set()))
+            group.type = _wider(group.type, kind, condition, typing, source)
+            group.members.setdefault(_element(side)[0], side)
+            group.elements.add(_element(side))
+    return [group for group in groups.values() if len(group.members) > 1]
+
+
+def _wider(one: str, other: str, condition: Tree, typing: Typing, source: SourceText) -> str:
+    common = typing.comparison_type(one, other)
+    if common is None or not (is_lossless(one, common) and is_lossless(other, common)):
+        why = f"through other equalities it also equates {one} and {other}, which have no common exact type"
+        raise refusal("This equality", source, span(condition), why, "cast the columns to one type")
+    return common
+
+
+def _element(side: Tree) -> Element:
+    return next(iter(atoms_of(side))), key(side)
+
+
+def _union(pairs: object) -> Callable[[Element], Element]:
+    """The representative of each element after uniting all `pairs`."""
+    parent: dict[Element, Element] = {}
+
+    def find(element: Element) -> Element:
+        while parent.setdefault(element, element) != element:
+            element = parent[element]
+        return element
+
+    for one, other in pairs:  # type: ignore[attr-defined]
+        parent[find(other)] = find(one)
+    return find
+
+
+def _tie_members(
+    equality_class: EqualityClass, equalities: list[tuple[Tree, Tree, Tree]], conditions: Conditions
+) -> None:
+    """An atom's further expressions in the class equal the one that stands for them."""
+    written = {frozenset((_element(left), _element(right))) for _, left, right in equalities}
+    for _, left, right in equalities:
+        for side in (left, right):
+            atom = _element(side)[0]
+            first = equality_class.members.get(atom)
+            if first is None or _element(side) not in equality_class.elements or key(first) == key(side):
+                continue
+            if frozenset((_element(first), _element(side))) not in written:
+                conditions.add_predicate(atom, expression("a = b", a=first, b=side))
+
+
+def _spread_constants(equality_class: EqualityClass, conditions: Conditions, typing: Typing) -> None:
+    """a = b and b = 5: also a = 5, where the types agree, so that a's leaf keeps fewer rows."""
+    for atom, predicates in list(conditions.predicates.items()):
+        for predicate in list(predicates):
+            sides = _sides(predicate)
+            for column, value in (sides, sides[::-1]) if sides else ():
+                if (atom, key(column)) not in equality_class.elements or atoms_of(value):
+                    continue
+                for other, member in equality_class.members.items():
+                    if other != atom and typing.type_of(member) == typing.type_of(column):
+                        conditions.add_predicate(other, expression("a = b", a=member, b=value))
+
+
+def _refuse_condition(condition: Tree, source: SourceText) -> NotSupportedError:
+    """Name what a condition over several tables is."""
+    kind = condition["type"]
+    if kind == "CONJUNCTION_OR":
+        what, why = "OR across tables", "the rows a change meets are then no single index look-up"
+        hint = "use a view for each alternative, or rewrite the OR inside one table's condition"
+    elif kind in ("COMPARE_LESSTHAN", "COMPARE_GREATERTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_BETWEEN") or (
+        kind in ("COMPARE_GREATERTHANOREQUALTO", "COMPARE_NOTEQUAL")
+    ):
+        what, why = "An inequality join", "joins by <, <=, >, >=, <> and BETWEEN need ordered indexes, not yet there"
+        hint = "join on equality, for example on a bucket column, and filter when you read the view"
+    elif kind in ("COMPARE_NOT_DISTINCT_FROM", "COMPARE_DISTINCT_FROM"):
+        what, why = "IS [NOT] DISTINCT FROM across tables", "a NULL never joins in a view"
+        hint = "join on coalesce(x, some value) on both sides"
+    elif kind == "COMPARE_EQUAL":
+        what, why = "An equality that mixes tables on one side", "each side must be computed from one table's row"
+        hint = "move terms until each side names one table only"
+    else:
+        what, why = "A condition over several tables", "only equality joins tables; all else must concern one table"
+        hint = "write it as equality of an expression of one table and an expression of another"
+    return refusal(what, source, span(condition), why, hint)

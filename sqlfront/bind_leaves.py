@@ -1,0 +1,159 @@
+"""What each atom's leaf computes: variables (join, group, output columns) and factors (summed columns)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.query import Atom, LeafColumn
+from sqlfront.bind_conditions import Conditions, bound_columns
+from sqlfront.bind_from import AtomTable
+from sqlfront.bind_refusals import refusal
+from sqlfront.bind_types import Typing, is_nested
+from sqlfront.parse_tree import SourceText, Tree, atoms_of, column_ref, columns_of, expression, key, render, span
+
+
+@dataclass
+class _Variable:
+    name: str
+    type: str
+    members: dict[str, Tree]
+    label: str
+
+
+class Leaves:
+    """Collects variables and factors while the output is bound; `build` then gives the atoms."""
+
+    def __init__(
+        self, atoms: list[AtomTable], conditions: Conditions, typing: Typing, source: SourceText
+    ) -> None:
+        self._atoms = {atom.name: atom for atom in atoms}
+        self._conditions, self._typing, self._source = conditions, typing, source
+        self._names: set[str] = set()
+        self._variables: dict[str, _Variable] = {}
+        self._by_element: dict[tuple[str, str], str] = {}
+        self._factors: dict[tuple[str, str], LeafColumn] = {}
+        for equality_class in conditions.classes:
+            name = self._declare(equality_class.type, equality_class.members)
+            for element in equality_class.elements:
+                self._by_element[element] = name
+
+    def variable(self, tree: Tree) -> str:
+        """The variable that holds an expression of one atom; made if there is none. Raises NotSupportedError."""
+        element = (next(iter(atoms_of(tree))), key(tree))
+        if element not in self._by_element:
+            kind = self._typing.type_of(tree)
+            if is_nested(kind):
+                why = "lists, structs and maps cannot be columns of a view yet"
+                raise refusal(f"A column of type {kind}", self._source, span(tree), why, "put out its fields")
+            self._by_element[element] = self._declare(kind, {element[0]: tree})
+        return self._by_element[element]
+
+    def variable_type(self, name: str) -> str:
+        return self._variables[name].type
+
+    def reference(self, tree: Tree) -> Tree:
+        """The expression's value as read from its variable, in the expression's own type."""
+        name, kind = self.variable(tree), self._typing.type_of(tree)
+        value = column_ref(name)
+        return value if self._variables[name].type == kind else expression(f"CAST(v AS {kind})", v=value)
+
+    def factor(self, tree: Tree, atom: str) -> str:
+        """The name of the factor that computes `tree` in the atom's leaf."""
+        element = (atom, key(tree))
+        if element not in self._factors:
+            plain = tree["class"] == "COLUMN_REF"
+            base = tree["column_names"][1] if plain else f"{atom}_factor"
+            name = self._free_name([f"{base}_sum", f"{atom}_{base}"] if plain else [base])
+            self._factors[element] = self._column(name, tree, self._typing.type_of(tree))
+        return self._factors[element].name
+
+    def never_null(self, tree: Tree) -> bool:
+        """Whether the expression has a value in every row of the join; sound, not complete."""
+        kind = tree["class"]
+        if kind == "COLUMN_REF":
+            atom, column = tree["column_names"]
+            return self._is_join_column(tree) or self._atoms[atom].column(column)[2]
+        if kind == "CONSTANT":
+            return tree["literal"].get("kind") != "NULL" and not tree["literal"].get("is_null", False)
+        if kind == "CAST":
+            return not tree["try_cast"] and self.never_null(tree["child"])
+        if kind == "FUNCTION" and tree["function_name"] in ("+", "-", "*") and self._is_number(tree):
+            return all(self.never_null(argument["expression"]) for argument in tree["arguments"])
+        return False
+
+    def unused_name(self, base: str) -> str:
+        """A name no variable or factor has, reserved for the caller."""
+        return self._free_name([base])
+
+    def build(self) -> tuple[Atom, ...]:
+        """The atoms with all that was asked for."""
+        return tuple(self._atom(atom) for atom in self._atoms.values())
+
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        return tuple((variable.name, variable.label) for variable in self._variables.values())
+
+    def _is_join_column(self, tree: Tree) -> bool:
+        name = self._by_element.get((next(iter(atoms_of(tree))), key(tree)))
+        return name is not None and len(self._variables[name].members) > 1
+
+    def _is_number(self, tree: Tree) -> bool:
+        kind = self._typing.type_of(tree)
+        return kind.endswith("INT") or kind == "INTEGER" or kind.startswith("DECIMAL")
+
+    def _declare(self, kind: str, members: dict[str, Tree]) -> str:
+        atom, tree = next(iter(members.items()))
+        columns = [member["column_names"][1] for member in members.values() if member["class"] == "COLUMN_REF"]
+        if columns:
+            names = [columns[0], f"{atom}_{columns[0]}"]
+        else:
+            names = [f"{atom}_{tree.get('function_name', 'value')}".replace(" ", "_")]
+        name = self._free_name([text if text.replace("_", "a").isalnum() else f"{atom}_value" for text in names])
+        label = name if columns else self._source.text(span(tree)) or render(tree)
+        self._variables[name] = _Variable(name, kind, members, label)
+        return name
+
+    def _free_name(self, wanted: list[str]) -> str:
+        numbered = [f"{wanted[-1]}_{i}" for i in range(2, len(self._names) + 3)]
+        name = next(name for name in [*wanted, *numbered] if name.lower() not in self._names)
+        self._names.add(name.lower())
+        return name
+
+    def _column(self, name: str, tree: Tree, kind: str) -> LeafColumn:
+        plain = tree["class"] == "COLUMN_REF" and self._typing.type_of(tree) == kind
+        if self._typing.type_of(tree) != kind:
+            tree = expression(f"CAST(v AS {kind})", v=tree)
+        columns = columns_of(tree)
+        atom, source = next(iter(columns)) if columns else ("", "")
+        not_null = tree["class"] == "COLUMN_REF" and self._atoms[atom].column(source)[2]
+        return LeafColumn(name, leaf_sql(tree), kind, source if plain else None, not_null)
+
+    def _atom(self, atom: AtomTable) -> Atom:
+        variables = [variable for variable in self._variables.values() if atom.name in variable.members]
+        predicates = self._conditions.predicates[atom.name]
+        required = frozenset(variable.name for variable in variables if len(variable.members) > 1)
+        return Atom(
+            name=atom.name,
+            table=atom.table,
+            variables=tuple(self._column(v.name, v.members[atom.name], v.type) for v in variables),
+            factors=tuple(column for (owner, _), column in self._factors.items() if owner == atom.name),
+            predicate=" AND ".join(leaf_sql(predicate) for predicate in predicates) or None,
+            required=required,
+            keys=self._keys(atom, variables, predicates),
+        )
+
+    def _keys(self, atom: AtomTable, variables: list[_Variable], predicates: list[Tree]) -> tuple[frozenset[str], ...]:
+        """Declared keys whose columns are variables of the atom or fixed to a constant."""
+        fixed = bound_columns(atom, predicates)
+        found = []
+        for columns in atom.keys:
+            names = {
+                column: self._by_element.get((atom.name, key(column_ref(atom.name, column)))) for column in columns
+            }
+            if all(name or column in fixed for column, name in names.items()):
+                found.append(frozenset(name for name in names.values() if name))
+        return tuple(dict.fromkeys(found))
+
+
+def leaf_sql(tree: Tree) -> str:
+    """SQL over the columns of the atom's own table."""
+    return render(tree, lambda names: names[1:] if len(names) == 2 else names)

@@ -1,0 +1,161 @@
+"""What the binder refuses by the shape of the query alone: each rule names the construct, the reason and a rewrite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlfront.parse_tree import SourceText, Span, Tree, span, walk
+from storage.errors import NotSupportedError
+
+OUTER_JOINS = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "OUTER": "FULL JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
+JOIN_KINDS = {"POSITIONAL": "POSITIONAL JOIN", "ASOF": "ASOF JOIN", "DEPENDENT": "a lateral join"}
+
+
+def refusal(construct: str, source: SourceText, at: Span | None, why: str, hint: str) -> NotSupportedError:
+    """The error for a construct that views do not support."""
+    return NotSupportedError(f"{construct} is not supported in a view", where=source.where(at), why=why, hint=hint)
+
+
+def check_query(node: Tree, source: SourceText) -> None:
+    """Refuse query nodes and clauses outside select-project-join-aggregate. Raises NotSupportedError."""
+    for rule in QUERY_RULES:
+        rule(node, source)
+
+
+def check_expression(tree: Tree, source: SourceText) -> None:
+    """Refuse expression classes that cannot be maintained. Raises NotSupportedError."""
+    for node in walk(tree):
+        refused = EXPRESSIONS.get(node["class"])
+        if refused:
+            raise refusal(refused[0], source, span(node), refused[1], refused[2])
+
+
+EXPRESSIONS = {
+    "WINDOW": (
+        "A window function",
+        "one changed row can change the result for every row of its partition",
+        "keep the rows in a view and compute the window when you read it",
+    ),
+    "SUBQUERY": (
+        "A subquery in an expression",
+        "EXISTS, IN (SELECT ...) and scalar subqueries are semi-joins or nested aggregates, which come later",
+        "join the table in FROM instead",
+    ),
+    "PARAMETER": (
+        "A parameter",
+        "a view's query is fixed when it is created",
+        "write the value, or keep the column in the view and filter when you read it",
+    ),
+    "COLLATE": (
+        "A collation",
+        "equality under a collation is not equality of values, which joins and groups rely on",
+        "apply the function itself, for example lower(x), and group or join on that",
+    ),
+    "POSITIONAL_REFERENCE": (
+        "A positional column reference (#n)",
+        "it changes its meaning when a table gets a column",
+        "write the column's name",
+    ),
+    "DEFAULT": ("DEFAULT", "it has a meaning in INSERT only", "write the value"),
+}
+
+
+def refuse_set_operations(node: Tree, source: SourceText) -> None:
+    if node["type"] == "SELECT_NODE":
+        return
+    if node["type"] == "SET_OPERATION_NODE":
+        name = str(node.get("setop_type", "UNION")).replace("_", " ")
+        raise refusal(
+            name, source, _after_first_query(node, source), "a view is one join for now", "create a view for each branch"
+        )
+    name = "WITH RECURSIVE" if "RECURSIVE" in node["type"] else node["type"].replace("_", " ").lower()
+    raise refusal(name, source, None, "a recursive view needs a fixpoint, which comes later", "unroll the recursion")
+
+
+def refuse_modifiers(node: Tree, source: SourceText) -> None:
+    for modifier in node["modifiers"]:
+        if modifier["type"] == "ORDER_MODIFIER":
+            raise refusal(
+                "ORDER BY",
+                source,
+                _keyword(source, "order", modifier["orders"][0]["expression"], node),
+                "a view is a bag of rows; ordered views come later",
+                "leave ORDER BY out and write it in the query that reads the view",
+            )
+        if modifier["type"].startswith("LIMIT"):
+            raise refusal(
+                "LIMIT",
+                source,
+                _keyword(source, "limit", modifier.get("limit") or modifier.get("offset") or {}, node)
+                or _keyword(source, "offset", modifier.get("offset") or {}, node),
+                "which rows stay depends on all others; top-k views come later",
+                "leave LIMIT out and write it in the query that reads the view",
+            )
+        if modifier["type"] == "DISTINCT_MODIFIER" and modifier["distinct_on_targets"]:
+            raise refusal(
+                "DISTINCT ON",
+                source,
+                _keyword(source, "distinct", modifier["distinct_on_targets"][0], node),
+                "it keeps one row of each group by an order that the query leaves open",
+                "use GROUP BY with aggregates",
+            )
+
+
+def refuse_sample(node: Tree, source: SourceText) -> None:
+    if node.get("sample"):
+        raise refusal("SAMPLE", source, None, "its result is random", "leave it out")
+
+
+def refuse_qualify(node: Tree, source: SourceText) -> None:
+    if node.get("qualify"):
+        why, hint = EXPRESSIONS["WINDOW"][1:]
+        raise refusal("QUALIFY", source, span(node["qualify"]), why, hint)
+
+
+def refuse_grouping_sets(node: Tree, source: SourceText) -> None:
+    groups = node["group_sets"]
+    if len(groups) > 1 or (groups and len(groups[0]) < len(node["group_expressions"])):
+        at = [place for group in node["group_expressions"] if (place := span(group))]
+        raise refusal(
+            "GROUPING SETS (ROLLUP, CUBE)",
+            source,
+            (at[0][0], at[-1][1]) if at else None,
+            "each set is a view of its own",
+            "create one view for each set",
+        )
+
+
+QUERY_RULES: tuple[Callable[[Tree, SourceText], None], ...] = (
+    refuse_set_operations,
+    refuse_modifiers,
+    refuse_sample,
+    refuse_qualify,
+    refuse_grouping_sets,
+)
+
+
+def _keyword(source: SourceText, word: str, after: Tree, node: Tree) -> Span | None:
+    """The last `word` before the expression `after`; without a position for it, the last one in the statement."""
+    place = span(after) if after else None
+    text = source.statement.lower()
+    at = text.rfind(word, source.start, place[0] if place else len(text))
+    return None if at < 0 else (at, at + len(word))
+
+
+def _after_first_query(node: Tree, source: SourceText) -> Span | None:
+    """The set operator: the first such word after the first branch's last known position."""
+    branches = node.get("children") or [node.get("left") or {}]
+    last = max((place[1] for part in _expressions(branches[0]) if (place := span(part))), default=source.start)
+    text = source.statement.lower()
+    found = [at for word in ("union", "except", "intersect") if (at := text.find(word, last)) >= 0]
+    return (min(found), min(found) + len(_word_at(text, min(found)))) if found else None
+
+
+def _expressions(node: Tree) -> list[Tree]:
+    found = [*node.get("select_list", []), *node.get("group_expressions", [])]
+    found += [tree for tree in (node.get("where_clause"), node.get("having"), node.get("from_table")) if tree]
+    return found
+
+
+def _word_at(text: str, start: int) -> str:
+    return text[start:].split(None, 1)[0].rstrip("(")

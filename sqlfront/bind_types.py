@@ -1,0 +1,162 @@
+"""Types of expressions, asked from DuckDB, and which casts keep values apart."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlfront.bind_from import AtomTable
+from sqlfront.parse_tree import Tree, columns_of, key, quoted, render
+
+INTEGER_BITS = {
+    "TINYINT": (True, 7),
+    "SMALLINT": (True, 15),
+    "INTEGER": (True, 31),
+    "BIGINT": (True, 63),
+    "HUGEINT": (True, 127),
+    "UTINYINT": (False, 8),
+    "USMALLINT": (False, 16),
+    "UINTEGER": (False, 32),
+    "UBIGINT": (False, 64),
+    "UHUGEINT": (False, 128),
+}
+FLOATS = {"FLOAT": 24, "DOUBLE": 53}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)\Z")
+_TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")
+_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "ROW")
+
+
+@dataclass(frozen=True)
+class BoundNode:
+    """One node of DuckDB's bound plan: its function (or cast, comparison), result type and argument types."""
+
+    function: str
+    type: str
+    argument_types: tuple[str, ...]
+
+
+class Typing:
+    """Answers about expressions over the atoms, each asked from DuckDB once.
+
+    Every question is put over one row of typed NULLs, so no table is read and none must exist.
+    """
+
+    def __init__(self, con: Any, atoms: Sequence[AtomTable]) -> None:
+        self._con = con
+        self._atoms = {atom.name: atom for atom in atoms}
+        self._types: dict[str, str] = {}
+        self._comparisons: dict[tuple[str, str], str | None] = {}
+
+    def type_of(self, tree: Tree) -> str:
+        """The DuckDB type of an expression over the atoms' columns (an aggregate, too)."""
+        known = self._types.get(key(tree))
+        return known if known is not None else self.types_of([tree])[0]
+
+    def types_of(self, trees: Sequence[Tree]) -> list[str]:
+        """Types of several expressions in one question; aggregates and plain columns may not be mixed."""
+        missing = list({key(tree): tree for tree in trees if key(tree) not in self._types}.values())
+        if missing:
+            rows = self._con.execute(f"DESCRIBE {self._over_nulls(missing)}").fetchall()
+            self._types |= {key(tree): row[1] for tree, row in zip(missing, rows, strict=True)}
+        return [self._types[key(tree)] for tree in trees]
+
+    def bound(self, tree: Tree) -> list[BoundNode]:
+        """What DuckDB makes of the expression: functions after overload resolution, implicit casts, macros expanded."""
+        return bound_nodes(self._con, self._over_nulls([tree]))
+
+    def comparison_type(self, left: str, right: str) -> str | None:
+        """The type to which `left = right` casts both sides; None when DuckDB compares them in no other way."""
+        if left == right:
+            return left
+        if (left, right) not in self._comparisons:
+            query = f"SELECT a = b FROM (SELECT CAST(NULL AS {left}) AS a, CAST(NULL AS {right}) AS b)"
+            nodes = bound_nodes(self._con, query)
+            at = next(i for i, node in enumerate(nodes) if node.function == "=")
+            casts = [node.type for node in nodes[at + 1 :] if node.function == "__cast"]
+            self._comparisons[left, right] = casts[0] if casts else None
+        return self._comparisons[left, right]
+
+    def _over_nulls(self, trees: Sequence[Tree]) -> str:
+        used = sorted({column for tree in trees for column in columns_of(tree)})
+        items = ", ".join(f"{render(tree)} AS c{i}" for i, tree in enumerate(trees))
+        rows = []
+        for atom in sorted({atom for atom, _ in used}):
+            columns = ", ".join(
+                f"CAST(NULL AS {self._atoms[atom].column(name)[1]}) AS {quoted(name)}"
+                for owner, name in used
+                if owner == atom
+            )
+            rows.append(f"(SELECT {columns}) AS {quoted(atom)}")
+        return f"SELECT {items}" + (f" FROM {', '.join(rows)}" if rows else "")
+
+
+def bound_nodes(con: Any, query: str) -> list[BoundNode]:
+    """All nodes of DuckDB's bound plan for `query`, parents first."""
+    answer = json.loads(con.execute("SELECT json_serialize_plan(?)", [query]).fetchone()[0])
+    if answer["error"]:
+        raise ValueError(answer["error_message"])
+    return list(_nodes(answer["plans"]))
+
+
+def is_lossless(source: str, target: str) -> bool:
+    """Whether the cast keeps different values different and never loses a digit."""
+    if source == target or (source.startswith("ENUM") and target == "VARCHAR"):
+        return True
+    if source in INTEGER_BITS:
+        return _integer_fits(*INTEGER_BITS[source], target)
+    if decimal_parts(source) and decimal_parts(target):
+        (width, scale), (wide, fine) = decimal_parts(source) or (0, 0), decimal_parts(target) or (0, 0)
+        return fine >= scale and wide - fine >= width - scale
+    if source in _TIMESTAMPS and target in _TIMESTAMPS:
+        return _TIMESTAMPS.index(source) <= _TIMESTAMPS.index(target)
+    return (source, target) == ("FLOAT", "DOUBLE") or (source == "DATE" and target in _TIMESTAMPS)
+
+
+def decimal_parts(kind: str) -> tuple[int, int] | None:
+    """(width, scale) of a DECIMAL type."""
+    match = _DECIMAL.match(kind)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def is_exact_number(kind: str) -> bool:
+    return kind in INTEGER_BITS or decimal_parts(kind) is not None
+
+
+def is_nested(kind: str) -> bool:
+    """Lists, arrays, structs, maps, unions: types that cannot be a column of a view's join or output yet."""
+    return kind.endswith("]") or kind.startswith(_NESTED)
+
+
+def _integer_fits(signed: bool, bits: int, target: str) -> bool:
+    if target in INTEGER_BITS:
+        other_signed, other_bits = INTEGER_BITS[target]
+        return bits <= other_bits and (other_signed or not signed)
+    if target in FLOATS:
+        return bits <= FLOATS[target]
+    parts = decimal_parts(target)
+    return parts is not None and 10 ** (parts[0] - parts[1]) > 2**bits
+
+
+def _nodes(tree: Any) -> Iterator[BoundNode]:
+    values: Iterable[Any] = tree if isinstance(tree, list) else ()
+    if isinstance(tree, dict):
+        if "expression_class" in tree:
+            path = (tree.get("qname") or {}).get("path") or [tree["type"]]
+            argument_types = [_type_name(argument) for argument in tree.get("arguments", []) if "id" in argument]
+            yield BoundNode(path[-1], _type_name(tree.get("return_type")), tuple(argument_types))
+        values = tree.values()
+    for value in values:
+        if isinstance(value, (dict, list)):
+            yield from _nodes(value)
+
+
+def _type_name(kind: Any) -> str:
+    if not kind:
+        return ""
+    info = kind.get("type_info") or {}
+    if kind["id"] == "DECIMAL" and info:
+        return f"DECIMAL({info['width']},{info['scale']})"
+    return str(kind["id"])

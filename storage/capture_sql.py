@@ -1,0 +1,150 @@
+"""The SQL text of change capture: names, delta tables, triggers and the queries over them.
+
+Pure functions: nothing here touches a database. A captured table `t` has one delta table
+`__sqlfront.delta_<n>(w TINYINT, tx BIGINT, c0, c1, ...)`: the signed multiplicity, the transaction
+that made the change, and the needed columns by position, so that no user name can clash with ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SCHEMA = "__sqlfront"
+BOOKKEEPING = "captures"
+WEIGHT = "_weight"
+NEVER = -1  # a transaction id that DuckDB never hands out: changes left by an earlier process
+
+
+@dataclass(frozen=True, order=True)
+class QualifiedName:
+    """A table of the captured database, spelled as the catalog spells it."""
+
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{quote(self.schema)}.{quote(self.name)}"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What two names of one table share: DuckDB compares identifiers without case."""
+        return self.schema.casefold(), self.name.casefold()
+
+
+@dataclass(frozen=True)
+class Captured:
+    """One captured table: its name, the number of its delta table and the columns it captures."""
+
+    table: QualifiedName
+    number: int
+    columns: tuple[str, ...]
+
+
+def quote(identifier: str) -> str:
+    """The identifier in double quotes."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """The text as an SQL string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def table_sql(database: str, table: QualifiedName) -> str:
+    """The table, with its database: a trigger body must resolve whatever the writer's USE says."""
+    return f"{quote(database)}.{table}"
+
+
+def delta_sql(database: str, captured: Captured) -> str:
+    """The delta table of a captured table."""
+    return table_sql(database, QualifiedName(SCHEMA, f"delta_{captured.number}"))
+
+
+def bookkeeping_sql(database: str) -> str:
+    """The table that lists what is captured."""
+    return table_sql(database, QualifiedName(SCHEMA, BOOKKEEPING))
+
+
+def schema_ddl(database: str) -> list[str]:
+    """The schema and the bookkeeping table, if they are not there."""
+    return [
+        f"CREATE SCHEMA IF NOT EXISTS {quote(database)}.{quote(SCHEMA)}",
+        f"CREATE TABLE IF NOT EXISTS {bookkeeping_sql(database)} "
+        "(number INTEGER, schema_name VARCHAR, table_name VARCHAR, columns VARCHAR[], triggers VARCHAR[])",
+    ]
+
+
+def delta_ddl(database: str, captured: Captured) -> str:
+    """CREATE the delta table; taking the columns from the table itself keeps every type and collation."""
+    columns = "".join(f", {quote(name)} AS c{i}" for i, name in enumerate(captured.columns))
+    return (
+        f"CREATE TABLE {delta_sql(database, captured)} AS "
+        f"SELECT 1::TINYINT AS w, 0::BIGINT AS tx{columns} FROM {table_sql(database, captured.table)} LIMIT 0"
+    )
+
+
+TRIGGERS = ("__sqlfront_delete", "__sqlfront_insert", "__sqlfront_update")
+
+
+def trigger_ddl(database: str, captured: Captured) -> list[str]:
+    """CREATE the three triggers. Columns are named: a `*` would break at the next ADD COLUMN."""
+    names = "".join(f", {quote(name)}" for name in captured.columns)
+    into = f"INSERT INTO {delta_sql(database, captured)} "
+    gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old"
+    come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new"
+    old, new = "OLD TABLE AS __sqlfront_old", "NEW TABLE AS __sqlfront_new"
+    parts = (
+        ("DELETE", old, gone),
+        ("INSERT", new, come),
+        ("UPDATE", f"{old} {new}", f"{gone} UNION ALL {come}"),
+    )
+    on = table_sql(database, captured.table)
+    return [
+        f"CREATE TRIGGER {name} AFTER {event} ON {on} REFERENCING {tables} FOR EACH STATEMENT {into}{body}"
+        for name, (event, tables, body) in zip(TRIGGERS, parts, strict=True)
+    ]
+
+
+def drop_triggers_ddl(database: str, table: QualifiedName, names: Iterable[str] = TRIGGERS) -> list[str]:
+    """DROP the named triggers of the table."""
+    return [f"DROP TRIGGER {name} ON {table_sql(database, table)}" for name in names]
+
+
+def triggers_query(database: str, table: QualifiedName | None = None) -> str:
+    """(name, oid, definition) of our triggers in the database or on one table."""
+    query = (
+        "SELECT trigger_name, trigger_oid, sql FROM duckdb_triggers() "
+        f"WHERE database_name = {literal(database)} AND trigger_name IN {TRIGGERS}"
+    )
+    if table is not None:
+        query += f" AND schema_name = {literal(table.schema)} AND table_name = {literal(table.name)}"
+    return query + " ORDER BY trigger_name"
+
+
+def alive_query(database: str) -> str:
+    """The oids of our triggers; a trigger that was dropped and made again has another oid."""
+    return (
+        "SELECT trigger_oid FROM duckdb_triggers() "
+        f"WHERE database_name = {literal(database)} AND starts_with(trigger_name, '__sqlfront_')"
+    )
+
+
+def foreign_query(database: str, captures: Iterable[Captured]) -> str:
+    """One row if any delta table holds a change of another transaction, none otherwise."""
+    parts = [f"SELECT 0::BIGINT FROM {delta_sql(database, c)} WHERE tx <> txid_current()" for c in captures]
+    return f"({' UNION ALL '.join(parts)}) LIMIT 1" if parts else "SELECT 0::BIGINT WHERE false"
+
+
+def whose(own: bool | None) -> str:
+    """The predicate that picks the changes of this transaction, of the others, or all."""
+    return {True: "tx = txid_current()", False: "tx <> txid_current()", None: "true"}[own]
+
+
+def pending_query(database: str, captured: Captured, own: bool | None) -> str:
+    """The captured rows under the table's own column names, then `_weight`, then the rowid, in order of capture."""
+    columns = "".join(f"c{i} AS {quote(name)}, " for i, name in enumerate(captured.columns))
+    return (
+        f"SELECT {columns}w::BIGINT AS {WEIGHT}, __d.rowid FROM {delta_sql(database, captured)} __d "
+        f"WHERE {whose(own)} ORDER BY __d.rowid"
+    )

@@ -1,0 +1,71 @@
+"""Compilation of the kernels, cached on disk under a hash of everything they are made of.
+
+Numba's own cache looks only at the file of the function being compiled, so an edit in a callee of
+another file would leave stale machine code in use. Ours is one directory per hash of all sources in
+this package, the versions of numba and llvmlite, Python's, and the processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+
+_state = {"compiling": False}
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels of exactly these sources live: SQLFRONT_CACHE_DIR or the user's cache."""
+    base = os.environ.get("SQLFRONT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "sqlfront" / "kernels" / fingerprint(Path(__file__).parent)
+
+
+def fingerprint(package: Path) -> str:
+    """A hash of all Python sources in `package` and of the tools and processor that compile them."""
+    digest = hashlib.sha256()
+    for part in (numba.__version__, llvmlite.__version__, sys.version, platform.machine(), _processor()):
+        digest.update(part.encode() + b"\0")
+    for source in sorted(package.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+def kernel(signature: str, *, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function now, for one signature, without the GIL; load it from the cache if it is there."""
+
+    def compile_now(function: Callable[..., Any]) -> Any:
+        directory = cache_directory()
+        _announce(directory)
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(directory)
+        try:
+            return numba.njit(signature, cache=True, nogil=True, inline="always" if inline else "never")(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+    return compile_now
+
+
+def entry_point(dispatcher: Any) -> Any:
+    """The compiled function itself, without numba's type dispatch. It checks nothing: pass exact types."""
+    return dispatcher.overloads[dispatcher.signatures[0]].entry_point
+
+
+def _announce(directory: Path) -> None:
+    if not _state["compiling"] and not directory.exists():
+        _state["compiling"] = True
+        directory.mkdir(parents=True, exist_ok=True)
+        print("sqlfront: compiling kernels, once on this machine", file=sys.stderr, flush=True)
+
+
+def _processor() -> str:
+    from llvmlite import binding
+
+    return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"

@@ -1,0 +1,50 @@
+"""Where everything lies: table headers, rows, scratch space, and the words of a delta program.
+
+A **table** is a header of HEADER_WORDS words that never moves. Its rows are WIDTH words each:
+
+    key words | values (LIMBS words each, the row count first) | two link words per index | tail
+
+A value is a little-endian two's complement integer of LIMBS words; value 0 is the row's count. The
+link words of index i hold the next and previous member (two 32-bit row numbers plus one, 0 = none)
+and the member's group row. A **group table** (the other side of an index) ends its rows with a tail:
+one word with the list's head and the group's size, and, if EXTRA, the group's best value and a flag.
+A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
+"""
+
+from __future__ import annotations
+
+NULL_CODE = -(2**63)
+MARK = -(2**63)
+CHUNK = 2048
+
+# Table header words.
+KEYS, VALUES, LIMBS, WIDTH, INDEXES = 0, 1, 2, 3, 4
+SLOTS, MASK, ROWS, CAPACITY, USED, FREE, LIVE = 5, 6, 7, 8, 9, 10, 11
+DIRTY, DIRTY_USED, DIRTY_CAPACITY = 12, 13, 14
+TAIL, LINKS = 15, 16
+INDEX_LIST, REFERENCES, REFERENCE_LIST = 17, 18, 19
+OWNER, OWNER_INDEX = 20, 21
+HEADER_WORDS = 24
+
+# An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
+INDEX_ENTRY = 2
+
+# Scratch words; each buffer is (address, capacity in words).
+STEPS, FLAGS, HASHES, HASHES_CAPACITY = 0, 1, 2, 3
+MATCHES, MATCHES_CAPACITY, TEMPORARY = 4, 5, 6
+BAD_TABLE, BAD_ROW = 7, 8
+STACK = 9
+COUNTERS = 10
+BUFFERS = 16
+MAX_BUFFERS = 40
+SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
+TEMPORARY_WORDS = 512
+
+# What a run reports.
+OVERFLOW, VIOLATION, SHRINK = 1, 2, 4
+
+# Operations of a delta program: word 0 is the operation, word 1 its length.
+END, LIFT, UPSERT, PROBE, EXPAND, PATH, PATH_END, CHECK, SWEEP, SCAN, INTERSECT, BEST, PROJECT = range(13)
+
+# How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
+FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2

@@ -1,0 +1,135 @@
+"""Raw memory for the kernels: 64-bit words at addresses, as LLVM instructions.
+
+Stores live in memory from the C allocator and are passed to kernels as one integer. Against numba's
+structrefs in a typed List this compiles in half the time, adds no reference counting to hot loops,
+grows by realloc without copying large arrays, and gives drained memory back to the system at once.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+_I64 = ir.IntType(64)
+_I32 = ir.IntType(32)
+_I128 = ir.IntType(128)
+
+calloc = types.ExternalFunction("calloc", types.int64(types.int64, types.int64))
+realloc = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
+free = types.ExternalFunction("free", types.void(types.int64))
+memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+memset = types.ExternalFunction("memset", types.int64(types.int64, types.int32, types.int64))
+
+
+@intrinsic
+def load(typingctx, base, index):
+    """The 64-bit word at base + 8 * index."""
+
+    def codegen(context, builder, signature, arguments):
+        address = builder.gep(builder.inttoptr(arguments[0], _I64.as_pointer()), [arguments[1]])
+        return builder.load(address, align=8)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store(typingctx, base, index, value):
+    """Write the 64-bit word at base + 8 * index."""
+
+    def codegen(context, builder, signature, arguments):
+        address = builder.gep(builder.inttoptr(arguments[0], _I64.as_pointer()), [arguments[1]])
+        builder.store(arguments[2], address, align=8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def load32(typingctx, base, index):
+    """The signed 32-bit word at base + 4 * index."""
+
+    def codegen(context, builder, signature, arguments):
+        address = builder.gep(builder.inttoptr(arguments[0], _I32.as_pointer()), [arguments[1]])
+        return builder.sext(builder.load(address, align=4), _I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def store32(typingctx, base, index, value):
+    """Write the low 32 bits of `value` at base + 4 * index."""
+
+    def codegen(context, builder, signature, arguments):
+        address = builder.gep(builder.inttoptr(arguments[0], _I32.as_pointer()), [arguments[1]])
+        builder.store(builder.trunc(arguments[2], _I32), address, align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def prefetch(typingctx, address):
+    """Ask the processor to bring the line at `address` near; never faults."""
+
+    def codegen(context, builder, signature, arguments):
+        pointer = builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+        function_type = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), _I32, _I32, _I32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [ir.IntType(8).as_pointer()], function_type)
+        builder.call(function, [pointer, _I32(0), _I32(3), _I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def high_product(typingctx, a, b):
+    """The high 64 bits of the unsigned product."""
+
+    def codegen(context, builder, signature, arguments):
+        wide = [builder.zext(argument, _I128) for argument in arguments]
+        return builder.trunc(builder.lshr(builder.mul(*wide), _I128(64)), _I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def add_overflows(typingctx, a, b):
+    """1 if the signed sum does not fit 64 bits, else 0."""
+
+    def codegen(context, builder, signature, arguments):
+        flag = builder.extract_value(builder.sadd_with_overflow(*arguments), 1)
+        return builder.zext(flag, _I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def product_overflows(typingctx, a, b):
+    """1 if the signed product does not fit 64 bits, else 0."""
+
+    def codegen(context, builder, signature, arguments):
+        flag = builder.extract_value(builder.smul_with_overflow(*arguments), 1)
+        return builder.zext(flag, _I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def shift_right(typingctx, a, bits):
+    """Logical shift right of a 64-bit word."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.lshr(*arguments)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def less_unsigned(typingctx, a, b):
+    """1 if a < b as unsigned words, else 0."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.zext(builder.icmp_unsigned("<", *arguments), _I64)
+
+    return types.int64(types.int64, types.int64), codegen

@@ -1,0 +1,55 @@
+"""From Arrow's column buffers to the row-major words a program reads, one column at a time."""
+
+from __future__ import annotations
+
+from numba import types
+from numba.extending import intrinsic
+
+from storage.jit import kernel
+from storage.layout import NULL_CODE
+from storage.memory import load, load32, store
+
+
+@intrinsic
+def load8(typingctx, base, index):
+    """The unsigned byte at base + index."""
+    from llvmlite import ir
+
+    def codegen(context, builder, signature, arguments):
+        byte = ir.IntType(8)
+        address = builder.gep(builder.inttoptr(arguments[0], byte.as_pointer()), [arguments[1]])
+        return builder.zext(builder.load(address, align=1), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
+def pack_column(data, width, column, source, size, offset, validity, rows):
+    """Copy a column of 8- or 4-byte integers to word `column` of each row; NULL_CODE where the validity bit is 0.
+
+    Returns 1 if a value that is not NULL equals NULL_CODE (the caller escapes it), else 0.
+    """
+    clash = 0
+    for i in range(rows):
+        at = offset + i
+        value = load(source, at) if size == 8 else load32(source, at)
+        if validity != 0 and (load8(validity, at >> 3) >> (at & 7)) & 1 == 0:
+            value = NULL_CODE
+        elif value == NULL_CODE:
+            clash = 1
+        store(data, i * width + column, value)
+    return clash
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def pack_words(data, width, column, source, stride, rows):
+    """Copy words source[i * stride] to word `column` of each row."""
+    for i in range(rows):
+        store(data, i * width + column, load(source, i * stride))
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def fill_word(data, width, column, value, rows):
+    """Write one word to word `column` of each row."""
+    for i in range(rows):
+        store(data, i * width + column, value)

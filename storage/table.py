@@ -1,0 +1,208 @@
+"""A table as Python sees it: an owner of raw memory, with its figures and its invariants."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+
+import numpy as np
+
+from storage import layout as at
+from storage import table_kernels as kernels
+from storage.errors import InternalError
+
+
+class Table:
+    """A keyed store of rows: `keys` key words, `values` values of `limbs` words; value 0 is the row's count.
+
+    `indexes` lists groupings by tuples of key places. `summed[i]` says how many of the leading values
+    the groups of index i add up (0: only their size), so that one look-up answers for a whole group.
+    """
+
+    def __init__(
+        self,
+        keys: int,
+        values: int,
+        limbs: int = 1,
+        indexes: Iterable[tuple[int, ...]] = (),
+        summed: Iterable[int] = (),
+        references: Iterable[tuple[int, int]] = (),
+        name: str = "",
+        extra: int = -1,
+    ) -> None:
+        self.name = name
+        self.indexes = tuple(indexes)
+        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
+        self._finalizer = weakref.finalize(self, kernels.destroy, self.address)
+        self.groups: list[Table] = []
+        sums = tuple(summed) or (0,) * len(self.indexes)
+        for number, (places, width) in enumerate(zip(self.indexes, sums, strict=True)):
+            self.groups.append(self._group(number, places, width))
+        self._refer(tuple(references))
+
+    def _group(self, number: int, places: tuple[int, ...], summed: int) -> Table:
+        if len(places) > 32:
+            raise InternalError(f"an index of {len(places)} key words is too wide (32 at most)")
+        group = Table(len(places), summed, self.limbs, name=f"{self.name}[{number}]", extra=2)
+        group.header[at.OWNER] = self.address
+        group.header[at.OWNER_INDEX] = number
+        entry = _words(self.header[at.INDEX_LIST] + number * (at.INDEX_ENTRY + 32) * 8, at.INDEX_ENTRY + 32)
+        entry[0], entry[1] = group.address, len(places)
+        entry[2 : 2 + len(places)] = places
+        return group
+
+    def _refer(self, references: tuple[tuple[int, int], ...]) -> None:
+        """Count references: (place of a key word that is a dictionary code, address of that dictionary's header)."""
+        if references:
+            self.header[at.REFERENCE_LIST] = kernels.calloc_words(2 * len(references))
+            _words(self.header[at.REFERENCE_LIST], 2 * len(references))[:] = np.array(references, np.int64).ravel()
+            self.header[at.REFERENCES] = len(references)
+
+    @property
+    def header(self) -> np.ndarray:
+        return _words(self.address, at.HEADER_WORDS)
+
+    @property
+    def keys(self) -> int:
+        return int(self.header[at.KEYS])
+
+    @property
+    def values(self) -> int:
+        return int(self.header[at.VALUES])
+
+    @property
+    def limbs(self) -> int:
+        return int(self.header[at.LIMBS])
+
+    @property
+    def live(self) -> int:
+        """Rows in the table, O(1)."""
+        return int(self.header[at.LIVE])
+
+    def bytes(self) -> int:
+        """Bytes of memory in use, groups included: slots, rows up to the highest ever used, bookkeeping."""
+        h = self.header
+        own = 8 * (h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + at.HEADER_WORDS)
+        return int(own) + sum(group.bytes() for group in self.groups)
+
+    def entries(self) -> int:
+        """Live rows of the table and of its groups."""
+        return self.live + sum(group.entries() for group in self.groups)
+
+    def longest_probe(self) -> int:
+        """The most slots that a look-up of a present key inspects, O(slots)."""
+        h = self.header
+        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        places = np.nonzero(slots)[0]
+        if not len(places):
+            return 0
+        home = (slots[places] >> 32) & h[at.MASK]
+        return int((((places - home) & h[at.MASK]) + 1).max())
+
+    def release(self) -> None:
+        """Take back the references to dictionary codes; the table must not be used afterwards. O(slots)."""
+        kernels.release_references(self.address)
+
+    def shrink(self) -> None:
+        """Compact the table and its groups where most of their memory is unused. O(rows kept)."""
+        for table in (self, *self.groups):
+            if kernels.wants_shrink(table.address):
+                kernels.compact(table.address, -1)
+
+    def compact(self, index: int = -1) -> None:
+        """Lay rows out in the order of an index's groups, which makes enumeration sequential. O(rows)."""
+        for group in self.groups:
+            kernels.compact(group.address, -1)
+        kernels.compact(self.address, index)
+
+    def widen(self, limbs: int) -> None:
+        """Give values and groups' sums `limbs` words each. O(rows)."""
+        for table in (self, *self.groups):
+            kernels.widen(table.address, limbs, 0)
+
+    def rescale(self, value: int, bits: int) -> None:
+        """Multiply value number `value` by 2**bits in every row and group. O(rows)."""
+        for table in (self, *self.groups):
+            if value < table.values:
+                kernels.rescale(table.address, value, bits)
+
+    def rows(self) -> dict[tuple[int, ...], tuple[int, ...]]:
+        """Every live row as key words -> values; for tests and small tables."""
+        out = {}
+        for row in self._live_rows():
+            words = self._row(row)
+            values = [self._value(words, v) for v in range(self.values)]
+            out[tuple(int(w) for w in words[: self.keys])] = tuple(values)
+        return out
+
+    def key_of(self, row: int) -> tuple[int, ...]:
+        """The key words of a row by its number."""
+        return tuple(int(word) for word in self._row(row)[: self.keys])
+
+    def _row(self, row: int) -> np.ndarray:
+        width = int(self.header[at.WIDTH])
+        return _words(self.header[at.ROWS] + row * width * 8, width)
+
+    def _value(self, words: np.ndarray, v: int) -> int:
+        first = self.keys + v * self.limbs
+        return int.from_bytes(words[first : first + self.limbs].tobytes(), "little", signed=True)
+
+    def _live_rows(self) -> list[int]:
+        h = self.header
+        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        return sorted(int(slot & 0xFFFFFFFF) - 1 for slot in slots[slots != 0])
+
+    def _check(self) -> None:
+        """Assert every invariant of slots, free list, indexes, lists and group sums. O(rows), between epochs only."""
+        h = self.header
+        live = self._live_rows()
+        assert len(live) == self.live and len(set(live)) == len(live), "slots and live count disagree"
+        assert h[at.DIRTY_USED] == 0, "rows wait to be swept"
+        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        for place in np.nonzero(slots)[0]:
+            words = self._row(int(slots[place] & 0xFFFFFFFF) - 1)
+            key = np.ascontiguousarray(words[: max(1, self.keys)])
+            assert kernels.hash_words(key.ctypes.data, self.keys) == slots[place] >> 32, "a slot's hash is wrong"
+        keys = {self.key_of(row) for row in live}
+        assert len(keys) == len(live), "a key occurs twice"
+        free, seen = int(h[at.FREE]), 0
+        while free:
+            seen += 1
+            assert free - 1 not in set(live), "a live row is on the free list"
+            free = int(self._row(free - 1)[0])
+        assert seen + len(live) == h[at.USED], "rows leaked"
+        for x, (places, group) in enumerate(zip(self.indexes, self.groups, strict=True)):
+            self._check_index(x, places, group, live)
+            group._check()
+
+    def _check_index(self, x: int, places: tuple[int, ...], group: Table, live: list[int]) -> None:
+        expected: dict[tuple[int, ...], list[int]] = {}
+        for row in live:
+            expected.setdefault(tuple(int(self._row(row)[p]) for p in places), []).append(row)
+        found = {group.key_of(row): row for row in group._live_rows()}
+        assert found.keys() == expected.keys(), "groups and members disagree"
+        link = int(self.header[at.LINKS]) + 2 * x
+        for key, group_row in found.items():
+            tail = group._row(group_row)[int(group.header[at.TAIL])]
+            head, size = int(tail & 0xFFFFFFFF), int(tail >> 32)
+            assert size == len(expected[key]), "a group's size is wrong"
+            members, before = [], 0
+            while head:
+                members.append(head - 1)
+                words = self._row(head - 1)
+                assert int((words[link] >> 32) & 0xFFFFFFFF) == before, "a back link is wrong"
+                assert int(words[link + 1] & 0xFFFFFFFF) == group_row, "a member's group is wrong"
+                before, head = head, int(words[link] & 0xFFFFFFFF)
+            assert sorted(members) == expected[key], "a list misses members"
+            for v in range(group.values):
+                total = sum(self._value(self._row(row), v) for row in members)
+                assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
+
+
+def _words(address: int, count: int) -> np.ndarray:
+    """A view of raw memory as int64 words; valid until the memory moves."""
+    import ctypes
+
+    if count == 0 or address == 0:
+        return np.empty(0, np.int64)
+    return np.ctypeslib.as_array((ctypes.c_int64 * int(count)).from_address(int(address)))

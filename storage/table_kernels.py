@@ -1,0 +1,593 @@
+"""Tables in raw memory: a hash table over rows that keep their numbers, with linked group indexes."""
+
+from __future__ import annotations
+
+from storage.jit import kernel
+from storage.layout import (
+    CAPACITY,
+    DIRTY,
+    DIRTY_CAPACITY,
+    DIRTY_USED,
+    FREE,
+    HEADER_WORDS,
+    INDEX_ENTRY,
+    INDEX_LIST,
+    INDEXES,
+    KEYS,
+    LIMBS,
+    LINKS,
+    LIVE,
+    MARK,
+    MASK,
+    OWNER,
+    OWNER_INDEX,
+    REFERENCE_LIST,
+    REFERENCES,
+    ROWS,
+    SLOTS,
+    STEPS,
+    TAIL,
+    USED,
+    VALUES,
+    WIDTH,
+)
+from storage.limb_kernels import add_value, shift_left, sign_of
+from storage.memory import (
+    add_overflows,
+    calloc,
+    free,
+    load,
+    load32,
+    memcpy,
+    realloc,
+    store,
+    store32,
+)
+
+_MULTIPLIER = -7046029254386353131
+_SMALLEST = 8
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def make(keys, values, limbs, indexes, extra):
+    """A new empty table; `extra` is -1 for a plain table, else it is a group table with that many extra tail words."""
+    table = calloc(HEADER_WORDS, 8)
+    store(table, KEYS, keys)
+    store(table, VALUES, values)
+    store(table, LIMBS, limbs)
+    store(table, INDEXES, indexes)
+    links = keys + values * limbs
+    store(table, LINKS, links)
+    store(table, TAIL, links + 2 * indexes)
+    store(table, WIDTH, links + 2 * indexes + 1 + extra)
+    store(table, SLOTS, calloc(_SMALLEST, 8))
+    store(table, MASK, _SMALLEST - 1)
+    store(table, INDEX_LIST, calloc(max(1, indexes * (INDEX_ENTRY + 32)), 8))
+    return table
+
+
+@kernel("void(int64)")
+def destroy(table):
+    """Give all of a table's memory back."""
+    free(load(table, SLOTS))
+    free(load(table, ROWS))
+    free(load(table, DIRTY))
+    free(load(table, INDEX_LIST))
+    free(load(table, REFERENCE_LIST))
+    free(table)
+
+
+@kernel("int64(int64,int64)")
+def hash_words(base, count):
+    """A 31-bit hash of `count` words; its low bits choose the slot, the whole tells keys apart."""
+    h = count
+    for i in range(count):
+        h = (h ^ load(base, i)) * _MULTIPLIER
+        h ^= (h >> 32) & 0xFFFFFFFF
+    return ((h * _MULTIPLIER) >> 33) & 0x7FFFFFFF
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def hash_places(base, places, first, count):
+    """`hash_words` of the words of `base` at the places listed from `places[first]`."""
+    h = count
+    for i in range(count):
+        h = (h ^ load(base, load(places, first + i))) * _MULTIPLIER
+        h ^= (h >> 32) & 0xFFFFFFFF
+    return ((h * _MULTIPLIER) >> 33) & 0x7FFFFFFF
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def find(table, scratch, h, base, places, first):
+    """The row whose key is the words of `base` at `places` (0: the first words), or -1. Counts slots looked at."""
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    keys = load(table, KEYS)
+    rows = load(table, ROWS)
+    width = load(table, WIDTH)
+    i = h & mask
+    looked = 1
+    found = -1
+    while True:
+        slot = load(slots, i)
+        if slot == 0:
+            break
+        if slot >> 32 == h:
+            row = (slot & 0xFFFFFFFF) - 1
+            address = rows + row * width * 8
+            equal = True
+            if places == 0:
+                for j in range(keys):
+                    if load(address, j) != load(base, j):
+                        equal = False
+                        break
+            else:
+                for j in range(keys):
+                    if load(address, j) != load(base, load(places, first + j)):
+                        equal = False
+                        break
+            if equal:
+                found = row
+                break
+        i = (i + 1) & mask
+        looked += 1
+    store(scratch, STEPS, load(scratch, STEPS) + looked)
+    return found
+
+
+@kernel("void(int64,int64)")
+def resize_slots(table, size):
+    """Move to a new slot array of `size` (a power of two); keys are not read."""
+    old = load(table, SLOTS)
+    old_size = load(table, MASK) + 1
+    slots = calloc(size, 8)
+    mask = size - 1
+    for i in range(old_size):
+        slot = load(old, i)
+        if slot != 0:
+            j = (slot >> 32) & mask
+            while load(slots, j) != 0:
+                j = (j + 1) & mask
+            store(slots, j, slot)
+    free(old)
+    store(table, SLOTS, slots)
+    store(table, MASK, mask)
+
+
+@kernel("void(int64,int64)")
+def reserve(table, more):
+    """Make room for `more` new rows, so that nothing moves while a batch is written."""
+    size = load(table, MASK) + 1
+    needed = load(table, LIVE) + more
+    if needed * 2 > size:
+        while needed * 2 > size:
+            size *= 2
+        resize_slots(table, size)
+    used = load(table, USED)
+    capacity = load(table, CAPACITY)
+    if used + more > capacity:
+        capacity = max(used + more, used + used // 2)
+        store(table, ROWS, realloc(load(table, ROWS), capacity * load(table, WIDTH) * 8))
+        store(table, CAPACITY, capacity)
+    dirty = load(table, DIRTY_USED)
+    if dirty + more > load(table, DIRTY_CAPACITY):
+        capacity = max(dirty + more, 2 * dirty)
+        store(table, DIRTY, realloc(load(table, DIRTY), capacity * 8))
+        store(table, DIRTY_CAPACITY, capacity)
+
+
+@kernel("int64(int64,int64)")
+def new_row(table, h):
+    """Take a free row, or the next unused one, and enter it in the slots. Its words are garbage."""
+    free_row = load(table, FREE)
+    if free_row != 0:
+        row = free_row - 1
+        store(table, FREE, load(load(table, ROWS) + row * load(table, WIDTH) * 8, 0))
+    else:
+        row = load(table, USED)
+        store(table, USED, row + 1)
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    i = h & mask
+    while load(slots, i) != 0:
+        i = (i + 1) & mask
+    store(slots, i, (h << 32) | (row + 1))
+    store(table, LIVE, load(table, LIVE) + 1)
+    return row
+
+
+@kernel("void(int64,int64,int64)")
+def remove_row(table, row, h):
+    """Take a row out of the slots (shifting later ones back, so no tombstones stay) and put it on the free list."""
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    i = h & mask
+    while load(slots, i) & 0xFFFFFFFF != row + 1:
+        i = (i + 1) & mask
+    j = i
+    while True:
+        j = (j + 1) & mask
+        slot = load(slots, j)
+        if slot == 0:
+            break
+        home = (slot >> 32) & mask
+        if (j - home) & mask >= (j - i) & mask:
+            store(slots, i, slot)
+            i = j
+    store(slots, i, 0)
+    address = load(table, ROWS) + row * load(table, WIDTH) * 8
+    width = load(table, WIDTH)
+    for k in range(1, width):
+        store(address, k, 0)
+    store(address, 0, load(table, FREE))
+    if load(table, KEYS) == 0:
+        store(address, 0, 0)
+        store(table, USED, 0)
+    else:
+        store(table, FREE, row + 1)
+    store(table, LIVE, load(table, LIVE) - 1)
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def add_values(address, table, delta, delta_keys, count):
+    """Add `count` values of a delta row to a row; 1 if one does not fit."""
+    keys = load(table, KEYS)
+    limbs = load(table, LIMBS)
+    overflow = 0
+    if limbs == 1:
+        for v in range(count):
+            a = load(address, keys + v)
+            b = load(delta, delta_keys + v)
+            overflow |= add_overflows(a, b)
+            store(address, keys + v, a + b)
+    else:
+        for v in range(count):
+            overflow |= add_value(address, keys + v * limbs, delta, delta_keys + v * limbs, limbs)
+    return overflow
+
+
+@kernel("void(int64,int64,int64,int64)")
+def link(table, scratch, row, x):
+    """Enter a row in the list of its group of index x, making the group if it is new."""
+    entry = load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8
+    group = load(entry, 0)
+    group_keys = load(entry, 1)
+    rows = load(table, ROWS)
+    width = load(table, WIDTH)
+    address = rows + row * width * 8
+    h = hash_places(address, entry, INDEX_ENTRY, group_keys)
+    group_row = find(group, scratch, h, address, entry, INDEX_ENTRY)
+    group_width = load(group, WIDTH)
+    tail = load(group, TAIL)
+    if group_row < 0:
+        reserve(group, 1)
+        group_row = new_row(group, h)
+        group_address = load(group, ROWS) + group_row * group_width * 8
+        for i in range(group_keys):
+            store(group_address, i, load(address, load(entry, INDEX_ENTRY + i)))
+        for i in range(group_keys, group_width):
+            store(group_address, i, 0)
+    group_address = load(group, ROWS) + group_row * group_width * 8
+    head = load32(group_address, 2 * tail)
+    place = 2 * (load(table, LINKS) + 2 * x)
+    store32(address, place, head)
+    store32(address, place + 1, 0)
+    store32(address, place + 2, group_row)
+    if head != 0:
+        store32(rows + (head - 1) * width * 8, place + 1, row + 1)
+    store32(group_address, 2 * tail, row + 1)
+    store32(group_address, 2 * tail + 1, load32(group_address, 2 * tail + 1) + 1)
+
+
+@kernel("void(int64,int64,int64)")
+def unlink(table, row, x):
+    """Take a row out of its group's list of index x; the group goes with its last member."""
+    entry = load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8
+    group = load(entry, 0)
+    rows = load(table, ROWS)
+    width = load(table, WIDTH)
+    address = rows + row * width * 8
+    place = 2 * (load(table, LINKS) + 2 * x)
+    after = load32(address, place)
+    before = load32(address, place + 1)
+    group_row = load32(address, place + 2)
+    group_address = load(group, ROWS) + group_row * load(group, WIDTH) * 8
+    tail = load(group, TAIL)
+    if before != 0:
+        store32(rows + (before - 1) * width * 8, place, after)
+    else:
+        store32(group_address, 2 * tail, after)
+    if after != 0:
+        store32(rows + (after - 1) * width * 8, place + 1, before)
+    size = load32(group_address, 2 * tail + 1) - 1
+    store32(group_address, 2 * tail + 1, size)
+    if size == 0:
+        remove_row(group, group_row, hash_words(group_address, load(group, KEYS)))
+
+
+@kernel("void(int64,int64,int64)")
+def count_references(table, address, change):
+    """Add `change` to the reference counts of the dictionary codes in a row's key."""
+    references = load(table, REFERENCE_LIST)
+    for i in range(load(table, REFERENCES)):
+        code = load(address, load(references, 2 * i))
+        if code >= 0:
+            counts = load(load(references, 2 * i + 1), 0)
+            store(counts, code, load(counts, code) + change)
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def upsert(table, scratch, h, delta):
+    """Add one delta row (key words, then values) to the table and its groups; 1 if a value does not fit."""
+    keys = load(table, KEYS)
+    values = load(table, VALUES)
+    limbs = load(table, LIMBS)
+    width = load(table, WIDTH)
+    indexes = load(table, INDEXES)
+    row = find(table, scratch, h, delta, 0, 0)
+    overflow = 0
+    if row < 0:
+        row = new_row(table, h)
+        address = load(table, ROWS) + row * width * 8
+        for i in range(keys + values * limbs):
+            store(address, i, load(delta, i))
+        for i in range(keys + values * limbs, width):
+            store(address, i, 0)
+        for x in range(indexes):
+            link(table, scratch, row, x)
+        if load(table, REFERENCES) > 0:
+            count_references(table, address, 1)
+    else:
+        address = load(table, ROWS) + row * width * 8
+        overflow = add_values(address, table, delta, keys, values)
+    for x in range(indexes):
+        group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
+        summed = load(group, VALUES)
+        if summed > 0:
+            group_row = load32(address, 2 * (load(table, LINKS) + 2 * x) + 2)
+            group_address = load(group, ROWS) + group_row * load(group, WIDTH) * 8
+            overflow |= add_values(group_address, group, delta, keys, summed)
+    if limbs == 1:
+        empty = load(address, keys) <= 0
+    else:
+        empty = sign_of(address, keys, limbs) <= 0
+    if empty:
+        dirty = load(table, DIRTY_USED)
+        store(load(table, DIRTY), dirty, row)
+        store(table, DIRTY_USED, dirty + 1)
+    return overflow
+
+
+@kernel("int64(int64)")
+def first_negative(table):
+    """A row whose count is negative, or -1; only rows written since the last sweep can be."""
+    dirty = load(table, DIRTY)
+    rows = load(table, ROWS)
+    width = load(table, WIDTH)
+    for i in range(load(table, DIRTY_USED)):
+        row = load(dirty, i)
+        if sign_of(rows + row * width * 8, load(table, KEYS), load(table, LIMBS)) < 0:
+            return row
+    return -1
+
+
+@kernel("int64(int64)")
+def sweep(table):
+    """Free the rows whose count has come to 0; 1 if the table has grown too large for what is left in it.
+
+    It runs once at the end of an epoch: a row that is empty in between keeps its other sums until then.
+    """
+    pending = load(table, DIRTY_USED)
+    if pending == 0:
+        return 0
+    dirty = load(table, DIRTY)
+    rows = load(table, ROWS)
+    width = load(table, WIDTH)
+    keys = load(table, KEYS)
+    limbs = load(table, LIMBS)
+    kept = 0
+    for i in range(pending):
+        row = load(dirty, i)
+        address = rows + row * width * 8
+        if load(address, keys) != MARK and sign_of(address, keys, limbs) == 0:
+            store(address, keys, MARK)
+            store(dirty, kept, row)
+            kept += 1
+    for i in range(kept):
+        row = load(dirty, i)
+        address = rows + row * width * 8
+        for x in range(load(table, INDEXES)):
+            unlink(table, row, x)
+        if load(table, REFERENCES) > 0:
+            count_references(table, address, -1)
+        remove_row(table, row, hash_words(address, keys))
+    store(table, DIRTY_USED, 0)
+    if pending > 4096:
+        store(table, DIRTY, realloc(dirty, 4096 * 8))
+        store(table, DIRTY_CAPACITY, 4096)
+    return 1 if load(table, USED) > 4 * load(table, LIVE) + 64 else 0
+
+
+@kernel("int64(int64)")
+def wants_shrink(table):
+    """1 if most of the table's rows are unused."""
+    return 1 if load(table, USED) > 4 * load(table, LIVE) + 64 else 0
+
+
+@kernel("void(int64,int64,int64)")
+def renumber_links(table, renumbered, moved):
+    """After rows have moved from old to new numbers: rewrite members' links, groups' heads, members' group rows."""
+    rows = load(table, ROWS)
+    width = load(table, WIDTH)
+    for x in range(load(table, INDEXES)):
+        group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
+        group_width = load(group, WIDTH)
+        tail = load(group, TAIL)
+        place = 2 * (load(table, LINKS) + 2 * x)
+        for row in range(moved):
+            address = rows + row * width * 8
+            after = load32(address, place)
+            before = load32(address, place + 1)
+            if after != 0:
+                store32(address, place, load32(renumbered, after - 1) + 1)
+            if before != 0:
+                store32(address, place + 1, load32(renumbered, before - 1) + 1)
+            else:
+                group_row = load32(address, place + 2)
+                store32(load(group, ROWS) + group_row * group_width * 8, 2 * tail, row + 1)
+    owner = load(table, OWNER)
+    if owner != 0:
+        member_rows = load(owner, ROWS)
+        member_width = load(owner, WIDTH)
+        place = 2 * (load(owner, LINKS) + 2 * load(table, OWNER_INDEX))
+        tail = load(table, TAIL)
+        for row in range(moved):
+            member = load32(rows + row * width * 8, 2 * tail)
+            while member != 0:
+                address = member_rows + (member - 1) * member_width * 8
+                store32(address, place + 2, row)
+                member = load32(address, place)
+
+
+@kernel("void(int64,int64)")
+def compact(table, order):
+    """Move live rows together, in the order of index `order`'s groups (-1: as they lie), and give the rest back.
+
+    O(rows + slots). Row numbers change: nothing may be reading the table.
+    """
+    used = load(table, USED)
+    live = load(table, LIVE)
+    width = load(table, WIDTH)
+    old = load(table, ROWS)
+    slots = load(table, SLOTS)
+    size = load(table, MASK) + 1
+    renumbered = calloc(max(1, used), 4)
+    for i in range(size):
+        slot = load(slots, i)
+        if slot != 0:
+            store32(renumbered, (slot & 0xFFFFFFFF) - 1, 1)
+    rows = realloc(0, max(1, live) * width * 8)
+    moved = 0
+    if order >= 0 and load(table, KEYS) > 0:
+        group = load(load(table, INDEX_LIST) + order * (INDEX_ENTRY + 32) * 8, 0)
+        place = 2 * (load(table, LINKS) + 2 * order)
+        group_rows = load(group, ROWS)
+        group_width = load(group, WIDTH)
+        tail = load(group, TAIL)
+        for group_row in range(load(group, USED)):
+            member = load32(group_rows + group_row * group_width * 8, 2 * tail)
+            if load32(group_rows + group_row * group_width * 8, 2 * tail + 1) == 0:
+                member = 0
+            while member != 0:
+                memcpy(rows + moved * width * 8, old + (member - 1) * width * 8, width * 8)
+                store32(renumbered, member - 1, moved)
+                moved += 1
+                member = load32(old + (member - 1) * width * 8, place)
+    else:
+        for row in range(used):
+            if load32(renumbered, row) == 1:
+                memcpy(rows + moved * width * 8, old + row * width * 8, width * 8)
+                store32(renumbered, row, moved)
+                moved += 1
+    for i in range(size):
+        slot = load(slots, i)
+        if slot != 0:
+            row = load32(renumbered, (slot & 0xFFFFFFFF) - 1)
+            store(slots, i, (slot >> 32 << 32) | (row + 1))
+    free(old)
+    store(table, ROWS, rows)
+    store(table, CAPACITY, max(1, live))
+    store(table, USED, moved)
+    store(table, FREE, 0)
+    renumber_links(table, renumbered, moved)
+    free(renumbered)
+    wanted = _SMALLEST
+    while live * 2 > wanted:
+        wanted *= 2
+    if wanted < size:
+        resize_slots(table, wanted)
+
+
+@kernel("void(int64,int64,int64)")
+def widen(table, limbs, unused):
+    """Give every value `limbs` limbs, sign-extended in place; row numbers stay."""
+    old_limbs = load(table, LIMBS)
+    keys = load(table, KEYS)
+    values = load(table, VALUES)
+    old_width = load(table, WIDTH)
+    width = old_width + values * (limbs - old_limbs)
+    old_rows = load(table, ROWS)
+    used = load(table, USED)
+    capacity = max(1, used)
+    rows = calloc(capacity * width, 8)
+    rest = old_width - keys - values * old_limbs
+    for row in range(used):
+        source = old_rows + row * old_width * 8
+        target = rows + row * width * 8
+        for i in range(keys):
+            store(target, i, load(source, i))
+        for v in range(values):
+            for i in range(old_limbs):
+                store(target, keys + v * limbs + i, load(source, keys + v * old_limbs + i))
+            filler = -1 if load(source, keys + (v + 1) * old_limbs - 1) < 0 else 0
+            for i in range(old_limbs, limbs):
+                store(target, keys + v * limbs + i, filler)
+        for i in range(rest):
+            store(target, keys + values * limbs + i, load(source, keys + values * old_limbs + i))
+    free(old_rows)
+    store(table, ROWS, rows)
+    store(table, CAPACITY, capacity)
+    store(table, LIMBS, limbs)
+    store(table, WIDTH, width)
+    store(table, LINKS, keys + values * limbs)
+    store(table, TAIL, load(table, TAIL) + values * (limbs - old_limbs))
+
+
+@kernel("int64(int64)")
+def calloc_words(count):
+    """That many zero words from the C allocator."""
+    return calloc(count, 8)
+
+
+@kernel("void(int64,int64,int64)")
+def rescale(table, value, bits):
+    """Multiply one value of every row by 2**bits; the values have been widened to hold it."""
+    rows = load(table, ROWS)
+    width = load(table, WIDTH)
+    limbs = load(table, LIMBS)
+    place = load(table, KEYS) + value * limbs
+    for row in range(load(table, USED)):
+        shift_left(rows + row * width * 8, place, limbs, bits)
+
+
+@kernel("void(int64)")
+def release_references(table):
+    """Take back all of a table's references to dictionary codes, before it goes."""
+    slots = load(table, SLOTS)
+    for i in range(load(table, MASK) + 1):
+        slot = load(slots, i)
+        if slot != 0:
+            row = (slot & 0xFFFFFFFF) - 1
+            count_references(table, load(table, ROWS) + row * load(table, WIDTH) * 8, -1)
+
+
+@kernel("void(int64)")
+def free_words(address):
+    """Give memory of the C allocator back."""
+    free(address)
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def copy_rows(table, first, count, out):
+    """Copy keys and values of the live rows among first..first+count-1 to `out`, row after row; returns how many."""
+    keys = load(table, KEYS)
+    limbs = load(table, LIMBS)
+    width = keys + load(table, VALUES) * limbs
+    kept = 0
+    for row in range(first, first + count):
+        address = load(table, ROWS) + row * load(table, WIDTH) * 8
+        if sign_of(address, keys, limbs) != 0:
+            for i in range(width):
+                store(out, kept * width + i, load(address, i))
+            kept += 1
+    return kept

@@ -1,0 +1,78 @@
+"""A naive runtime: fills a plan's tree bottom-up with counts and enumerates its connex top. Lists and dicts only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from planner.plan import Node
+
+Row = tuple[int, ...]
+Binding = Mapping[str, int]
+
+
+def join_naively(
+    schemes: Mapping[str, Sequence[str]], rows: Mapping[str, Counter[Row]], out: Sequence[str]
+) -> Counter[Row]:
+    """The result by nested loops: multiplicity of each projection onto `out`."""
+    partial: list[tuple[dict[str, int], int]] = [({}, 1)]
+    for name, scheme in schemes.items():
+        grown = []
+        for binding, weight in partial:
+            for row, count in rows[name].items():
+                if all(binding.get(variable, value) == value for variable, value in zip(scheme, row, strict=True)):
+                    grown.append((binding | dict(zip(scheme, row, strict=True)), weight * count))
+        partial = grown
+    result: Counter[Row] = Counter()
+    for binding, weight in partial:
+        result[tuple(binding[variable] for variable in out)] += weight
+    return result
+
+
+def fill(node: Node, rows: Mapping[str, Counter[Row]]) -> dict[int, Counter[Row]]:
+    """For each node of the tree (by id) its view: rows over its variables with multiplicities."""
+    if node.atom is not None:
+        return {id(node): rows[node.atom]}
+    views: dict[int, Counter[Row]] = {}
+    for child in node.children:
+        views |= fill(child, rows)
+    schemes = {str(rank): child.variables for rank, child in enumerate(node.children)}
+    children = {str(rank): views[id(child)] for rank, child in enumerate(node.children)}
+    views[id(node)] = join_naively(schemes, children, node.variables)
+    return views
+
+
+def enumerate_plan(root: Node, views: Mapping[int, Counter[Row]], free: Sequence[str]) -> list[tuple[Row, int]]:
+    """Rows over `free` with multiplicities, as a walk from the root finds them; a repeat or a dead end shows."""
+    return [(tuple(found[variable] for variable in free), weight) for found, weight in _walk(root, views, {})]
+
+
+def _walk(node: Node, views: Mapping[int, Counter[Row]], given: Binding) -> Iterator[tuple[Binding, int]]:
+    for row, count in _matching(node, views, given):
+        binding = dict(given) | dict(zip(node.variables, row, strict=True))
+        if not any(child.connex for child in node.children):
+            yield binding, count
+            continue
+        weight = 1
+        for child in node.children:
+            if not child.connex:
+                weight *= sum(found for _, found in _matching(child, views, binding))
+        for found, product in _combine([child for child in node.children if child.connex], views, binding):
+            yield found, weight * product
+
+
+def _combine(nodes: Sequence[Node], views: Mapping[int, Counter[Row]], given: Binding) -> Iterator[tuple[Binding, int]]:
+    if not nodes:
+        yield given, 1
+        return
+    for binding, weight in _walk(nodes[0], views, given):
+        for rest, product in _combine(nodes[1:], views, binding):
+            yield rest, weight * product
+
+
+def _matching(node: Node, views: Mapping[int, Counter[Row]], given: Binding) -> list[tuple[Row, int]]:
+    return [
+        (row, count)
+        for row, count in views[id(node)].items()
+        if all(given.get(variable, value) == value for variable, value in zip(node.variables, row, strict=True))
+    ]

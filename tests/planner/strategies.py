@@ -1,0 +1,79 @@
+"""Random definitions, acyclic or not, and random rows for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import strategies as st
+
+from planner.query import Atom, Definition, LeafColumn
+
+VARIABLES = "abcdefg"
+
+
+def _definition(schemes: list[list[str]], free: list[str], mode: str, keys: list[list[str] | None]) -> Definition:
+    atoms = tuple(
+        Atom(
+            name=f"r{rank}",
+            table=f"r{rank}",
+            variables=tuple(LeafColumn(name, name, "BIGINT", source=name) for name in scheme),
+            keys=() if key is None else (frozenset(key),),
+        )
+        for rank, (scheme, key) in enumerate(zip(schemes, keys, strict=True))
+    )
+    return Definition(atoms=atoms, free=tuple(free), mode=mode)  # type: ignore[arg-type]
+
+
+@st.composite
+def definitions(draw: st.DrawFn, keyed: bool = False, acyclic: bool = False, atoms: int = 6) -> Definition:
+    """Up to `atoms` atoms; `acyclic` ones grow along a join tree, as a subset of an earlier atom plus new variables."""
+    count = draw(st.integers(1, atoms))
+    schemes: list[list[str]] = []
+    for rank in range(count):
+        if acyclic and schemes:
+            base = draw(st.lists(st.sampled_from(draw(st.sampled_from(schemes)) or ["a0"]), max_size=3, unique=True))
+            fresh = [f"{VARIABLES[rank]}{i}" for i in range(draw(st.integers(0, 2)))]
+            schemes.append(base + fresh)
+        elif acyclic:
+            schemes.append([f"a{i}" for i in range(draw(st.integers(1, 4)))])
+        else:
+            schemes.append(draw(st.lists(st.sampled_from(VARIABLES), max_size=4, unique=True)))
+    every = sorted({name for scheme in schemes for name in scheme})
+    free = draw(st.lists(st.sampled_from(every), unique=True)) if every else []
+    keys = [
+        draw(st.none() | st.lists(st.sampled_from(scheme), min_size=1, unique=True)) if keyed and scheme else None
+        for scheme in schemes
+    ]
+    return _definition(schemes, free, draw(st.sampled_from(["bag", "set", "group"])), keys)
+
+
+@st.composite
+def databases(draw: st.DrawFn, definition: Definition, values: int = 3) -> dict[str, Counter[tuple[int, ...]]]:
+    """A few rows per atom, with multiplicities, that satisfy the declared keys."""
+    database = {}
+    for atom in definition.atoms:
+        names = [column.name for column in atom.variables]
+        row = st.tuples(*(st.integers(1, values) for _ in names))
+        rows: Counter[tuple[int, ...]] = Counter()
+        held: set[tuple[object, ...]] = set()
+        for found in draw(st.lists(row, max_size=8)):
+            marks = {(key, tuple(found[names.index(name)] for name in sorted(key))) for key in atom.keys}
+            if held.isdisjoint(marks):
+                held |= marks
+                rows[found] += 1
+        database[atom.name] = rows
+    return database
+
+
+@st.composite
+def rings_and_cliques(draw: st.DrawFn) -> Definition:
+    """A ring of 3 to 5 atoms or the Loomis-Whitney query of 4, with private variables and up to 3 atoms more."""
+    size = draw(st.integers(3, 5))
+    if draw(st.booleans()):
+        schemes = [[VARIABLES[i], VARIABLES[(i + 1) % size]] for i in range(size)]
+    else:
+        schemes = [[VARIABLES[i] for i in range(4) if i != missing] for missing in range(4)]
+    schemes = [[*scheme, f"p{rank}"] if draw(st.booleans()) else scheme for rank, scheme in enumerate(schemes)]
+    more = st.lists(st.sampled_from(VARIABLES), max_size=3, unique=True)
+    schemes = draw(st.permutations(schemes + draw(st.lists(more, max_size=3))))
+    return _definition(schemes, [], "group", [None] * len(schemes))
