@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.workloads import Row, Table, Workload
 
-PEERS = Path(__file__).parent.parent / ".venv-peers" / "bin" / "python"
+PEERS = Path(os.environ.get("SQLFRONT_PEERS") or Path(__file__).parent.parent / ".venv-peers" / "bin" / "python")
 Change = tuple[int, Row, int]
 
 
@@ -70,10 +70,13 @@ def run_sqlite(work: Workload, size: int) -> Run:
     for batch in work.batches(size):
         statements = _sqlite_statements(batch, inserts, deletes)
         start = time.perf_counter()
-        con.execute("BEGIN")
-        for sql, rows in statements:
-            con.executemany(sql, rows)
-        con.execute("COMMIT")
+        if size == 1:
+            con.execute(statements[0][0], statements[0][1][0])
+        else:
+            con.execute("BEGIN")
+            for sql, rows in statements:
+                con.executemany(sql, rows)
+            con.execute("COMMIT")
         seconds.append(time.perf_counter() - start)
     rows = con.execute("SELECT * FROM answer").fetchall()
     return Run("sqlite triggers", size, seconds, rows, load, {"version": sqlite3.sqlite_version})
@@ -116,7 +119,7 @@ def run_duckdb(work: Workload, size: int, *, most: int = 200) -> Run:
                 con.execute(f"DELETE FROM {table.name} USING batch WHERE {table.name}.{key} = batch.{key}")
         con.execute("COMMIT")
         if recompute:
-            con.execute(work.view).to_arrow_table()
+            con.sql(work.view).to_arrow_table()
         return time.perf_counter() - start
 
     load = change([(number, row, 1) for number, rows in enumerate(work.initial) for row in rows], recompute=True)
@@ -235,14 +238,9 @@ def run_pathway(work: Workload, size: int, *, most: int = 2_000) -> Run:
         json.dump(message, file)
         file.flush()
         script = Path(__file__).with_name("pathway_side.py")
-        environment = dict(os.environ, PATHWAY_MONITORING_HTTP_PORT="0", PYTHONPATH="")
-        done = subprocess.run(
-            [os.environ.get("SQLFRONT_PEERS", str(PEERS)), str(script), file.name],
-            capture_output=True, text=True, env=environment,
-        )  # fmt: skip
+        done = subprocess.run([str(PEERS), str(script), file.name], capture_output=True, text=True)
     if done.returncode != 0:
         raise Missing(f"pathway: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'failed'}")
     result = json.loads(done.stdout)
     rows = [tuple(row) for row in result["rows"]]
     return Run("pathway", size, result["seconds"], rows, result["load"], {"batches timed": len(result["seconds"])})
-

@@ -31,7 +31,7 @@ class Table:
 class Workload:
     """`initial` holds each table's first rows; `changes` are (table number, row, +1 or -1) in order.
 
-    `triggers` maintain the table `answer` (columns as the view's) in SQLite, written by hand for this view.
+    `triggers` maintain the view `answer` (columns as the view's) in SQLite, written by hand for this view.
     `pathway` is the view in Pathway's SQL, which knows no USING; `nullable` are join keys that may be NULL.
     """
 
@@ -205,8 +205,7 @@ def w1d(count: int = 100_000, *, scale: float = 1.0, seed: int = 1) -> Workload:
     return Workload(
         name="w1d",
         tables=(Table("orders", (("o_id", "BIGINT"), ("c_id", "BIGINT"), ("rate", "BIGINT"))), ITEMS),
-        view="SELECT c_id, SUM(price * rate) AS total, COUNT(*) AS n"
-        " FROM orders JOIN items USING (o_id) GROUP BY c_id",
+        view="SELECT c_id, SUM(price * rate) AS total, COUNT(*) AS n FROM orders JOIN items USING (o_id) GROUP BY c_id",
         initial=(first, second),
         changes=stream(random, count, lives, (0.5, 0.5), (order, item)),
         triggers=_TRIGGERS_W1D,
@@ -218,82 +217,79 @@ def w1d(count: int = 100_000, *, scale: float = 1.0, seed: int = 1) -> Workload:
 WORKLOADS = {"w1": w1, "w1b": w1b, "w1c": w1c, "w1d": w1d}
 
 
-def _pair(table: str, groups: str, inserted: str, deleted: str) -> str:
-    """An insert and a delete trigger that add and subtract what a SELECT of (groups, total, n) finds."""
-    match = " AND ".join(f"answer.{name} = change.{name}" for name in groups.split(", "))
+def _fact(table: str, groups: str, found: str, amount: str) -> str:
+    """Triggers of a table whose row adds `amount` to the one group that the SELECT `found` gives."""
+    change = "UPDATE kept SET total = total {0} {amount}, n = n {0} 1 WHERE ({groups}) = ({found})"
+    return "".join(
+        f"CREATE TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN "
+        + change.format(sign, amount=amount, groups=groups, found=found).replace("@", image)
+        + "; END;\n"
+        for event, sign, image in (("INSERT", "+", "NEW"), ("DELETE", "-", "OLD"))
+    )
+
+
+def _between(table: str, groups: str, found: str, sums: str, amount: str = "SUM(price)") -> str:
+    """Triggers of a table whose row adds a sum over the rows `sums` (FROM ... WHERE ...) to one group."""
+    change = (
+        "UPDATE kept SET (total, n) = (SELECT kept.total {0} COALESCE({amount}, 0), kept.n {0} COUNT(*) {sums})"
+        " WHERE ({groups}) = ({found})"
+    )
+    return "".join(
+        f"CREATE TRIGGER {table}_{event} AFTER {event} ON {table} BEGIN "
+        + change.format(sign, amount=amount, sums=sums, groups=groups, found=found).replace("@", image)
+        + "; END;\n"
+        for event, sign, image in (("INSERT", "+", "NEW"), ("DELETE", "-", "OLD"))
+    )
+
+
+def _owner(table: str, groups: str, sums: str, amount: str = "SUM(price)") -> str:
+    """As `_between`, for the table that holds the group columns: it makes the group when it is new."""
+    own = ", ".join(f"@.{name}" for name in groups.split(", "))
+    make = f"INSERT OR IGNORE INTO kept VALUES ({own}, 0, 0); ".replace("@", "NEW")
+    change = _between(table, groups, f"VALUES ({own})", sums, amount)
+    return change.replace("BEGIN ", "BEGIN " + make, 1)
+
+
+def _answer(groups: str, kind: str) -> str:
+    """The kept sums, groups without rows among them, and the answer without those."""
+    columns = ", ".join(f"{name} {kind}" for name in groups.split(", "))
     return f"""
-CREATE TRIGGER {table}_insert AFTER INSERT ON {table} BEGIN
-  INSERT INTO answer {inserted}
-  ON CONFLICT ({groups}) DO UPDATE SET total = total + excluded.total, n = n + excluded.n;
-END;
-CREATE TRIGGER {table}_delete AFTER DELETE ON {table} BEGIN
-  UPDATE answer SET total = answer.total - change.total, n = answer.n - change.n FROM ({deleted}) AS change WHERE {match};
-  DELETE FROM answer WHERE n = 0 AND ({groups}) IN (SELECT {groups} FROM ({deleted}));
-END;"""
+CREATE TABLE kept ({columns}, total INTEGER, n INTEGER, PRIMARY KEY ({groups})) WITHOUT ROWID;
+CREATE VIEW answer AS SELECT * FROM kept WHERE n > 0;
+CREATE INDEX items_order ON items (o_id, price);
+"""
 
 
-def _both(table: str, groups: str, select: str) -> str:
-    return _pair(table, groups, select.replace("@", "NEW"), select.replace("@", "OLD"))
-
+_ITEMS_OF_ORDER = "FROM items WHERE o_id = @.o_id"
 
 _TRIGGERS_W1 = (
-    "CREATE TABLE answer (c_id INTEGER PRIMARY KEY, total INTEGER, n INTEGER);"
-    "CREATE INDEX items_order ON items (o_id, price);"
-    + _both("items", "c_id", "SELECT c_id, @.price AS total, 1 AS n FROM orders WHERE o_id = @.o_id")
-    + _both(
-        "orders",
-        "c_id",
-        "SELECT @.c_id AS c_id, SUM(price) AS total, COUNT(*) AS n FROM items WHERE o_id = @.o_id HAVING COUNT(*) > 0",
-    )
+    _answer("c_id", "INTEGER")
+    + _fact("items", "c_id", "SELECT c_id FROM orders WHERE o_id = @.o_id", "@.price")
+    + _owner("orders", "c_id", _ITEMS_OF_ORDER)
 )
 
 _TRIGGERS_W1B = (
-    "CREATE TABLE answer (city INTEGER PRIMARY KEY, total INTEGER, n INTEGER);"
-    "CREATE INDEX items_order ON items (o_id, price); CREATE INDEX orders_customer ON orders (c_id);"
-    + _both(
-        "items",
-        "city",
-        "SELECT city, @.price AS total, 1 AS n FROM orders JOIN customers USING (c_id) WHERE o_id = @.o_id",
-    )
-    + _both(
-        "orders",
-        "city",
-        "SELECT city, SUM(price) AS total, COUNT(*) AS n FROM customers, items"
-        " WHERE c_id = @.c_id AND o_id = @.o_id GROUP BY city",
-    )
-    + _both(
-        "customers",
-        "city",
-        "SELECT @.city AS city, SUM(price) AS total, COUNT(*) AS n FROM orders JOIN items USING (o_id)"
-        " WHERE c_id = @.c_id HAVING COUNT(*) > 0",
-    )
+    _answer("city", "INTEGER")
+    + "CREATE INDEX orders_customer ON orders (c_id);\n"
+    + _fact("items", "city", "SELECT city FROM orders JOIN customers USING (c_id) WHERE o_id = @.o_id", "@.price")
+    + _between("orders", "city", "SELECT city FROM customers WHERE c_id = @.c_id", _ITEMS_OF_ORDER)
+    + _owner("customers", "city", "FROM orders JOIN items USING (o_id) WHERE c_id = @.c_id")
 )
 
 _TRIGGERS_W1C = (
-    "CREATE TABLE answer (country TEXT, segment TEXT, total INTEGER, n INTEGER, PRIMARY KEY (country, segment))"
-    " WITHOUT ROWID;"
-    "CREATE INDEX items_order ON items (o_id, price); CREATE INDEX orders_order ON orders (o_id, country, segment);"
-    + _both(
-        "items",
-        "country, segment",
-        "SELECT country, segment, @.price AS total, 1 AS n FROM orders WHERE o_id = @.o_id",
-    )
-    + _both(
-        "orders",
-        "country, segment",
-        "SELECT @.country AS country, @.segment AS segment, SUM(price) AS total, COUNT(*) AS n"
-        " FROM items WHERE o_id = @.o_id HAVING COUNT(*) > 0",
-    )
+    _answer("country, segment", "TEXT")
+    + "CREATE INDEX orders_order ON orders (o_id, country, segment);\n"
+    + _fact("items", "country, segment", "SELECT country, segment FROM orders WHERE o_id = @.o_id", "@.price")
+    + _owner("orders", "country, segment", _ITEMS_OF_ORDER)
 )
 
 _TRIGGERS_W1D = (
-    "CREATE TABLE answer (c_id INTEGER PRIMARY KEY, total INTEGER, n INTEGER);"
-    "CREATE INDEX items_order ON items (o_id, price);"
-    + _both("items", "c_id", "SELECT c_id, @.price * rate AS total, 1 AS n FROM orders WHERE o_id = @.o_id")
-    + _both(
-        "orders",
+    _answer("c_id", "INTEGER")
+    + _fact(
+        "items",
         "c_id",
-        "SELECT @.c_id AS c_id, SUM(price) * @.rate AS total, COUNT(*) AS n FROM items"
-        " WHERE o_id = @.o_id HAVING COUNT(*) > 0",
+        "SELECT c_id FROM orders WHERE o_id = @.o_id",
+        "@.price * (SELECT rate FROM orders WHERE o_id = @.o_id)",
     )
+    + _owner("orders", "c_id", _ITEMS_OF_ORDER, "SUM(price) * @.rate")
 )

@@ -108,7 +108,8 @@ class Engine:
             self._close_stores(view)
             self.version += 1
             self._assemble()
-            self.dictionaries.sweep()
+            for dictionary in self.dictionaries:
+                dictionary.sweep()
 
     # Epochs --------------------------------------------------------------------------------------
 
@@ -159,8 +160,7 @@ class Engine:
         """Make an applied epoch the committed state."""
         with self.lock:
             self.epoch += 1
-            if self.dictionaries.needs_sweep():
-                self.dictionaries.sweep()
+            self.dictionaries.sweep_if_needed()
             return applied.epoch(self.epoch)
 
     def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
@@ -168,6 +168,7 @@ class Engine:
         gate = self._gates.get(name)
         with self.lock:
             if gate is not None and gate.run(row, weight):
+                gate.relation.passed = True
                 self.epoch += 1
                 self.version += 1
                 return self.epoch
@@ -179,6 +180,7 @@ class Engine:
             else:
                 applied = self.apply_encoded([(relation, data)])
             self.commit(applied)
+            relation.passed = True
             return self.epoch
 
     def take_back(self, programs: tuple[np.ndarray, np.ndarray, np.ndarray], words: np.ndarray) -> None:

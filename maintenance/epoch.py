@@ -63,6 +63,7 @@ class RowGate:
         self, engine: Engine, relation: Relation, body: np.ndarray, check: np.ndarray, sweep: np.ndarray
     ) -> None:
         self._programs = (body, check, sweep)
+        self.relation = relation
         self._engine, self._columns = engine, len(relation.columns)
         position = {column.name: i for i, column in enumerate(relation.columns)}
         items = sorted(relation.inputs.values(), key=lambda item: item.place)

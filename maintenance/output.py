@@ -13,29 +13,24 @@ from maintenance.view import MaintainedView
 from maintenance.walk import BLOCK, FIRST_BLOCK, Walk
 from planner.query import RawColumn
 from storage import layout as at
-from storage.errors import DataError, StaleRead
-from storage.sums import combine, decode_avg, decode_sum, decode_sum_with_specials
+from storage.errors import DataError
+from storage.sums import combine, decode_avg, decode_sum
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from maintenance.engine import Engine
-
 
 class Reader:
-    """The raw columns of a view as a stream of record batches, pinned to the state it began in.
+    """The raw columns of a view as a stream of record batches.
 
     `where` fixes variables to codes; it narrows the walk where an index allows and is otherwise ignored, so
-    the caller filters again. Raises StaleRead when the state has changed before the next batch.
+    the caller filters again. Valid until the state changes: the caller holds the engine's lock for each batch
+    and checks its version in between.
     """
 
-    def __init__(
-        self, engine: Engine, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None
-    ) -> None:
-        self._engine, self._view = engine, view
-        with engine.lock:
-            self._version, self._epoch = engine.version, engine.epoch
-            self._walk = Walk(view.tree, where)
+    def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        self._view = view
+        self._walk = Walk(view.tree, where)
 
     @property
     def steps(self) -> int:
@@ -44,15 +39,9 @@ class Reader:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         capacity, any_rows = FIRST_BLOCK, False
-        while True:
-            with self._engine.lock:
-                self._refuse_stale()
-                rows = self._walk.next(capacity)
-                batch = self._batch(rows) if rows else None
-            if batch is None:
-                break
+        while rows := self._walk.next(capacity):
             any_rows = True
-            yield batch
+            yield self._batch(rows)
             capacity = min(2 * capacity, BLOCK)
         if self._view.definition.scalar and not any_rows:
             yield empty_group(self._view)
@@ -60,19 +49,9 @@ class Reader:
     def count_tuples(self) -> int:
         """The number of distinct tuples of the free variables, by walking them without decoding."""
         total = 0
-        with self._engine.lock:
-            self._refuse_stale()
-            while rows := self._walk.next(BLOCK):
-                total += rows
+        while rows := self._walk.next(BLOCK):
+            total += rows
         return total
-
-    def _refuse_stale(self) -> None:
-        if self._engine.version != self._version:
-            raise StaleRead(
-                f"the view changed while it was being read (begun at epoch {self._epoch}, now {self._engine.epoch})",
-                why="a streaming reader never mixes epochs",
-                hint="read again, or fetch everything at once with fetchall(), df() or to_arrow_table()",
-            )
 
     def _batch(self, rows: int) -> pa.RecordBatch:
         import pyarrow as pa
@@ -107,12 +86,12 @@ class Reader:
             ]
         )
         if raw.kind == "avg":
-            specials = None if raw.specials is None else [self._numbers(self._part(s)) for s in raw.specials]
-            return decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, specials)
-        if raw.specials is not None:
-            specials = [self._numbers(self._part(s)) for s in raw.specials]
-            return decode_sum_with_specials(limbs, shift, present, specials)
-        return decode_sum(limbs, shift, present, raw.type)
+            array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
+        else:
+            array = decode_sum(limbs, shift, present, raw.type)
+        if raw.specials is None:
+            return array
+        return with_specials(array, *(self._numbers(self._part(measure)) for measure in raw.specials))
 
     def _part(self, measure: int) -> Part:
         return frozenset(self._view.definition.measures[measure].factors)
@@ -132,29 +111,34 @@ class Reader:
         return np.ascontiguousarray(values[:, 0])
 
 
+def with_specials(finite: pa.Array, nans: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> pa.Array:
+    """A floating result where non-finite values were counted apart: NaN, or an infinity, prevails as in addition."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for counts, value in ((positive, np.inf), (negative, -np.inf), (nans, np.nan)):
+        finite = pc.if_else(pa.array(counts > 0), pa.scalar(value), finite)
+    return pc.if_else(pa.array((positive > 0) & (negative > 0)), pa.scalar(np.nan), finite)
+
+
 def empty_group(view: MaintainedView) -> pa.RecordBatch:
     """The one row of aggregates without GROUP BY over no rows: counts 0, everything else NULL."""
     import pyarrow as pa
 
     zero = np.zeros((1, 1), np.int64)
     none = np.zeros(1, np.int64)
-    arrays = []
-    for raw in view.definition.raw:
-        if raw.kind == "avg":
-            arrays.append(decode_avg(zero, 0, raw.scale, none, raw.argument_type or raw.type, None))
-        else:
-            arrays.append(decode_sum(zero, 0, none if raw.kind == "sum" else None, raw.type))
+    arrays = [decode_sum(zero, 0, None if raw.kind == "count" else none, raw.type) for raw in view.definition.raw]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field(view, raw) for raw in view.definition.raw]))
 
 
 def field(view: MaintainedView, raw: RawColumn) -> pa.Field:
     """The Arrow field of a raw column, with the metadata from which DuckDB restores its type."""
+    import pyarrow as pa
+
     if raw.kind == "variable":
         assert raw.variable is not None
         return view.codecs[raw.variable].arrow_field(raw.name)
-    from storage.sums import result_field
-
-    return result_field(raw.name, raw.type)
+    return pa.field(raw.name, decode_sum(np.zeros((0, 1), np.int64), 0, None, raw.type).type)
 
 
 def schema(view: MaintainedView) -> pa.Schema:
@@ -189,3 +173,44 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
         names = [column.name for column in store.variables]
         if kept:
             yield pa.RecordBatch.from_arrays(arrays, names=names), np.ascontiguousarray(words[:kept, place])
+
+
+def row_count(view: MaintainedView) -> int:
+    """The number of rows of the maintained core (before HAVING).
+
+    O(1) for bags, for views that one stored table holds, and for projections; else a walk over all tuples.
+    """
+    tree = view.tree
+    if tree.projection is not None:
+        return tree.projection.live
+    if view.definition.mode == "bag":
+        assert tree.root.table is not None
+        return next((values[0] for values in tree.root.table.rows().values()), 0)
+    if view.definition.scalar:
+        return 1
+    walk = Walk(tree)
+    if len(walk.levels) == 1:
+        return 0 if walk.empty else walk.levels[0].table.live
+    return Reader(view).count_tuples()
+
+
+def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
+    """Whether a tuple of the free variables is in the view; `values` gives one Python value per variable.
+
+    O(1) where a key or an index leads to it, else a scan of what the given values leave.
+    """
+    codes = {}
+    for variable, value in values.items():
+        code = view.codecs[variable].find_value(value)
+        if code is None:
+            return False
+        codes[variable] = code
+    walk = Walk(view.tree, codes)
+    while walk.next(FIRST_BLOCK):
+        match = np.ones(walk.rows, bool)
+        for variable, code in codes.items():
+            for words, word in zip(walk.words(variable), code, strict=True):
+                match &= words == word
+        if match.any():
+            return True
+    return False

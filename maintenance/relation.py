@@ -93,6 +93,7 @@ class Relation:
         self.inputs: dict[tuple[str, str, str], Input] = {}
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.width = 1
+        self.passed = False
         self.base: LeafStore | None = None
         if retain:
             variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)

@@ -43,18 +43,19 @@ class Walk:
         self.factors: list[tuple[int, Shape]] = []
         self._constants = np.array([word for code in (where or {}).values() for word in code] or [0], np.int64)
         self._start(tree, dict(where or {}))
-        self.empty = any(child.stored and child.table is not None and child.table.live == 0
-                         for child in tree.root.children) and not tree.plan.projected
+        self.empty = not tree.plan.projected and any(
+            child.table is not None and child.table.live == 0 for child in tree.root.children
+        )
         self._allocate()
 
     def next(self, capacity: int = BLOCK) -> int:
         """Advance; the number of rows now in the block, 0 at the end."""
         if self.empty:
             return 0
-        self._rows = _next_block(
+        self.rows = _next_block(
             self._state.ctypes.data, len(self.levels), capacity, self._scratch.ctypes.data, self._temporary.ctypes.data
         )
-        return self._rows
+        return self.rows
 
     @property
     def steps(self) -> int:
@@ -65,8 +66,8 @@ class Walk:
         level, shape = next((i, level.shape) for i, level in enumerate(self.levels) if variable in level.shape.variables)
         out = []
         for place in shape.places([variable]):
-            column = np.empty(self._rows, np.int64)
-            kernels.gather_word(self._block, len(self.levels), level, place, column.ctypes.data, self._rows)
+            column = np.empty(self.rows, np.int64)
+            kernels.gather_word(self._block, len(self.levels), level, place, column.ctypes.data, self.rows)
             out.append(column)
         return out
 
@@ -78,10 +79,10 @@ class Walk:
             atoms = self._atoms[level]
             own = frozenset(pair for pair in part if pair[0] in atoms)
             words += [level, shape.keys + shape.parts.index(own) * shape.limbs, shape.limbs]
-        out = np.empty((self._rows, limbs), np.int64)
+        out = np.empty((self.rows, limbs), np.int64)
         factors = np.array(words, np.int64)
         overflow = kernels.gather_product(
-            self._block, len(self.levels), factors.ctypes.data, len(self.factors), out.ctypes.data, limbs, self._rows,
+            self._block, len(self.levels), factors.ctypes.data, len(self.factors), out.ctypes.data, limbs, self.rows,
             self._temporary.ctypes.data,
         )
         return out, bool(overflow)
@@ -179,4 +180,4 @@ class Walk:
             fields += [self._hashes[i].ctypes.data, len(level.sources), *flat]
             self._state[i, : len(fields)] = fields
         self._block = self._blocks[-1].ctypes.data
-        self._rows = 0
+        self.rows = 0

@@ -35,18 +35,20 @@ def _suggest_columns(definition: Definition) -> str | None:
 
 
 def _suggest_key(definition: Definition, root: Node) -> str | None:
-    """The one key whose declaration makes every step of the tree a look-up of one row."""
+    """The one key whose declaration makes every step a look-up of one row; not for a table whose keys are declared."""
     wanted = _missing_keys(definition, root)
     if wanted is None or len(wanted) != 1:
         return None
     ((name, key),) = wanted
-    columns = [column.source for column in definition.atom(name).variables if column.name in key]
-    if None in columns or constant_keys(root, _with_key(definition, (name, key))) is None:
+    atom = definition.atom(name)
+    columns = [column.source for column in atom.variables if column.name in key and column.source is not None]
+    if atom.keys or len(columns) < len(key) or constant_keys(root, _with_key(definition, (name, key))) is None:
         return None
-    listed = enumerate_words(column for column in columns if column is not None)
-    table = definition.atom(name).table
-    verb = "is" if len(columns) == 1 else "together are"
-    return f"declare {listed} the PRIMARY KEY of {table} if it {verb} unique there: updates are then O(1)"
+    verb, pronoun = ("is", "it") if len(columns) == 1 else ("together are", "them")
+    return (
+        f"if {enumerate_words(columns)} {verb} unique in {atom.table}, declare {pronoun} PRIMARY KEY: "
+        "updates are then O(1)"
+    )
 
 
 def _missing_keys(definition: Definition, root: Node) -> set[Key] | None:

@@ -47,7 +47,7 @@ def step_keys(node: Node, child: Node, definition: Definition) -> tuple[Key, ...
     guards = [
         [definition.atom(leaf.atom) for leaf in sibling.leaves() if leaf.atom is not None]
         for sibling in node.children
-        if sibling is not child and label <= frozenset(sibling.variables)
+        if label <= frozenset(sibling.variables)
     ]
     return fixing_keys(known, label, guards)
 

@@ -77,7 +77,8 @@ class RawColumn:
     sum       the same, at decimal `scale`, in `type`; NULL when measure `present` is 0
     avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
     `specials` are the measures that count NaN, +inf and -inf of a floating sum.
-    `factor_scale` is the decimal scale of each term's product (already aligned by coefficients).
+    `scale` is the decimal scale of the terms, which their coefficients have aligned. `from_sum`: DuckDB computes
+    this AVG as SUM / COUNT, which differs from its AVG operator in the last bit.
     """
 
     name: str
@@ -89,6 +90,7 @@ class RawColumn:
     scale: int = 0
     specials: tuple[int, int, int] | None = None
     argument_type: str | None = None
+    from_sum: bool = False
 
 
 @dataclass(frozen=True)

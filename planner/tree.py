@@ -26,7 +26,10 @@ from planner.query import Definition
 
 Steps = Literal["simple", "keyed", "any"]
 
-PAIRWISE_LIMIT = 7
+FAN_OUT_LEVELS = 2
+"""What a look-up from many rows to many adds to a change's price, in levels."""
+
+PAIRWISE_LIMIT = 6
 """Groups above this size try only labels linear in number; pairs of atoms would make the search exponential."""
 
 
@@ -37,7 +40,7 @@ def build_tree(
 
     `steps` says what a child may be to its parent: "simple" a superset only, "keyed" also one whose row fixes the
     parent's by declared keys, "any" all. Cheapest is the least sum, over atoms, of the table's rows (1 if unknown)
-    times the levels a change climbs; a look-up from many rows to many counts as one more level.
+    times the levels a change climbs; a look-up from many rows to many counts as two more levels.
     The query must be free-connex for `free`.
     """
     search = _Search(definition, frozenset(free), steps, cardinalities)
@@ -75,7 +78,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Found:
-    """A subtree with its price: (levels climbed, look-ups from many to many), each weighted by rows."""
+    """A subtree with its price, weighted by rows: (levels climbed and look-ups to many, levels alone)."""
 
     price: tuple[int, int]
     node: Node
@@ -129,13 +132,16 @@ class _Search:
         if below is None or part.label <= above:
             return below
         node = Node(self._sorted(part.label), (below.node,), connex=True)
-        return _Found((below.price[0] + self._weight((part,)), below.price[1]), node)
+        weight = self._weight((part,))
+        return _Found((below.price[0] + weight, below.price[1] + weight), node)
 
     def _labels(self, group: _Group, above: frozenset[str]) -> Iterator[frozenset[str]]:
         """Labels worth trying for the node over `group`, most promising first."""
         seen: set[frozenset[str]] = {above}
         everywhere = frozenset.intersection(*(part.label for part in group))
         guards = [part.label for part in group if above <= part.label]
+        if not guards:
+            return
         proposals = [everywhere]
         if self.steps != "simple":
             counted = [variable for part in group for variable in part.label]
@@ -145,7 +151,7 @@ class _Search:
                 proposals += [guard & part.label for guard, part in _pairs(guards, group)]
         for proposal in proposals:
             label = above | proposal
-            if label not in seen and any(label <= guard for guard in guards):
+            if label not in seen:
                 seen.add(label)
                 yield label
 
@@ -155,21 +161,21 @@ class _Search:
         scopes = [label & self._variables(part) for part in parts]
         if any(sum(variable in scope for scope in scopes) < 2 for variable in label - above):
             return None
-        climbed = hopped = 0
+        price = climbed = 0
         children = []
+        guards = [part for part, scope in zip(parts, scopes, strict=True) if scope == label]
         for part, scope in zip(parts, scopes, strict=True):
-            rest = [other for other, theirs in zip(parts, scopes, strict=True) if other is not part and theirs == label]
-            if not self._allowed(scope, label, rest):
+            if not self._allowed(scope, label, guards):
                 return None
             below = self.best(part, scope)
             if below is None:
                 return None
             weight = self._weight(part)
-            hops = weight if scope != label and not self._is_unique(part, scope) else 0
-            climbed += weight + hops + below.price[0]
-            hopped += hops + below.price[1]
+            fans_out = scope != label and not self._is_unique(part, scope)
+            price += weight + below.price[0] + (FAN_OUT_LEVELS * weight if fans_out else 0)
+            climbed += weight + below.price[1]
             children.append(below.node)
-        return _Found((climbed, hopped), Node(self._sorted(label), tuple(children), connex=group[0].connex))
+        return _Found((price, climbed), Node(self._sorted(label), tuple(children), connex=group[0].connex))
 
     def _allowed(self, scope: frozenset[str], label: frozenset[str], guards: list[_Group]) -> bool:
         if self.steps == "any" or scope == label:

@@ -22,6 +22,11 @@ def labels(definition: Definition, variables: Iterable[str]) -> str:
     return enumerate_words(definition.label(variable) for variable in variables)
 
 
+def are(words: Sequence[str]) -> str:
+    """'is' for one word, 'are' for more."""
+    return "is" if len(words) == 1 else "are"
+
+
 def column(definition: Definition, atom: str, variable: str) -> str:
     """What `atom` calls a variable: `alias.column`, or the expression it computes."""
     found = next(column for column in definition.atom(atom).variables if column.name == variable)
@@ -49,9 +54,8 @@ def spell_violation(definition: Definition, violation: Violation) -> str:
 
 def spell_free_path(definition: Definition, path: Sequence[str]) -> str:
     """The witness against free-connex, as a clause."""
-    inner = list(path[1:-1])
-    verb = "is" if len(inner) == 1 else "are"
+    inner = path[1:-1]
     return (
         f"output columns {definition.label(path[0])} and {definition.label(path[-1])} are linked only through "
-        f"{labels(definition, inner)}, which {verb} projected out"
+        f"{labels(definition, inner)}, which {are(inner)} projected out"
     )

@@ -38,7 +38,7 @@ class Conditions:
 
 def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Conditions:
     """Sort the conditions of `core` into equality classes and predicates. Raises NotSupportedError."""
-    result = Conditions({} and [], {atom.name: [] for atom in core.atoms})
+    result = Conditions([], {atom.name: [] for atom in core.atoms})
     equalities: list[tuple[Tree, Tree, Tree]] = []
     for condition in core.conditions:
         atoms = sorted(atoms_of(condition))

@@ -52,9 +52,10 @@ class JoinCore:
 
 @dataclass(frozen=True)
 class Environment:
-    """What a query block can see: the catalog, the CTEs by name, the text, and what the block is for messages.
+    """What a query block can see: the catalog, the CTEs by name, the FROM items to its left (`outer`), the text.
 
-    `is_aggregate` tells whether a function name is an aggregate's.
+    `is_aggregate` tells whether a function name is an aggregate's. `moved_to` is where the user named the
+    view whose text is being read.
     """
 
     catalog: CatalogView
@@ -63,6 +64,7 @@ class Environment:
     ctes: dict[str, tuple[Tree, Environment]] = field(default_factory=dict)
     views: frozenset[str] = frozenset()
     moved_to: Span | None = None
+    outer: Scope = field(default_factory=Scope)
 
 
 def bind_block(node: Tree, environment: Environment, core: JoinCore) -> tuple[Scope, Environment]:
@@ -76,7 +78,7 @@ def bind_block(node: Tree, environment: Environment, core: JoinCore) -> tuple[Sc
     aliases = _aliases(node, scope, environment) if node.get("where_clause") else {}
     for condition in conjuncts(node.get("where_clause")):
         check_expression(condition, environment.source)
-        core.conditions += conjuncts(resolve(condition, scope, environment.source, aliases))
+        core.conditions += conjuncts(resolve(condition, scope.inside(environment.outer), environment.source, aliases))
     return scope, environment
 
 
@@ -112,7 +114,7 @@ def select_items(node: Tree, scope: Scope, environment: Environment) -> list[tup
             continue
         _refuse_inner_star(tree, environment)
         check_expression(tree, environment.source)
-        resolved = resolve(tree, scope, environment.source, aliases)
+        resolved = resolve(tree, scope.inside(environment.outer), environment.source, aliases)
         if tree.get("alias"):
             aliases.setdefault(tree["alias"].lower(), resolved)
         items.append((_output_name(tree), resolved))
@@ -124,7 +126,8 @@ def _aliases(node: Tree, scope: Scope, environment: Environment) -> dict[str, Tr
     aliases: dict[str, Tree] = {}
     for tree in node["select_list"]:
         if tree.get("alias") and tree["class"] not in ("STAR", "WINDOW", "SUBQUERY"):
-            aliases.setdefault(tree["alias"].lower(), resolve(tree, scope, environment.source, aliases))
+            resolved = resolve(tree, scope.inside(environment.outer), environment.source, aliases)
+            aliases.setdefault(tree["alias"].lower(), resolved)
     return aliases
 
 
@@ -145,7 +148,7 @@ def _output_name(tree: Tree) -> str:
 def _with_ctes(node: Tree, environment: Environment) -> Environment:
     ctes = dict(environment.ctes)
     for entry in node["cte_map"]["map"]:
-        inside = replace(environment, ctes=dict(ctes))
+        inside = replace(environment, ctes=dict(ctes), outer=Scope())
         ctes[entry["key"].lower()] = (entry["value"], inside)
     return replace(environment, ctes=ctes)
 
@@ -234,7 +237,7 @@ def _inline_view(
     names, select = _view_parts(sql)
     place = span(item)
     node = relocate(parse_select(select, SourceText(select)), place)
-    inside = replace(environment, ctes={}, views=environment.views | {table}, moved_to=place)
+    inside = replace(environment, ctes={}, views=environment.views | {table}, moved_to=place, outer=Scope())
     return _renamed(_inline(node, f"The view {table}", inside, core, place), names)
 
 
@@ -297,17 +300,18 @@ def _bind_join(item: Tree, environment: Environment, core: JoinCore) -> Scope:
     if item["join_type"] != "INNER" or item["ref_type"] in JOIN_KINDS:
         _refuse_join(item, source)
     left = bind_from(item["left"], environment, core)
-    right = bind_from(item["right"], environment, core)
+    beside = replace(environment, outer=left.inside(environment.outer))
+    right = bind_from(item["right"], beside, core)
     scope = left.joined(right)
     names = item["using_columns"]
     if item["ref_type"] == "NATURAL":
-        visible = {name.lower() for name, _ in right.visible()}
-        names = [name for name, _ in left.visible() if name.lower() in visible]
+        visible = {name.lower() for _, name, _ in right.visible()}
+        names = [name for _, name, _ in left.visible() if name.lower() in visible]
     for name in names:
         _merge(name, left, right, scope, core)
     for condition in conjuncts(item["condition"]):
         check_expression(condition, source)
-        core.conditions += conjuncts(resolve(condition, scope, source))
+        core.conditions += conjuncts(resolve(condition, scope.inside(environment.outer), source))
     return scope
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from sqlfront.bind_refusals import refusal
-from sqlfront.bind_types import Typing
+from sqlfront.bind_types import BoundNode, Typing
 from sqlfront.parse_tree import SourceText, Span, Tree, span, walk
 
 _ZONED = "TIMESTAMP WITH TIME ZONE"
-_ZONED_TIME = "TIME WITH TIME ZONE"
 # Functions of an instant that do not ask which time zone the session is in.
 _ZONE_FREE = frozenset(
     "epoch epoch_ms epoch_us epoch_ns to_timestamp isfinite isinf coalesce least greatest hash "
     "= <> != < > <= >= make_timestamptz count sum avg timezone __cast date_diff_us".split()
 )
-_INSTANTS = (_ZONED,)
 
 
 class Functions:
@@ -37,14 +36,14 @@ class Functions:
         return self._facts(name)[2]
 
     def _facts(self, name: str) -> tuple[bool, bool, bool]:
-        """(aggregate, unstable, macro of the user); built-in names are read once per process."""
-        built_in = _built_in(self._con).get(name.lower())
-        if built_in is not None:
-            return built_in
-        if name.lower() not in self._asked:
-            rows = self._con.execute(_FACTS + " WHERE lower(function_name) = ? GROUP BY 1", [name.lower()]).fetchall()
-            self._asked[name.lower()] = tuple(map(bool, rows[0][1:])) if rows else (False, False, False)  # type: ignore[assignment]
-        return self._asked[name.lower()]
+        """(aggregate, unstable, macro of the user); DuckDB's own names are read once per process."""
+        lowered = name.lower()
+        known = self._asked.get(lowered) or _built_in().get(lowered)
+        if known is None:
+            rows = self._con.execute(_FACTS + " WHERE lower(function_name) = ? GROUP BY 1", [lowered]).fetchall()
+            known = tuple(map(bool, rows[0][1:])) if rows else (False, False, False)  # type: ignore[assignment]
+            self._asked[lowered] = known
+        return known
 
 
 _FACTS = """
@@ -54,46 +53,60 @@ _FACTS = """
     FROM duckdb_functions()"""
 
 
+# What the bound plan calls operations that are no functions of the catalog.
+_OPERATIONS = "__cast = <> != < > <= >=".split()
+
+
 @functools.cache
-def _built_in_names() -> dict[str, tuple[bool, bool, bool]]:
-    return {}
+def _built_in() -> dict[str, tuple[bool, bool, bool]]:
+    """DuckDB's functions, from a fresh database: none of the user's are among them."""
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"threads": 1}) as fresh:
+        rows = fresh.execute(_FACTS + " GROUP BY 1").fetchall()
+    found = {row[0]: (bool(row[1]), bool(row[2]), bool(row[3])) for row in rows}
+    return dict.fromkeys(_OPERATIONS, (False, False, False)) | found
 
 
-def _built_in(con: Any) -> dict[str, tuple[bool, bool, bool]]:
-    """Functions of DuckDB itself, from a fresh database so that no function of the user's is among them."""
-    known = _built_in_names()
-    if not known:
-        import duckdb
-
-        with duckdb.connect(":memory:", config={"threads": 1}) as fresh:
-            rows = fresh.execute(_FACTS + " GROUP BY 1").fetchall()
-        known |= {row[0]: (bool(row[1]), bool(row[2]), bool(row[3])) for row in rows}
-    return known
-
-
-def check_functions(tree: Tree, typing: Typing, functions: Functions, source: SourceText) -> None:
-    """Refuse an expression whose value the session or chance decides. Raises NotSupportedError."""
-    for node in walk(tree):
+def check_functions(trees: Sequence[Tree], typing: Typing, functions: Functions, source: SourceText) -> None:
+    """Refuse expressions whose value the session or chance decides. Raises NotSupportedError."""
+    for node in (node for tree in trees for node in walk(tree)):
         if node["class"] == "FUNCTION" and functions.is_user_macro(node["function_name"]):
             why = "the macro may be replaced, and the view would keep its old meaning"
             hint = "write the macro's expression"
             raise refusal(f"The macro {node['function_name']}", source, span(node), why, hint)
-    for bound in typing.bound(tree):
-        if functions.is_unstable(bound.function):
-            what = f"{bound.function}()"
+    if any(_objection(bound, functions) for bound in typing.bound(trees)):
+        for tree in trees:
+            _refuse(tree, typing.bound([tree]), functions, source)
+
+
+def _refuse(tree: Tree, nodes: Sequence[BoundNode], functions: Functions, source: SourceText) -> None:
+    """Raise for the first objectionable node of the expression."""
+    for bound in nodes:
+        objection = _objection(bound, functions)
+        if objection == "unstable":
             why = "its value changes from query to query, so a stored result cannot stay equal to the query"
             hint = "store the value in a column when the row is written, or filter when you read the view"
-            raise refusal(what, source, _place(tree, bound.function), why, hint)
-        if _asks_time_zone(bound.function, bound.type, bound.argument_types):
-            what = "A cast" if bound.function == "__cast" else f"{bound.function} on TIMESTAMP WITH TIME ZONE"
+            raise refusal(f"{bound.function}()", source, _place(tree, bound.function), why, hint)
+        if objection:
+            kinds = f"{bound.argument_types[0]} to {bound.type}" if bound.argument_types else bound.type
+            what = f"A cast from {kinds}" if bound.function == "__cast" else f"{bound.function} on {_ZONED}"
             why = "the result depends on the session's TimeZone setting"
             hint = "use epoch_us(x), or keep a TIMESTAMP column in UTC"
             raise refusal(what, source, _place(tree, bound.function), why, hint)
 
 
+def _objection(bound: BoundNode, functions: Functions) -> str:
+    if not bound.is_call:
+        return ""
+    if functions.is_unstable(bound.function):
+        return "unstable"
+    return "zone" if _asks_time_zone(bound.function, bound.type, bound.argument_types) else ""
+
+
 def _asks_time_zone(function: str, result: str, arguments: tuple[str, ...]) -> bool:
     """Whether the session's TimeZone decides: between instants and civil times, and arithmetic on instants."""
-    zoned = [kind in _INSTANTS for kind in arguments]
+    zoned = [kind == _ZONED for kind in arguments]
     if function == "__cast":
         other = {result, *arguments} - {_ZONED, "NULL", '"NULL"', ""}
         return (result == _ZONED or any(zoned)) and bool(other)

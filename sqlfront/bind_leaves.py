@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from planner.query import Atom, LeafColumn
 from sqlfront.bind_conditions import Conditions, bound_columns
 from sqlfront.bind_from import AtomTable
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing, is_nested
-from sqlfront.parse_tree import SourceText, Tree, atoms_of, column_ref, columns_of, expression, key, render, span
+from sqlfront.parse_tree import SourceText, Tree, atoms_of, column_ref, columns_of, expression, key, render, render_all, span
 
 
 @dataclass
@@ -31,7 +32,7 @@ class Leaves:
         self._names: set[str] = set()
         self._variables: dict[str, _Variable] = {}
         self._by_element: dict[tuple[str, str], str] = {}
-        self._factors: dict[tuple[str, str], LeafColumn] = {}
+        self._factors: dict[tuple[str, str], tuple[str, Tree]] = {}
         for equality_class in conditions.classes:
             name = self._declare(equality_class.type, equality_class.members)
             for element in equality_class.elements:
@@ -64,8 +65,8 @@ class Leaves:
             plain = tree["class"] == "COLUMN_REF"
             base = tree["column_names"][1] if plain else f"{atom}_factor"
             name = self._free_name([f"{base}_sum", f"{atom}_{base}"] if plain else [base])
-            self._factors[element] = self._column(name, tree, self._typing.type_of(tree))
-        return self._factors[element].name
+            self._factors[element] = (name, tree)
+        return self._factors[element][0]
 
     def never_null(self, tree: Tree) -> bool:
         """Whether the expression has a value in every row of the join; sound, not complete."""
@@ -74,7 +75,7 @@ class Leaves:
             atom, column = tree["column_names"]
             return self._is_join_column(tree) or self._atoms[atom].column(column)[2]
         if kind == "CONSTANT":
-            return tree["literal"].get("kind") != "NULL" and not tree["literal"].get("is_null", False)
+            return bool(tree["literal"]["kind"] != "NULL_LITERAL")
         if kind == "CAST":
             return not tree["try_cast"] and self.never_null(tree["child"])
         if kind == "FUNCTION" and tree["function_name"] in ("+", "-", "*") and self._is_number(tree):
@@ -87,7 +88,22 @@ class Leaves:
 
     def build(self) -> tuple[Atom, ...]:
         """The atoms with all that was asked for."""
-        return tuple(self._atom(atom) for atom in self._atoms.values())
+        self._typing.types_of([tree for _, tree in self._factors.values()])
+        columns = [(v.name, atom, tree, v.type) for v in self._variables.values() for atom, tree in v.members.items()]
+        factors = [(name, atom, tree, self._typing.type_of(tree)) for (atom, _), (name, tree) in self._factors.items()]
+        predicates = [(atom, tree) for atom, trees in self._conditions.predicates.items() for tree in trees]
+        casts = [self._cast(tree, kind) for _, _, tree, kind in (*columns, *factors)]
+        texts = render_all([*casts, *(tree for _, tree in predicates)], _leaf_column)
+        made = [
+            (atom, self._column(name, tree, kind, text))
+            for (name, atom, tree, kind), text in zip((*columns, *factors), texts, strict=False)
+        ]
+        variables, sums = made[: len(columns)], made[len(columns) :]
+        where = [(atom, text) for (atom, _), text in zip(predicates, texts[len(made) :], strict=True)]
+        return tuple(
+            self._atom(atom, _of(variables, atom.name), _of(sums, atom.name), _of(where, atom.name))
+            for atom in self._atoms.values()
+        )
 
     def labels(self) -> tuple[tuple[str, str], ...]:
         return tuple((variable.name, variable.label) for variable in self._variables.values())
@@ -106,8 +122,9 @@ class Leaves:
         if columns:
             names = [columns[0], f"{atom}_{columns[0]}"]
         else:
-            names = [f"{atom}_{tree.get('function_name', 'value')}".replace(" ", "_")]
-        name = self._free_name([text if text.replace("_", "a").isalnum() else f"{atom}_value" for text in names])
+            function = str(tree.get("function_name", ""))
+            names = [f"{atom}_{function if function.isidentifier() else 'value'}"]
+        name = self._free_name(names)
         label = name if columns else self._source.text(span(tree)) or render(tree)
         self._variables[name] = _Variable(name, kind, members, label)
         return name
@@ -118,32 +135,40 @@ class Leaves:
         self._names.add(name.lower())
         return name
 
-    def _column(self, name: str, tree: Tree, kind: str) -> LeafColumn:
-        plain = tree["class"] == "COLUMN_REF" and self._typing.type_of(tree) == kind
-        if self._typing.type_of(tree) != kind:
-            tree = expression(f"CAST(v AS {kind})", v=tree)
+    def _cast(self, tree: Tree, kind: str) -> Tree:
+        return tree if self._typing.type_of(tree) == kind else expression(f"CAST(v AS {kind})", v=tree)
+
+    def _column(self, name: str, tree: Tree, kind: str, text: str) -> LeafColumn:
         columns = columns_of(tree)
         atom, source = next(iter(columns)) if columns else ("", "")
-        not_null = tree["class"] == "COLUMN_REF" and self._atoms[atom].column(source)[2]
-        return LeafColumn(name, leaf_sql(tree), kind, source if plain else None, not_null)
+        plain = tree["class"] == "COLUMN_REF"
+        presence = len(columns) == 1 and key(tree) == _presence_key(atom, source)
+        return LeafColumn(
+            name,
+            text,
+            kind,
+            source=source if plain and self._typing.type_of(tree) == kind else None,
+            presence_of=source if presence else None,
+            not_null=plain and self._atoms[atom].column(source)[2],
+        )
 
-    def _atom(self, atom: AtomTable) -> Atom:
-        variables = [variable for variable in self._variables.values() if atom.name in variable.members]
-        predicates = self._conditions.predicates[atom.name]
-        required = frozenset(variable.name for variable in variables if len(variable.members) > 1)
+    def _atom(
+        self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn], predicates: list[str]
+    ) -> Atom:
+        joins = (v for v in self._variables.values() if len(v.members) > 1 and atom.name in v.members)
         return Atom(
             name=atom.name,
             table=atom.table,
-            variables=tuple(self._column(v.name, v.members[atom.name], v.type) for v in variables),
-            factors=tuple(column for (owner, _), column in self._factors.items() if owner == atom.name),
-            predicate=" AND ".join(leaf_sql(predicate) for predicate in predicates) or None,
-            required=required,
-            keys=self._keys(atom, variables, predicates),
+            variables=tuple(variables),
+            factors=tuple(factors),
+            predicate=" AND ".join(predicates) or None,
+            required=frozenset(variable.name for variable in joins),
+            keys=self._keys(atom),
         )
 
-    def _keys(self, atom: AtomTable, variables: list[_Variable], predicates: list[Tree]) -> tuple[frozenset[str], ...]:
+    def _keys(self, atom: AtomTable) -> tuple[frozenset[str], ...]:
         """Declared keys whose columns are variables of the atom or fixed to a constant."""
-        fixed = bound_columns(atom, predicates)
+        fixed = bound_columns(atom, self._conditions.predicates[atom.name])
         found = []
         for columns in atom.keys:
             names = {
@@ -154,6 +179,15 @@ class Leaves:
         return tuple(dict.fromkeys(found))
 
 
-def leaf_sql(tree: Tree) -> str:
-    """SQL over the columns of the atom's own table."""
-    return render(tree, lambda names: names[1:] if len(names) == 2 else names)
+def _presence_key(atom: str, column: str) -> str:
+    """The factor that is 1 where the column is not NULL."""
+    return key(expression("CASE WHEN v IS NOT NULL THEN 1 END", v=column_ref(atom, column)))
+
+
+def _leaf_column(names: list[str]) -> list[str]:
+    """Column references in a leaf's SQL name the table's own columns."""
+    return names[1:] if len(names) == 2 else names
+
+
+def _of(pairs: list[tuple[str, Any]], atom: str) -> list[Any]:
+    return [value for owner, value in pairs if owner == atom]

@@ -38,14 +38,18 @@ class Scope:
         shift = len(self.sources)
         return Scope([*self.sources, *other.sources], self.hidden | {(i + shift, name) for i, name in other.hidden})
 
+    def inside(self, outer: Scope) -> Scope:
+        """For look-ups: these items first, then those that stand to the left of them (SQL's lateral names)."""
+        return Scope([*self.sources, *outer.sources], self.hidden) if outer.sources else self
+
     def column(self, name: str) -> Tree | None:
         """The column an unqualified name means: the leftmost (DuckDB has checked that it is unambiguous)."""
         return next((tree for source in self.sources if (tree := source.column(name)) is not None), None)
 
-    def visible(self) -> list[tuple[str, Tree]]:
-        """The columns of `*`, in order."""
+    def visible(self) -> list[tuple[str, str, Tree]]:
+        """(FROM item, column, tree) for the columns of `*`, in order."""
         return [
-            column
+            (source.name, *column)
             for i, source in enumerate(self.sources)
             for column in source.columns
             if (i, column[0].lower()) not in self.hidden
@@ -80,7 +84,7 @@ def _resolve(
         return found | {key: node[key] for key in ("query_location", "query_location_length")}
 
     changed: Tree = transform(tree, change)
-    return changed | {"alias": tree["alias"]} if "alias" in tree else changed
+    return changed | {"alias": ""}
 
 
 def expand_star(star: Tree, scope: Scope, source: SourceText) -> list[tuple[str, Tree]]:
@@ -95,22 +99,25 @@ def expand_star(star: Tree, scope: Scope, source: SourceText) -> list[tuple[str,
             why = "only a regular expression can choose columns here"
             raise refusal("This form of COLUMNS", source, span(star), why, "list the columns")
         matches = re.compile(pattern["literal"]["text"])
-        columns = [column for column in columns if matches.search(column[0])]
-    excluded = {name.lower() for name in star["exclude_list"]}
-    excluded |= {_last_name(entry) for entry in star.get("qualified_exclude_list", [])}
+        columns = [column for column in columns if matches.search(column[1])]
+    excluded = [("", name.lower()) for name in star["exclude_list"]]
+    excluded += [_qualified(entry) for entry in star.get("qualified_exclude_list", [])]
     replaced = {entry["key"].lower(): entry["value"] for entry in star["replace_list"]}
-    renamed = {_last_name(entry["key"]): entry["value"] for entry in star.get("rename_list", [])}
+    renamed = {_qualified(entry["key"]): entry["value"] for entry in star.get("rename_list", [])}
     result = []
-    for name, tree in columns:
-        if name.lower() in excluded:
+    for owner, name, tree in columns:
+        spellings = [("", name.lower()), (owner.lower(), name.lower())]
+        if any(spelling in excluded for spelling in spellings):
             continue
         if name.lower() in replaced:
             tree = resolve(replaced[name.lower()], scope, source)
-        result.append((renamed.get(name.lower(), name), tree))
+        shown = next((renamed[spelling] for spelling in spellings if spelling in renamed), name)
+        result.append((shown, tree | {key: star[key] for key in ("query_location", "query_location_length")}))
     return result
 
 
-def _star_columns(star: Tree, scope: Scope, source: SourceText) -> list[tuple[str, Tree]]:
+def _star_columns(star: Tree, scope: Scope, source: SourceText) -> list[tuple[str, str, Tree]]:
+    """(FROM item, column, tree)"""
     wanted = star["relation_name"]
     if not wanted:
         return scope.visible()
@@ -118,14 +125,12 @@ def _star_columns(star: Tree, scope: Scope, source: SourceText) -> list[tuple[st
     if found is None:
         why = "the name before .* is not a FROM item"
         raise refusal("A star over a struct", source, span(star), why, "list the fields")
-    return list(found.columns)
+    return [(found.name, name, tree) for name, tree in found.columns]
 
 
-def _last_name(entry: object) -> str:
-    """The column's name in a possibly qualified entry of EXCLUDE or RENAME."""
-    if isinstance(entry, dict):
-        return str(entry.get("column") or entry.get("column_name") or entry.get("name") or "").lower()
-    return str(entry).lower()
+def _qualified(entry: Tree | str) -> tuple[str, str]:
+    """(FROM item or "", column) of an entry of EXCLUDE or RENAME."""
+    return ("", entry.lower()) if isinstance(entry, str) else (entry["table"].lower(), entry["column"].lower())
 
 
 def _lookup(names: list[str], scope: Scope) -> Tree | None:

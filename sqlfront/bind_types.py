@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlfront.bind_from import AtomTable
-from sqlfront.parse_tree import Tree, columns_of, key, quoted, render
+from sqlfront.parse_tree import Tree, columns_of, key, quoted, render_select, walk
 
 INTEGER_BITS = {
     "TINYINT": (True, 7),
@@ -26,6 +26,7 @@ INTEGER_BITS = {
 FLOATS = {"FLOAT": 24, "DOUBLE": 53}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)\Z")
 _TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")
+_NO_VALUES = ("TYPE", "LAMBDA", "STAR")
 _NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "ROW")
 
 
@@ -36,6 +37,7 @@ class BoundNode:
     function: str
     type: str
     argument_types: tuple[str, ...]
+    is_call: bool = True
 
 
 class Typing:
@@ -63,9 +65,14 @@ class Typing:
             self._types |= {key(tree): row[1] for tree, row in zip(missing, rows, strict=True)}
         return [self._types[key(tree)] for tree in trees]
 
-    def bound(self, tree: Tree) -> list[BoundNode]:
-        """What DuckDB makes of the expression: functions after overload resolution, implicit casts, macros expanded."""
-        return bound_nodes(self._con, self._over_nulls([tree]))
+    def learn(self, trees: Sequence[Tree]) -> None:
+        """Ask for the types of the expressions and all their parts at once; later questions need no query."""
+        parts = [part for tree in trees for part in walk(tree)]
+        self.types_of([part for part in parts if part["class"] not in _NO_VALUES and not _has_parameters(part)])
+
+    def bound(self, trees: Sequence[Tree]) -> list[BoundNode]:
+        """What DuckDB makes of the expressions: functions after overload resolution, implicit casts, macros expanded."""
+        return bound_nodes(self._con, self._over_nulls(trees)) if trees else []
 
     def comparison_type(self, left: str, right: str) -> str | None:
         """The type to which `left = right` casts both sides; None when DuckDB compares them in no other way."""
@@ -81,7 +88,6 @@ class Typing:
 
     def _over_nulls(self, trees: Sequence[Tree]) -> str:
         used = sorted({column for tree in trees for column in columns_of(tree)})
-        items = ", ".join(f"{render(tree)} AS c{i}" for i, tree in enumerate(trees))
         rows = []
         for atom in sorted({atom for atom, _ in used}):
             columns = ", ".join(
@@ -90,7 +96,12 @@ class Typing:
                 if owner == atom
             )
             rows.append(f"(SELECT {columns}) AS {quoted(atom)}")
-        return f"SELECT {items}" + (f" FROM {', '.join(rows)}" if rows else "")
+        return render_select(trees) + (f" FROM {', '.join(rows)}" if rows else "")
+
+
+def _has_parameters(tree: Tree) -> bool:
+    """Whether a lambda's parameter occurs, which has no type outside the lambda."""
+    return any(node["class"] == "COLUMN_REF" and len(node["column_names"]) == 1 for node in walk(tree))
 
 
 def bound_nodes(con: Any, query: str) -> list[BoundNode]:
@@ -144,9 +155,10 @@ def _nodes(tree: Any) -> Iterator[BoundNode]:
     values: Iterable[Any] = tree if isinstance(tree, list) else ()
     if isinstance(tree, dict):
         if "expression_class" in tree:
-            path = (tree.get("qname") or {}).get("path") or [tree["type"]]
+            path = (tree.get("qname") or {}).get("path")
             argument_types = [_type_name(argument) for argument in tree.get("arguments", []) if "id" in argument]
-            yield BoundNode(path[-1], _type_name(tree.get("return_type")), tuple(argument_types))
+            name = path[-1] if path else tree["type"]
+            yield BoundNode(name, _type_name(tree.get("return_type")), tuple(argument_types), path is not None)
         values = tree.values()
     for value in values:
         if isinstance(value, (dict, list)):

@@ -12,7 +12,7 @@ import functools
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,15 +72,37 @@ def try_parse_select(sql: str) -> Tree | None:
 
 def render(tree: Tree, column: Callable[[list[str]], list[str]] = lambda names: names) -> str:
     """SQL text of an expression, as DuckDB prints it; `column` maps each column reference's name parts."""
+    return render_all([tree], column)[0]
 
+
+def render_all(trees: Sequence[Tree], column: Callable[[list[str]], list[str]] = lambda names: names) -> list[str]:
+    """SQL text of several expressions, asked from DuckDB at once."""
+    if not trees:
+        return []
+    selects = [_select_of([_printable(tree, column) | {"alias": ""}]) for tree in trees]
+    query = "SELECT list(json_deserialize_sql(s) ORDER BY i) FROM (SELECT unnest(?::JSON[]) AS s, generate_subscripts(?::JSON[], 1) AS i)"
+    return [text.removeprefix("SELECT ") for text in _ask(query, selects, selects)]
+
+
+def render_select(trees: Sequence[Tree]) -> str:
+    """`SELECT e0 AS c0, e1 AS c1, ...` of the expressions."""
+    items = [_printable(tree, lambda names: names) | {"alias": f"c{i}"} for i, tree in enumerate(trees)]
+    text: str = _ask("SELECT json_deserialize_sql(?::JSON)", _select_of(items))
+    return text
+
+
+def _printable(tree: Tree, column: Callable[[list[str]], list[str]]) -> Tree:
     def rename(node: Tree) -> Tree | None:
         return node | {"column_names": column(node["column_names"])} if node["class"] == "COLUMN_REF" else None
 
-    bare = _without(transform(tree, rename), _LOCATION_KEYS)
+    bare: Tree = _without(transform(tree, rename), _LOCATION_KEYS)
+    return bare
+
+
+def _select_of(items: list[Tree]) -> str:
     template: Tree = json.loads(_select_template())
-    template["statements"][0]["node"]["select_list"] = [bare | {"alias": ""}]
-    text = _ask("SELECT json_deserialize_sql(?::JSON)", json.dumps(template))
-    return text.removeprefix("SELECT ")
+    template["statements"][0]["node"]["select_list"] = items
+    return json.dumps(template)
 
 
 def children(node: Any) -> Iterator[Tree]:
@@ -265,7 +287,8 @@ def _parsed_expression(sql: str) -> Tree:
 
 @functools.cache
 def _select_template() -> str:
-    return _ask("SELECT json_serialize_sql(?)", "SELECT 1")
+    text: str = _ask("SELECT json_serialize_sql(?)", "SELECT 1")
+    return text
 
 
 @functools.cache
@@ -286,7 +309,6 @@ def _parser() -> Any:
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
-def _ask(query: str, argument: str) -> str:
+def _ask(query: str, *arguments: Any) -> Any:
     with _lock:
-        answer: str = _parser().execute(query, [argument]).fetchone()[0]
-    return answer
+        return _parser().execute(query, arguments).fetchone()[0]

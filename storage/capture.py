@@ -109,7 +109,9 @@ class Capture:
         for captured in setup.booked(con, self.database):
             oids = setup.intact(con, self.database, captured)
             if oids:
-                con.execute(f"UPDATE {delta_sql(self.database, captured)} SET tx = {NEVER} WHERE tx <> {NEVER}").fetchall()
+                con.execute(
+                    f"UPDATE {delta_sql(self.database, captured)} SET tx = {NEVER} WHERE tx <> {NEVER}"
+                ).fetchall()
                 self._publish(captured, oids)
             else:
                 problems.append(_untrusted(captured.table, "its triggers or columns are not those that were installed"))
@@ -331,9 +333,8 @@ class Capture:
         self._watch()
 
     def _forget(self, table: QualifiedName) -> None:
+        # its oids are kept: a ROLLBACK brings its triggers back
         self._captured.pop(table.key, None)
-        for oid in self._made.pop(table.key, ()):
-            del self._oids[oid]
         self._watch()
 
     def _watch(self) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 _JOIN_TOKENS_BEFORE_PARENTHESIS = {"in", "and", "or", "not", "on", "cast"}
+_QUERY_STARTS = {"values", "select", "from", "with"}
 _QUERY_WORDS = {"select", "from", "exists", "case", "rowid"}
 
 
@@ -118,7 +119,9 @@ def parameter_names(fragment: str) -> set[str]:
 
 def _find(tokens: list[Token], start: int, *words: str) -> int:
     """The first position from `start` of one of the words outside parentheses, or the end."""
-    return next((i for i in range(start, len(tokens)) if tokens[i].depth == 0 and tokens[i].lower in words), len(tokens))
+    return next(
+        (i for i in range(start, len(tokens)) if tokens[i].depth == 0 and tokens[i].lower in words), len(tokens)
+    )
 
 
 def _cut(text: bytes, tokens: list[Token], start: int, stop: int) -> str:
@@ -157,13 +160,13 @@ def _insert(text: bytes, tokens: list[Token]) -> Parts | None:
     target = f"{_cut(text, tokens, into + 1, after_name)} AS {name}"
     columns = None
     listed = _name_list(tokens, at)
-    if listed and listed[1] < len(tokens) and tokens[listed[1]].lower not in ("on", "returning", ""):
+    if listed:
         columns, at = listed
     by_name = [t.lower for t in tokens[at : at + 2]] == ["by", "name"]
     at += 2 if by_name or [t.lower for t in tokens[at : at + 2]] == ["by", "position"] else 0
     conflicts = [i for i in range(at, len(tokens) - 1) if [t.lower for t in tokens[i : i + 2]] == ["on", "conflict"]]
     stop = min([*conflicts, _find(tokens, at, "returning")])
-    known = at < stop and (tokens[at].lower in ("values", "select", "from", "with") or tokens[at].text == "(")
+    known = at < stop and (tokens[at].lower in _QUERY_STARTS or tokens[at].text == "(")
     if not known or len(conflicts) > 1 or any(t.lower == "default" for t in tokens[at:stop]):
         return None
     conflict = _name_list(tokens, stop + 2) if conflicts else None

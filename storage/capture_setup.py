@@ -50,13 +50,14 @@ def resolve(con: Any, database: str, table: QualifiedName, columns: Collection[s
     return [name for name in known if name.casefold() in wanted]
 
 
-def column_types(con: Any, database: str, table: QualifiedName) -> dict[str, str]:
-    """Name to type of the columns of a base table, in order; empty if there is no such table."""
+def column_types(con: Any, database: str, table: QualifiedName, *, generated: bool = True) -> dict[str, str]:
+    """Name to type of the columns of a base table, in order, with or without the generated ones; empty if none."""
     query = (
         "SELECT column_name, c.data_type FROM duckdb_columns() c "
         "JOIN duckdb_tables() t USING (database_name, schema_name, table_name) "
         f"WHERE database_name = {literal(database)} AND schema_name = {literal(table.schema)} "
-        f"AND table_name = {literal(table.name)} AND NOT t.temporary AND NOT t.internal ORDER BY column_index"
+        f"AND table_name = {literal(table.name)} AND NOT t.temporary AND NOT t.internal "
+        f"AND ({str(generated).lower()} OR NOT is_generated) ORDER BY column_index"
     )
     return dict(con.execute(query).fetchall())
 

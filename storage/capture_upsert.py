@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from storage.capture_parse import Parts, dissect, number_parameters, parameter_names
 from storage.capture_setup import column_types
 from storage.capture_sql import Captured, QualifiedName, delta_sql, literal, quote, table_sql
-from storage.errors import InternalError
+from storage.errors import InternalError, NotSupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,17 +31,25 @@ Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 SOURCE = "temp.main.__sqlfront_source"
 BEFORE = "temp.main.__sqlfront_before"
+AFTER = "temp.main.__sqlfront_after"
 
 
 def run(con: Any, database: str, captured: Captured, statement: str, parameters: Any, many: bool) -> pa.Table:
     """Run the statement for each parameter set, in the open transaction and without triggers; write the delta rows."""
     import pyarrow as pa
 
+    if any(name.casefold() == "rowid" for name in column_types(con, database, captured.table)):
+        raise NotSupportedError(
+            "an upsert or MERGE into a table with a column named rowid",
+            where=f"table {captured.table}",
+            why="the rows that change are found by DuckDB's rowid, which the column hides",
+            hint="write it as UPDATE, DELETE and INSERT, or rename the column",
+        )
     parts = dissect(number_parameters(statement))
     results = []
     for values in parameters if many else [parameters]:
         results.append(_run_one(con, database, captured, statement, parts, values))
-    for name in (SOURCE, BEFORE):
+    for name in (SOURCE, BEFORE, AFTER):
         con.execute(f"DROP TABLE IF EXISTS {name}")
     result = pa.concat_tables(results)
     if result.column_names == ["Count"] and result.num_rows > 1:
@@ -53,10 +61,8 @@ def _run_one(
     con: Any, database: str, captured: Captured, statement: str, parts: Parts | None, parameters: Parameters
 ) -> pa.Table:
     table = table_sql(database, captured.table)
-    selection, on_source = _prepare(con, database, captured.table, parts, parameters) if parts else (None, False)
-    images = "".join(f", __t.{quote(name)} AS c{i}" for i, name in enumerate(captured.columns))
-    narrow = f" WHERE __t.rowid IN ({selection})" if selection else ""
-    query = f"SELECT __t.rowid AS r{images} FROM {table} __t{narrow}"
+    before, on_source = _prepare(con, database, captured, parts, parameters) if parts else (None, False)
+    query = before or f"SELECT {_images(captured, '__t')} FROM {table} __t"
     con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_before AS {query}", _used(query, parameters)).fetchall()
     [(last, rows)] = con.execute(f"SELECT coalesce(max(rowid), -1), count(*) FROM {table}").fetchall()
     if parts and on_source:
@@ -67,6 +73,11 @@ def _run_one(
         result = con.sql(statement, params=parameters).to_arrow_table()
     _write_delta(con, database, captured, last, rows)
     return result
+
+
+def _images(captured: Captured, alias: str) -> str:
+    """The rowid as r and the captured columns as c0, c1, ... of a table under an alias."""
+    return f"{alias}.rowid AS r" + "".join(f", {alias}.{quote(name)} AS c{i}" for i, name in enumerate(captured.columns))
 
 
 def _used(fragment: str, parameters: Parameters) -> dict[str, Any] | None:
@@ -80,23 +91,23 @@ def _used(fragment: str, parameters: Parameters) -> dict[str, Any] | None:
 
 
 def _prepare(
-    con: Any, database: str, table: QualifiedName, parts: Parts, parameters: Parameters
+    con: Any, database: str, captured: Captured, parts: Parts, parameters: Parameters
 ) -> tuple[str | None, bool]:
-    """A query for the rowids of the superset B (None: the whole table), and whether the source is materialised."""
+    """A query for the images of the superset B (None: the whole table), and whether the source is materialised."""
     if parts.kind == "insert":
-        return _prepare_insert(con, database, table, parts, parameters)
+        return _prepare_insert(con, database, captured, parts, parameters)
     if parts.by_source:
         return None, False
     query = f"SELECT * FROM {parts.source}"
     con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_source AS {query}", _used(query, parameters)).fetchall()
     source = f"{SOURCE} AS {parts.source_alias}"
-    return f"SELECT {parts.target_name}.rowid FROM {parts.target} SEMI JOIN {source} {parts.condition}", True
+    return f"SELECT {_images(captured, parts.target_name)} FROM {parts.target} SEMI JOIN {source} {parts.condition}", True
 
 
 def _prepare_insert(
-    con: Any, database: str, table: QualifiedName, parts: Parts, parameters: Parameters
+    con: Any, database: str, captured: Captured, parts: Parts, parameters: Parameters
 ) -> tuple[str | None, bool]:
-    target = table_sql(database, table)
+    table, target = captured.table, table_sql(database, captured.table)
     types = {name.casefold(): kind for name, kind in column_types(con, database, table).items()}
     keys = _conflict_keys(con, database, table, parts)
     covered = {name for key in keys for name in key}
@@ -105,11 +116,12 @@ def _prepare_insert(
         con.execute(query, _used(query, parameters)).fetchall()
         provided = [row[0].casefold() for row in con.execute(f"DESCRIBE {SOURCE}").fetchall()]
     else:
-        provided = [name.casefold() for name in parts.columns or _insertable(con, target)]
+        provided = [name.casefold() for name in parts.columns or column_types(con, database, table, generated=False)]
         if not keys or not covered <= set(provided) or not set(provided) <= set(types):
             return None, False
         columns = ", ".join(quote(name) for name in provided)
-        con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_source AS SELECT {columns} FROM {target} LIMIT 0").fetchall()
+        query = f"SELECT {columns} FROM {target} LIMIT 0"  # the column types of the target, so that it casts as INSERT does
+        con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_source AS {query}").fetchall()
         query = f"INSERT INTO {SOURCE} {parts.source}"
         con.execute(query, _used(query, parameters)).fetchall()
     if not keys or not covered <= set(provided) & set(types):
@@ -117,14 +129,8 @@ def _prepare_insert(
     joins = []
     for key in keys:
         pairs = " AND ".join(f"__k.{quote(name)} = __s.{quote(name)}::{types[name]}" for name in key)
-        joins.append(f"SELECT __k.rowid FROM {target} __k SEMI JOIN {SOURCE} __s ON {pairs}")
-    return " UNION ".join(joins), True
-
-
-def _insertable(con: Any, target: str) -> list[str]:
-    """The columns an INSERT without a column list fills: all but the generated ones, in order."""
-    rows = con.execute(f"PRAGMA table_info({literal(target)})").fetchall()
-    return [row[1] for row in rows]
+        joins.append(f"SELECT {_images(captured, '__k')} FROM {target} __k SEMI JOIN {SOURCE} __s ON {pairs}")
+    return joins[0] if len(joins) == 1 else f"SELECT DISTINCT ON (r) * FROM ({' UNION ALL '.join(joins)})", True
 
 
 def _conflict_keys(con: Any, database: str, table: QualifiedName, parts: Parts) -> list[tuple[str, ...]]:
@@ -152,17 +158,17 @@ def _write_delta(con: Any, database: str, captured: Captured, last: int, rows: i
     for i, name in enumerate(captured.columns):
         # a collation must not hide a change of case
         exact = ' COLLATE "binary"' if types[name] == "VARCHAR" else ""
-        differ.append(f"(__b.c{i}{exact}) IS DISTINCT FROM (__t.{quote(name)}{exact})")
-        old, new = f"{old}, __b.c{i}", f"{new}, __t.{quote(name)}"
-    changed = " OR ".join(differ)
+        differ.append(f"(__b.c{i}{exact}) IS DISTINCT FROM (__a.c{i}{exact})")
+        old, new = f"{old}, __b.c{i}", f"{new}, __a.c{i}"
+    changed, names = " OR ".join(differ), "".join(f", {quote(name)}" for name in captured.columns)
+    _copy_after(con, captured, table)
     [(gone,)] = con.execute(
-        f"INSERT INTO {delta} SELECT -1, txid_current(){old} FROM {BEFORE} __b LEFT JOIN {table} __t "
-        f"ON __t.rowid = __b.r WHERE __t.rowid IS NULL OR {changed}"
+        f"INSERT INTO {delta} SELECT -1, txid_current(){old} FROM {BEFORE} __b LEFT JOIN {AFTER} __a USING (r) "
+        f"WHERE __a.r IS NULL OR {changed}"
     ).fetchall()
     [(come,)] = con.execute(
-        f"INSERT INTO {delta} "
-        f"SELECT 1, txid_current(){new} FROM {table} __t JOIN {BEFORE} __b ON __b.r = __t.rowid WHERE {changed} "
-        f"UNION ALL SELECT 1, txid_current(){new} FROM {table} __t WHERE __t.rowid > {last}"
+        f"INSERT INTO {delta} SELECT 1, txid_current(){new} FROM {AFTER} __a JOIN {BEFORE} __b USING (r) "
+        f"WHERE {changed} UNION ALL SELECT 1, txid_current(){names} FROM {table} WHERE rowid > {last}"
     ).fetchall()
     [(now,)] = con.execute(f"SELECT count(*) FROM {table}").fetchall()
     if now - rows != come - gone:
@@ -171,3 +177,14 @@ def _write_delta(con: Any, database: str, captured: Captured, last: int, rows: i
             where=f"table {captured.table}",
             why="the change could not be captured exactly; nothing was changed",
         )
+
+
+def _copy_after(con: Any, captured: Captured, table: str) -> None:
+    """The images, now, of the rows of B that kept their rowid.
+
+    Never join on the pseudo-column itself: DuckDB 2.0.0 then loses rows (the Bloom filter that a
+    join pushes into the scan goes wrong on rowids of later row groups). OFFSET 0 keeps it out.
+    """
+    [(low, high)] = con.execute(f"SELECT coalesce(min(r), 0), coalesce(max(r), -1) FROM {BEFORE}").fetchall()
+    kept = f"SELECT {_images(captured, '__t')} FROM {table} __t WHERE rowid BETWEEN {low} AND {high} OFFSET 0"
+    con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_after AS FROM ({kept}) SEMI JOIN {BEFORE} USING (r)").fetchall()

@@ -1,13 +1,13 @@
 """Kernels of the string dictionary: hash, find, insert, sweep, compact and copy out byte strings.
 
-A dictionary is five arrays, owned by `storage.dictionary.Dictionary`:
+A dictionary is four arrays, owned by `storage.dictionary.Dictionary`:
 
     slots    int64  open addressing, linear probing: hash31 << 32 | id + 1, or 0
     entries  int64  two words per id: start in the heap and length; free ids: next free id (-1 = none) and -1
     heap     uint8  the bytes, back to back, dead ones included
     refs     int64  reference counts, written by the stores
-    meta     int64  the counters USED..FREE_IDS below
 
+and a `state` of STATE_WORDS words: their addresses and sizes, and the counters. Kernels take its address.
 Strings come as Arrow buffers: the address of the bytes, and the address of 32 or 64-bit offsets.
 """
 
@@ -19,10 +19,11 @@ from numba.extending import intrinsic
 
 from storage.jit import kernel
 from storage.layout import NULL_CODE
-from storage.memory import high_product, prefetch
+from storage.memory import high_product, load, prefetch, store
 
-USED, FREE, LIVE, HEAP_USED, HEAP_DEAD = 0, 1, 2, 3, 4
-META_WORDS = 5
+SLOTS, MASK, ENTRIES, IDS, HEAP, HEAP_SIZE, REFS = 0, 1, 2, 3, 4, 5, 6
+USED, FREE, LIVE, HEAP_USED, HEAP_DEAD, SEED = 7, 8, 9, 10, 11, 12
+STATE_WORDS = 13
 ABSENT = -1
 FULL = -2
 AHEAD = 12
@@ -116,52 +117,63 @@ def copy_bytes(source, target, length):
         at += 1
 
 
-@kernel("int64(int64,int64,int64,int64[::1],int64[::1],int64)")
-def find_one(address, length, h, slots, entries, heap):
+@kernel("int64(int64,int64,int64,int64)")
+def find_one(state, address, length, h):
     """The id of a string, or ABSENT."""
-    mask = len(slots) - 1
+    slots, mask = load(state, SLOTS), load(state, MASK)
+    entries, heap = load(state, ENTRIES), load(state, HEAP)
     at = h & mask
-    while slots[at] != 0:
-        if slots[at] >> 32 == h:
-            i = (slots[at] & _ID_MASK) - 1
-            if entries[2 * i + 1] == length and equal_bytes(address, heap + entries[2 * i], length):
+    slot = load(slots, at)
+    while slot != 0:
+        if slot >> 32 == h:
+            i = (slot & _ID_MASK) - 1
+            if load(entries, 2 * i + 1) == length and equal_bytes(address, heap + load(entries, 2 * i), length):
                 return i
         at = (at + 1) & mask
+        slot = load(slots, at)
     return ABSENT
 
 
-@kernel("int64(int64,int64,int64,int64[::1],int64[::1],uint8[::1],int64[::1],int64[::1])")
-def insert_new(address, length, h, slots, entries, heap, refs, meta):
+@kernel("int64(int64,int64,int64,int64)")
+def insert_new(state, address, length, h):
     """Insert a string that is not there; FULL, with nothing changed, when an array must grow first."""
-    if 2 * (meta[LIVE] + 1) > len(slots) or meta[HEAP_USED] + length > len(heap):
+    slots, mask, entries = load(state, SLOTS), load(state, MASK), load(state, ENTRIES)
+    start, live = load(state, HEAP_USED), load(state, LIVE)
+    if 2 * live + 1 > mask or start + length > load(state, HEAP_SIZE):
         return FULL
-    if meta[FREE] >= 0:
-        i = meta[FREE]
-        meta[FREE] = entries[2 * i]
-    elif meta[USED] < len(refs):
-        i = meta[USED]
-        meta[USED] += 1
+    i = load(state, FREE)
+    if i >= 0:
+        store(state, FREE, load(entries, 2 * i))
     else:
-        return FULL
-    copy_bytes(address, heap.ctypes.data + meta[HEAP_USED], length)
-    entries[2 * i] = meta[HEAP_USED]
-    entries[2 * i + 1] = length
-    refs[i] = 0
-    meta[HEAP_USED] += length
-    meta[LIVE] += 1
-    mask = len(slots) - 1
+        i = load(state, USED)
+        if i == load(state, IDS):
+            return FULL
+        store(state, USED, i + 1)
+    copy_bytes(address, load(state, HEAP) + start, length)
+    store(entries, 2 * i, start)
+    store(entries, 2 * i + 1, length)
+    store(load(state, REFS), i, 0)
+    store(state, HEAP_USED, start + length)
+    store(state, LIVE, live + 1)
     at = h & mask
-    while slots[at] != 0:
+    while load(slots, at) != 0:
         at = (at + 1) & mask
-    slots[at] = (h << 32) | (i + 1)
+    store(slots, at, (h << 32) | (i + 1))
     return i
 
 
-@kernel("int64(int64,int64,int64,int64[::1],int64[::1],uint8[::1],int64[::1],int64[::1])")
-def insert_one(address, length, h, slots, entries, heap, refs, meta):
+@kernel("int64(int64,int64,int64)")
+def insert_one(state, address, length):
     """The id of a string, inserted if it is new; FULL as `insert_new`."""
-    i = find_one(address, length, h, slots, entries, heap.ctypes.data)
-    return i if i != ABSENT else insert_new(address, length, h, slots, entries, heap, refs, meta)
+    h = hash_bytes(address, length, load(state, SEED))
+    i = find_one(state, address, length, h)
+    return i if i != ABSENT else insert_new(state, address, length, h)
+
+
+@kernel("int64(int64,int64,int64)")
+def seek_one(state, address, length):
+    """As `find_one`, of a string not hashed yet."""
+    return find_one(state, address, length, hash_bytes(address, length, load(state, SEED)))
 
 
 @kernel("int64(int64,int64,int64)")
@@ -170,9 +182,9 @@ def offset_at(offsets, wide, row):
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64[::1])")
-def hash_rows(data, offsets, wide, validity, first_bit, seed, out):
+def hash_rows(state, data, offsets, wide, validity, first_bit, out):
     """The hash of every row, NULL_CODE where it is NULL. `validity` is 0 or the address of Arrow's bitmap."""
-    start = offset_at(offsets, wide, 0)
+    start, seed = offset_at(offsets, wide, 0), load(state, SEED)
     for row in range(len(out)):
         end = offset_at(offsets, wide, row + 1)
         bit = first_bit + row
@@ -183,20 +195,19 @@ def hash_rows(data, offsets, wide, validity, first_bit, seed, out):
         start = end
 
 
-@kernel("int64(int64,int64,int64,int64,int64[::1],int64[::1],int64[::1],uint8[::1],int64[::1],int64[::1])")
-def insert_rows(data, offsets, wide, row, out, slots, entries, heap, refs, meta):
+@kernel("int64(int64,int64,int64,int64,int64,int64[::1])")
+def insert_rows(state, data, offsets, wide, row, out):
     """Replace the hashes in `out` by ids from `row` on; the row where an array must grow, or len(out)."""
-    mask = len(slots) - 1
-    base = slots.ctypes.data
+    slots, mask = load(state, SLOTS), load(state, MASK)
     while row < len(out):
         if row + AHEAD < len(out):
-            prefetch(base + 8 * (out[row + AHEAD] & mask))
+            prefetch(slots + 8 * (out[row + AHEAD] & mask))
         if out[row] != NULL_CODE:
             start = offset_at(offsets, wide, row)
             length = offset_at(offsets, wide, row + 1) - start
-            i = find_one(data + start, length, out[row], slots, entries, heap.ctypes.data)
+            i = find_one(state, data + start, length, out[row])
             if i == ABSENT:
-                i = insert_new(data + start, length, out[row], slots, entries, heap, refs, meta)
+                i = insert_new(state, data + start, length, out[row])
                 if i == FULL:
                     return row
             out[row] = i
@@ -204,93 +215,97 @@ def insert_rows(data, offsets, wide, row, out, slots, entries, heap, refs, meta)
     return row
 
 
-@kernel("void(int64,int64,int64,int64[::1],int64[::1],int64[::1],int64)")
-def find_rows(data, offsets, wide, out, slots, entries, heap):
+@kernel("void(int64,int64,int64,int64,int64[::1])")
+def find_rows(state, data, offsets, wide, out):
     """Replace the hashes in `out` by ids, ABSENT where a string is not in the dictionary."""
     for row in range(len(out)):
         if out[row] != NULL_CODE:
             start = offset_at(offsets, wide, row)
-            length = offset_at(offsets, wide, row + 1) - start
-            out[row] = find_one(data + start, length, out[row], slots, entries, heap)
+            out[row] = find_one(state, data + start, offset_at(offsets, wide, row + 1) - start, out[row])
 
 
-@kernel("int64(int64[::1],int64[::1],int64[::1],int64[::1])")
-def measure(codes, entries, meta, offsets):
+@kernel("int64(int64,int64[::1],int64[::1])")
+def measure(state, codes, offsets):
     """Fill the offsets of the decoded strings; the first row whose code is not a live id, or -1."""
-    total = 0
+    entries, used, total = load(state, ENTRIES), load(state, USED), 0
     offsets[0] = 0
     for row in range(len(codes)):
         i = codes[row]
         if i != NULL_CODE:
-            if i < 0 or i >= meta[USED] or entries[2 * i + 1] < 0:
+            if i < 0 or i >= used or load(entries, 2 * i + 1) < 0:
                 return row
-            total += entries[2 * i + 1]
+            total += load(entries, 2 * i + 1)
         offsets[row + 1] = total
     return -1
 
 
-@kernel("void(int64[::1],int64[::1],uint8[::1],int64[::1],int64)")
-def gather(codes, entries, heap, offsets, target):
+@kernel("void(int64,int64[::1],int64[::1],int64)")
+def gather(state, codes, offsets, target):
     """Copy the strings of `codes` to `target` at `offsets`."""
-    source = heap.ctypes.data
+    entries, heap = load(state, ENTRIES), load(state, HEAP)
     for row in range(len(codes)):
         if codes[row] != NULL_CODE:
-            copy_bytes(source + entries[2 * codes[row]], target + offsets[row], entries[2 * codes[row] + 1])
+            copy_bytes(heap + load(entries, 2 * codes[row]), target + offsets[row], offsets[row + 1] - offsets[row])
 
 
-@kernel("int64(int64[::1],int64[::1])")
-def count_unused(refs, meta):
-    """Ids that nothing refers to, the free ones included."""
-    unused = 0
-    for i in range(meta[USED]):
-        unused += refs[i] == 0
-    return unused
+@kernel("int64(int64)")
+def count_unused(state):
+    """Strings that nothing refers to."""
+    refs, used, unused = load(state, REFS), load(state, USED), 0
+    for i in range(used):
+        unused += load(refs, i) == 0
+    return unused - (used - load(state, LIVE))
 
 
-@kernel("void(int64[::1],int64[::1],int64[::1])")
-def free_unused(entries, refs, meta):
+@kernel("void(int64)")
+def free_unused(state):
     """Free every id whose reference count is 0; chain free ids in ascending order, below the last live one."""
-    last = -1
-    live = 0
-    for i in range(meta[USED]):
-        if entries[2 * i + 1] >= 0:
-            if refs[i] == 0:
-                meta[HEAP_DEAD] += entries[2 * i + 1]
-                entries[2 * i + 1] = -1
+    entries, refs = load(state, ENTRIES), load(state, REFS)
+    last, live, dead = -1, 0, load(state, HEAP_DEAD)
+    for i in range(load(state, USED)):
+        length = load(entries, 2 * i + 1)
+        if length >= 0:
+            if load(refs, i) == 0:
+                dead += length
+                store(entries, 2 * i + 1, -1)
             else:
                 last = i
                 live += 1
-    meta[USED] = last + 1
-    meta[LIVE] = live
-    meta[FREE] = -1
+    store(state, USED, last + 1)
+    store(state, LIVE, live)
+    store(state, HEAP_DEAD, dead)
+    chain = -1
     for i in range(last, -1, -1):
-        if entries[2 * i + 1] < 0:
-            entries[2 * i] = meta[FREE]
-            meta[FREE] = i
+        if load(entries, 2 * i + 1) < 0:
+            store(entries, 2 * i, chain)
+            chain = i
+    store(state, FREE, chain)
 
 
-@kernel("void(int64[::1],int64[::1],int64[::1],int64[::1])")
-def rebuild_slots(old, entries, meta, new):
-    """Enter the live ids of `old` into `new`, whose size may differ; reads no string."""
+@kernel("void(int64,int64[::1])")
+def rebuild_slots(state, new):
+    """Enter the live ids into `new`, whose size may differ; reads no string."""
+    old, entries, used = load(state, SLOTS), load(state, ENTRIES), load(state, USED)
     mask = len(new) - 1
-    for slot in old:
+    for j in range(load(state, MASK) + 1):
+        slot = load(old, j)
         i = (slot & _ID_MASK) - 1
-        if 0 <= i < meta[USED] and entries[2 * i + 1] >= 0:
+        if 0 <= i < used and load(entries, 2 * i + 1) >= 0:
             at = (slot >> 32) & mask
             while new[at] != 0:
                 at = (at + 1) & mask
             new[at] = slot
 
 
-@kernel("void(int64[::1],uint8[::1],int64[::1],uint8[::1])")
-def compact(entries, old, meta, new):
-    """Copy the live strings to a new heap, in the order of their ids."""
-    at = 0
-    for i in range(meta[USED]):
-        length = entries[2 * i + 1]
+@kernel("void(int64,int64)")
+def compact(state, target):
+    """Copy the live strings to a new heap at `target`, in the order of their ids."""
+    entries, heap, at = load(state, ENTRIES), load(state, HEAP), 0
+    for i in range(load(state, USED)):
+        length = load(entries, 2 * i + 1)
         if length >= 0:
-            copy_bytes(old.ctypes.data + entries[2 * i], new.ctypes.data + at, length)
-            entries[2 * i] = at
+            copy_bytes(heap + load(entries, 2 * i), target + at, length)
+            store(entries, 2 * i, at)
             at += length
-    meta[HEAP_USED] = at
-    meta[HEAP_DEAD] = 0
+    store(state, HEAP_USED, at)
+    store(state, HEAP_DEAD, 0)

@@ -15,7 +15,7 @@ from planner.keys import Key
 from planner.plan import Node, Plan
 from planner.query import Definition
 from planner.tree import cheapest_tree
-from planner.wording import enumerate_words, labels, spell_key, spell_violation
+from planner.wording import are, enumerate_words, labels, spell_key, spell_violation
 
 
 def plan_free_connex(definition: Definition, cardinalities: Mapping[str, int]) -> Plan | None:
@@ -55,15 +55,15 @@ def _assemble(definition: Definition, free: tuple[str, ...], root: Node, keys: t
 
 
 def _explain(definition: Definition, added: tuple[str, ...], keys: tuple[Key, ...] | None) -> str:
-    extended = (
-        f" once {labels(definition, added)} is enumerated too, as SELECT without DISTINCT allows" if added else ""
-    )
-    opening = f"The query is free-connex acyclic{extended}, so rows follow at constant delay (Idris et al. 2017)"
+    opening = "The query is free-connex acyclic"
+    if added:
+        opening += f" once {labels(definition, added)} {are(added)} enumerated too, as SELECT without DISTINCT allows"
+    opening += ", so rows follow at constant delay (Idris et al. 2017)"
     if keys is not None:
         noun = "key" if len(keys) == 1 else "keys"
         listed = enumerate_words(spell_key(definition, key) for key in keys)
         return f"{opening}; each step looks up at most one row, by the declared {noun} {listed}."
     return (
         f"{opening}, but not q-hierarchical: a change may touch all rows in the worst case, "
-        "the fan-out of one key in practice (Berkholz et al. 2017, Theorem 3.2)."
+        "the fan-out of one key in practice (Berkholz et al. 2017)."
     )

@@ -11,7 +11,7 @@ from planner.hypergraph import hypergraph
 from planner.plan import Plan
 from planner.query import Definition
 from planner.tree import build_tree
-from planner.wording import labels
+from planner.wording import are, labels
 
 
 def plan_q_hierarchical(definition: Definition, cardinalities: Mapping[str, int]) -> Plan | None:
@@ -47,6 +47,6 @@ def _explain(definition: Definition, added: tuple[str, ...]) -> str:
             "and rows follow each other at constant delay (Berkholz et al. 2017, Theorem 3.2)."
         )
     return (
-        f"The query is q-hierarchical once {labels(definition, added)} is enumerated too, which SELECT without "
+        f"The query is q-hierarchical once {labels(definition, added)} {are(added)} enumerated too, as SELECT without "
         "DISTINCT allows: every change touches a constant number of entries (Berkholz et al. 2017, Theorem 3.2)."
     )

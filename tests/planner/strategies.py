@@ -26,25 +26,31 @@ def _definition(schemes: list[list[str]], free: list[str], mode: str, keys: list
 
 @st.composite
 def definitions(draw: st.DrawFn, keyed: bool = False, acyclic: bool = False, atoms: int = 6) -> Definition:
-    """Up to `atoms` atoms; `acyclic` ones grow along a join tree, as a subset of an earlier atom plus new variables."""
-    count = draw(st.integers(1, atoms))
+    """Up to `atoms` atoms; `acyclic` ones grow along a join tree, as a subset of an earlier atom plus new variables.
+
+    Drawn through one seed: hypothesis' own draws prefer few and small atoms, nearly all of them q-hierarchical.
+    """
+    random = draw(st.randoms(use_true_random=True))
     schemes: list[list[str]] = []
+    count = random.choice([1, 2, *(3 * [*range(3, atoms + 1)])])
     for rank in range(count):
-        if acyclic and schemes:
-            base = draw(st.lists(st.sampled_from(draw(st.sampled_from(schemes)) or ["a0"]), max_size=3, unique=True))
-            fresh = [f"{VARIABLES[rank]}{i}" for i in range(draw(st.integers(0, 2)))]
-            schemes.append(base + fresh)
-        elif acyclic:
-            schemes.append([f"a{i}" for i in range(draw(st.integers(1, 4)))])
-        else:
-            schemes.append(draw(st.lists(st.sampled_from(VARIABLES), max_size=4, unique=True)))
+        base = list(VARIABLES[: count + 1])
+        if acyclic:
+            base = random.choice(schemes) if schemes else []
+        kept = random.sample(base, min(len(base), random.choice([0, 1, 1, 2, 2, 2, 2, 3])))
+        schemes.append(
+            kept
+            + [
+                f"{VARIABLES[rank]}{i}"
+                for i in range(random.choice([0, 1, 1, 2] if rank else [1, 2, 3]) if acyclic else 0)
+            ]
+        )
     every = sorted({name for scheme in schemes for name in scheme})
-    free = draw(st.lists(st.sampled_from(every), unique=True)) if every else []
-    keys = [
-        draw(st.none() | st.lists(st.sampled_from(scheme), min_size=1, unique=True)) if keyed and scheme else None
-        for scheme in schemes
-    ]
-    return _definition(schemes, free, draw(st.sampled_from(["bag", "set", "group"])), keys)
+    share = random.random()
+    free = [name for name in random.sample(every, len(every)) if random.random() < share]
+    keys = [random.sample(scheme, min(len(scheme), random.choice([1, 1, 2]))) for scheme in schemes]
+    declared = [key if keyed and key and random.random() < 0.7 else None for key in keys]
+    return _definition(schemes, free, random.choice(["bag", "set", "group"]), declared)
 
 
 @st.composite
@@ -77,3 +83,14 @@ def rings_and_cliques(draw: st.DrawFn) -> Definition:
     more = st.lists(st.sampled_from(VARIABLES), max_size=3, unique=True)
     schemes = draw(st.permutations(schemes + draw(st.lists(more, max_size=3))))
     return _definition(schemes, [], "group", [None] * len(schemes))
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> Definition:
+    """A mix in which every class has its share."""
+    kind = draw(st.randoms(use_true_random=True)).random()
+    if kind < 0.1:
+        return draw(rings_and_cliques())
+    if kind < 0.25:
+        return draw(definitions())
+    return draw(definitions(acyclic=True, keyed=kind < 0.75))

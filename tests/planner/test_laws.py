@@ -20,7 +20,7 @@ from planner.query import Definition
 from planner.refusal import Refusal
 from planner.tree import build_tree
 from tests.planner.evaluate import enumerate_plan, fill, join_naively
-from tests.planner.strategies import databases, definitions, rings_and_cliques
+from tests.planner.strategies import databases, definitions, queries, rings_and_cliques
 
 
 def has_join_tree(edges: Edges) -> bool:
@@ -63,12 +63,36 @@ def _classes(definition: Definition) -> str:
 
 
 @settings(max_examples=400, deadline=None)
-@given(definitions() | definitions(acyclic=True) | definitions(keyed=True, acyclic=True))
+@given(queries())
 def test_class_is_the_definitions_and_plan_keeps_the_contract(definition: Definition) -> None:
     plan = plan_view(definition)
     assert ("cyclic" if isinstance(plan, Refusal) else plan.shape) == _classes(definition)
     if isinstance(plan, Plan):
         check_plan(plan, definition)
+
+
+def test_the_generators_reach_every_class() -> None:
+    """At least 5 % of each class, and of plans that only declared keys make constant."""
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=400, deadline=None, database=None)
+    @given(queries())
+    def collect(definition: Definition) -> None:
+        plan = plan_view(definition)
+        found[plan.shape if isinstance(plan, Plan) else "cyclic"] += 1
+        found["by keys"] += isinstance(plan, Plan) and plan.shape == "free-connex" and plan.cost.update == "O(1)"
+
+    collect()
+    for kind in ("q-hierarchical", "free-connex", "acyclic", "cyclic", "by keys"):
+        assert found[kind] >= 20, found
+
+
+@settings(max_examples=200, deadline=None)
+@given(definitions(acyclic=True, keyed=True))
+def test_a_tree_found_for_its_keys_is_constant_under_them(definition: Definition) -> None:
+    assume(is_free_connex(hypergraph(definition), definition.free))
+    tree = build_tree(definition, definition.free, "keyed", {})
+    assert tree is None or constant_keys(tree, definition) is not None
 
 
 @settings(max_examples=300, deadline=None)
@@ -83,7 +107,7 @@ def test_decisions_equal_their_definitions(definition: Definition) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(definitions(acyclic=True))
+@given(definitions(acyclic=True, keyed=True))
 def test_a_simple_tree_exists_exactly_for_q_hierarchical_queries(definition: Definition) -> None:
     edges, free = hypergraph(definition), definition.free
     assume(is_free_connex(edges, free))

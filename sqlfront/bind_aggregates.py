@@ -1,0 +1,247 @@
+"""Aggregates become measures: sums over the join of products of leaf factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from planner.query import Measure, RawColumn
+from sqlfront.bind_leaves import Leaves
+from sqlfront.bind_polynomials import ONE, Expander, Monomial, Part, Polynomial, is_floating
+from sqlfront.bind_refusals import refusal
+from sqlfront.bind_types import Typing, decimal_parts, is_exact_number
+from sqlfront.parse_tree import SourceText, Tree, arguments, atoms_of, call, conjuncts, expression, key, span
+from storage.errors import NotSupportedError
+
+COUNTS = ("count", "count_star")
+SUMS = ("sum", "count_if", "countif")
+AVERAGES = ("avg", "mean")
+
+
+class SummedArguments:
+    """Which averages DuckDB computes as SUM / COUNT: those without FILTER, if there is no GROUP BY or the query
+    also has an unfiltered SUM or COUNT of the same argument (up to integer casts and added constants, which
+    its optimizer takes out of sums)."""
+
+    def __init__(self, aggregates: Sequence[Tree], scalar: bool) -> None:
+        self._scalar = scalar
+        plain = [tree for tree in aggregates if not tree["filter"] and not tree["distinct"]]
+        self._summed = {
+            key(_bare(arguments(tree)[0])) for tree in plain if tree["function_name"] in ("sum", "count") and arguments(tree)
+        }
+
+    def averages_by_sum(self, average: Tree) -> bool:
+        return not average["filter"] and (self._scalar or key(arguments(average)[0]) in self._summed)
+
+
+def _bare(tree: Tree) -> Tree:
+    while True:
+        if tree["class"] == "CAST" and not tree["try_cast"] and "INT" in tree["type_expr"]["type_name"].upper():
+            tree = tree["child"]
+        elif tree.get("function_name") in ("+", "-") and len(arguments(tree)) == 2 and not atoms_of(arguments(tree)[1]):
+            tree = arguments(tree)[0]
+        else:
+            return tree
+
+
+class Aggregates:
+    """Binds aggregate calls; equal calls share a raw column, equal sums a measure, equal factors a leaf column."""
+
+    def __init__(
+        self, con: Any, typing: Typing, leaves: Leaves, source: SourceText, first_atom: str, summed: SummedArguments
+    ) -> None:
+        self._typing, self._leaves, self._source, self._summed = typing, leaves, source, summed
+        self._expander = Expander(con, typing, leaves.never_null, source, first_atom)
+        self._raw: dict[str, RawColumn] = {}
+        self._measures: dict[Measure, int] = {}
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return tuple(self._measures)
+
+    @property
+    def raw(self) -> tuple[RawColumn, ...]:
+        return tuple(self._raw.values())
+
+    def raw_column(self, aggregate: Tree) -> str:
+        """The name of the raw column that holds the aggregate. Raises NotSupportedError."""
+        known = self._raw.get(key(aggregate))
+        if known is None:
+            self._check(aggregate)
+            name = aggregate["function_name"]
+            kind = "count" if name in COUNTS else "avg" if name in AVERAGES else "sum"
+            bind = self._count if kind == "count" else self._sum
+            known = self._raw[key(aggregate)] = bind(aggregate, kind)
+        return known.name
+
+    def count_rows(self) -> int:
+        """The measure that counts the rows of the join."""
+        return self._measure(ONE[0], False)
+
+    def _check(self, aggregate: Tree) -> None:
+        name, source, at = aggregate["function_name"], self._source, span(aggregate)
+        if name not in (*COUNTS, *AVERAGES, *SUMS):
+            why = {
+                "min": "the next smallest value must be known when the smallest goes; that comes later",
+                "max": "the next largest value must be known when the largest goes; that comes later",
+            }.get(name, "it is not a sum over rows, so a change cannot be added to it")
+            hint = "use COUNT, SUM or AVG, or keep the rows in the view and aggregate when you read it"
+            raise refusal(f"The aggregate {name}", source, at, why, hint)
+        if aggregate["distinct"]:
+            why = "the values of each group must be kept and counted; that comes later"
+            hint = "SELECT DISTINCT the columns in one view and count them when you read it"
+            raise refusal(f"{name}(DISTINCT ...)", source, at, why, hint)
+        if aggregate["order_bys"]["orders"]:
+            why = "the result of a sum has no order"
+            raise refusal(f"ORDER BY inside {name}", source, at, why, "leave it out")
+
+    def _count(self, aggregate: Tree, kind: str) -> RawColumn:
+        operands = arguments(aggregate)
+        rows: Polynomial = ONE
+        if operands and len(atoms_of(operands[0])) == 1:
+            rows = self._expander.leaf(operands[0])[1]
+        elif operands:
+            rows = self._expander.expand(operands[0], False)[1]
+        rows = self._filtered(aggregate, rows)
+        terms = tuple((int(one.coefficient), self._measure(one, False)) for one in rows)
+        return self._column(aggregate, "count", terms=terms)
+
+    def _sum(self, aggregate: Tree, kind: str) -> RawColumn:
+        argument = arguments(aggregate)[0]
+        argument_type = self._typing.type_of(argument)
+        if argument_type == "BOOLEAN" and kind == "sum":  # COUNT_IF is this sum: a HUGEINT, NULL without rows
+            argument = expression("CAST(v AS INTEGER)", v=argument)
+        elif not is_exact_number(argument_type) and not is_floating(argument_type):
+            what = f"{kind} of {argument_type}"
+            raise refusal(what, self._source, span(aggregate), "only numbers are summed", "cast it to a number")
+        floating = is_floating(argument_type)
+        value, presence = self._expander.expand(argument, floating)
+        value, presence = self._filtered(aggregate, value), self._filtered(aggregate, presence)
+        present = self._presence(presence, aggregate)
+        if floating and len(atoms_of(argument)) == 1:
+            return self._floating_leaf(aggregate, kind, value[0], present, argument_type)
+        scale = 0 if floating else (decimal_parts(argument_type) or (0, 0))[1]
+        return self._column(
+            aggregate,
+            kind,
+            terms=tuple(
+                (self._coefficient(one, scale, floating, aggregate), self._measure(one, floating)) for one in value
+            ),
+            present=present,
+            scale=scale,
+            argument_type=argument_type,
+            from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
+        )
+
+    def _floating_leaf(
+        self, aggregate: Tree, kind: str, value: Monomial, present: int, argument_type: str
+    ) -> RawColumn:
+        """A floating column of one table: the finite values are summed, the others counted by kind."""
+        atom, name = value.values[0]
+        tree = expression("CAST(v AS DOUBLE)", v=self._expander.trees[name])
+        tree = self._expander.trees[name] if argument_type == "DOUBLE" else tree
+        others = value.conditions - {(atom, key(expression("v IS NOT NULL", v=self._expander.trees[name])))}
+
+        def where(test: str, values: tuple[Part, ...] = ()) -> int:
+            condition = self._expander.part(expression(test, v=tree), atom)
+            return self._measure(Monomial(Fraction(1), values, others | {condition}), True)
+
+        specials = (
+            where("isnan(v)"),
+            where("v = CAST('inf' AS DOUBLE)"),
+            where("v = CAST('-inf' AS DOUBLE)"),
+        )
+        total = where("isfinite(v)", (self._expander.part(tree, atom),))
+        return self._column(
+            aggregate,
+            kind,
+            terms=((1, total),),
+            present=present,
+            specials=specials,
+            argument_type=argument_type,
+            from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
+        )
+
+    def _column(self, aggregate: Tree, kind: Any, **fields: Any) -> RawColumn:
+        name = self._leaves.unused_name(f"{kind}_{len(self._raw) + 1}")
+        return RawColumn(name, kind, self._typing.type_of(aggregate), **fields)
+
+    def _filtered(self, aggregate: Tree, polynomial: Polynomial) -> Polynomial:
+        if not aggregate["filter"] or not conjuncts(aggregate["filter"]):
+            return polynomial
+        indicator = self._expander.indicator(aggregate["filter"])
+        return tuple(one.times(indicator) for one in polynomial)
+
+    def _presence(self, presence: Polynomial, aggregate: Tree) -> int:
+        if len(presence) == 1 and presence[0].coefficient == 1 and not presence[0].values:
+            return self._measure(presence[0], False)
+        what = "A sum whose CASE branches are NULL in different rows"
+        why = "the number of non-NULL values must itself be a product of one-table counts"
+        hint = "declare the columns NOT NULL, use coalesce(column, 0), or write FILTER (WHERE ...) instead of CASE"
+        raise refusal(what, self._source, span(aggregate), why, hint)
+
+    def _coefficient(self, monomial: Monomial, scale: int, floating: bool, aggregate: Tree) -> int:
+        """The integer that brings a term's product to the decimal scale of the result; DOUBLE factors have none."""
+        scales = 0
+        for atom, name in () if floating else monomial.values:
+            parts = decimal_parts(self._typing.type_of(self._expander.trees[name])) if atom else None
+            scales += parts[1] if parts else 0
+        coefficient = monomial.coefficient * Fraction(10) ** (scale - scales)
+        if coefficient.denominator != 1:
+            raise self._inexact(aggregate)
+        return int(coefficient)
+
+    def _inexact(self, aggregate: Tree) -> NotSupportedError:
+        why = "a term has more decimal digits than the result type"
+        return refusal("This sum", self._source, span(aggregate), why, "cast the columns to wider decimals")
+
+    def _measure(self, monomial: Monomial, floating: bool) -> int:
+        atoms = {atom for atom, _ in (*monomial.values, *monomial.conditions) if atom}
+        scalers = [self._expander.trees[name] for atom, name in monomial.values if not atom]
+        factors = []
+        for i, atom in enumerate(sorted(atoms)):
+            tree = self._factor(atom, monomial, scalers if i == 0 else [], floating)
+            factors.append((atom, self._leaves.factor(tree, atom)))
+        if scalers and not atoms:
+            raise refusal("A sum of a constant", self._source, None, "it counts rows", "multiply COUNT(*) instead")
+        return self._measures.setdefault(Measure(tuple(factors)), len(self._measures))
+
+    def _factor(self, atom: str, monomial: Monomial, scalers: list[Tree], floating: bool) -> Tree:
+        """CASE WHEN conditions THEN product END, without the conditions that the product's own NULL implies."""
+        trees = self._expander.trees
+        values = [trees[name] for owner, name in monomial.values if owner == atom]
+        implied = {key(expression("v IS NOT NULL", v=value)) for value in values}
+        conditions = [trees[name] for owner, name in sorted(monomial.conditions) if owner == atom and name not in implied]
+        product = self._product(values, floating)
+        for scaler in scalers:
+            product = expression_with_value(scaler, product or expression("CAST(1 AS DOUBLE)"))
+        if not conditions:
+            return product or expression("1")
+        condition = conditions[0]
+        for other in conditions[1:]:
+            condition = expression("a AND b", a=condition, b=other)
+        return expression("CASE WHEN c THEN v END", c=condition, v=product or expression("1"))
+
+    def _product(self, values: list[Tree], floating: bool) -> Tree | None:
+        """The values multiplied in a type that holds the product."""
+        if floating:
+            values = [
+                v if self._typing.type_of(v) == "DOUBLE" else expression("CAST(v AS DOUBLE)", v=v) for v in values
+            ]
+        elif len(values) > 1:
+            values = [expression(f"CAST(v AS {self._wide_type(v)})", v=v) for v in values]
+        product: Tree | None = None
+        for value in values:
+            product = value if product is None else call("*", product, value, operator=True)
+        return product
+
+    def _wide_type(self, value: Tree) -> str:
+        parts = decimal_parts(self._typing.type_of(value))
+        return f"DECIMAL(38,{parts[1]})" if parts else "HUGEINT"
+
+
+def expression_with_value(scaler: Tree, value: Tree) -> Tree:
+    """A scaler (`v * c`, `v / c`) applied to `value`."""
+    left, right = arguments(scaler)
+    return call(scaler["function_name"], value if left.get("column_names") == ["v"] else left, right, operator=True)

@@ -1,0 +1,159 @@
+"""From a SELECT to the planner's Definition: DuckDB parses, names and types; this decides what is maintained how.
+
+The steps, one file each: parse_tree reads DuckDB's tree, bind_from inlines FROM and WHERE into
+atoms and conditions, bind_conditions finds the equality classes, bind_output and bind_aggregates
+turn the SELECT list into free variables, measures and a projection, bind_leaves writes what each
+table's leaf computes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.query import Definition
+from sqlfront.bind_aggregates import Aggregates, SummedArguments
+from sqlfront.bind_conditions import split_conditions
+from sqlfront.bind_from import Environment, JoinCore, bind_block
+from sqlfront.bind_functions import Functions, check_functions
+from sqlfront.bind_leaves import Leaves
+from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
+from sqlfront.bind_refusals import refusal
+from sqlfront.bind_types import Typing
+from sqlfront.parse_tree import SourceText, Tree, columns_of, parse_select, quoted, render, render_all, span
+from sqlfront.table_catalog import CatalogView, DuckDBCatalog
+from storage.errors import InternalError, NotSupportedError, ProgrammingError
+
+
+def bind_view(
+    sql_select: str,
+    con: Any,
+    catalog: CatalogView | None = None,
+    *,
+    column_names: tuple[str, ...] = (),
+    statement: str | None = None,
+    offset: int = 0,
+) -> Definition:
+    """The definition of the view that `sql_select` describes.
+
+    `con` is a DuckDB cursor without an open result: it binds names and types, no table is read.
+    `catalog` defaults to DuckDB's own. `column_names` rename the first output columns, as in
+    CREATE VIEW v (a, b). For carets, `statement` is what the user wrote and `offset` where the
+    SELECT stands in it.
+
+    Raises ProgrammingError when DuckDB refuses the query, NotSupportedError when it is valid SQL
+    that views do not support: the message names the construct, the place, the reason and a rewrite.
+    """
+    source = SourceText(statement if statement is not None else sql_select, offset)
+    catalog = catalog if catalog is not None else DuckDBCatalog(con)
+    node = parse_select(sql_select, source)
+    functions = Functions(con)
+    columns = _describe(sql_select, con, node, source, column_names)
+    environment = Environment(catalog, source, functions.is_aggregate)
+    core = JoinCore()
+    scope, environment = bind_block(node, environment, core)
+    if not core.atoms:
+        why = "there is no table whose changes could be followed"
+        raise refusal("A query without a table", source, None, why, "create a table or an ordinary view")
+    selection = read_selection(node, scope, environment)
+    typing = Typing(con, core.atoms)
+    _check_values(core, selection, typing, functions, con, source)
+    conditions = split_conditions(core, typing, source)
+    leaves = Leaves(core.atoms, conditions, typing, source)
+    summed = SummedArguments(aggregates_of(selection, functions.is_aggregate), selection.scalar)
+    aggregates = Aggregates(con, typing, leaves, source, core.atoms[0].name, summed)
+    output = bind_output(selection, leaves, aggregates, typing, functions.is_aggregate, source)
+    definition = Definition(
+        atoms=leaves.build(),
+        free=tuple(output.free),
+        mode=selection.mode,
+        measures=aggregates.measures,
+        raw=tuple(output.raw),
+        projection=tuple(render_all(output.projection)),
+        having=render(output.having) if output.having else None,
+        columns=columns,
+        scalar=selection.scalar,
+        labels=leaves.labels(),
+    )
+    _verify(definition, con)
+    return definition
+
+
+def _describe(
+    sql: str, con: Any, node: Tree, source: SourceText, column_names: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    """Names and types as CREATE TABLE AS would have them: a second column `a` is called a_1."""
+    import duckdb
+
+    try:
+        rows = con.execute(f"DESCRIBE SELECT * FROM ({sql}\n) AS query").fetchall()
+    except duckdb.Error as error:
+        _explain_failure(sql, con, source, error)
+    if len(column_names) > len(rows):
+        raise ProgrammingError(
+            f"The view names {len(column_names)} columns, but the query has {len(rows)}",
+            why="Each name renames one column of the query.",
+        )
+    names = [*column_names, *(row[0] for row in rows[len(column_names) :])]
+    return tuple((name, row[1]) for name, row in zip(names, rows, strict=True))
+
+
+def _explain_failure(sql: str, con: Any, source: SourceText, error: Exception) -> None:
+    """Report DuckDB's own words on the query itself. Raises ProgrammingError or NotSupportedError."""
+    import duckdb
+
+    try:
+        con.execute(f"DESCRIBE {sql}")
+    except duckdb.Error as plain:
+        error = plain
+    message, _, where = str(error).partition("\n\nLINE ")
+    if "parameter" in message.lower() and "Invalid Input" in message:
+        raise NotSupportedError(message, why="A view's query is fixed when it is created.") from error
+    place = _duckdb_place(where, sql, source)
+    raise ProgrammingError(message, where=place or (f"LINE {where}" if where else None)) from error
+
+
+def _duckdb_place(where: str, sql: str, source: SourceText) -> str | None:
+    """DuckDB's `LINE n: text` and caret line as a place in the user's statement."""
+    lines = where.split("\n")
+    number, separator, text = lines[0].partition(": ")
+    if len(lines) < 2 or not separator or not number.isdigit() or text.startswith("..."):
+        return None
+    column = lines[1].find("^") - len(f"LINE {number}: ")
+    if column < 0 or text.endswith("..."):
+        return None
+    starts = [0, *(i + 1 for i, character in enumerate(sql) if character == "\n")]
+    at = source.start + starts[int(number) - 1] + column
+    return source.where((at, at + max(1, lines[1].count("^"))))
+
+
+def _check_values(
+    core: JoinCore, selection: Selection, typing: Typing, functions: Functions, con: Any, source: SourceText
+) -> None:
+    """Refuse collations and everything whose value the session decides."""
+    if con.execute("SELECT current_setting('default_collation')").fetchone()[0]:
+        raise NotSupportedError(
+            "A view under a default_collation is not supported",
+            why="equality under a collation is not equality of values, which joins and groups rely on.",
+            hint="RESET default_collation",
+        )
+    collated = {(a.name, c[0]) for a in core.atoms for c in a.columns if " COLLATE " in c[1].upper()}
+    trees = [*core.conditions, *leaf_expressions(selection, functions.is_aggregate)]
+    for tree in trees:
+        if columns_of(tree) & collated:
+            why = "equality under a collation is not equality of values, which joins and groups rely on"
+            raise refusal("A collated column", source, span(tree), why, "use a column without a collation")
+    typing.learn(trees)
+    typing.types_of(aggregates_of(selection, functions.is_aggregate))
+    check_functions(trees, typing, functions, source)
+
+
+def _verify(definition: Definition, con: Any) -> None:
+    """The projection over the raw columns must have the very types of the query."""
+    nulls = ", ".join(f"CAST(NULL AS {raw.type}) AS {quoted(raw.name)}" for raw in definition.raw) or "1 AS nothing"
+    condition = f" WHERE {definition.having}" if definition.having else ""
+    query = f"DESCRIBE SELECT {', '.join(definition.projection)} FROM (SELECT {nulls}){condition}"
+    found = [row[1] for row in con.execute(query).fetchall()]
+    expected = [kind for _, kind in definition.columns]
+    if found != expected:
+        raise InternalError(f"The view's projection has types {found}, the query has {expected}", where=query)
+

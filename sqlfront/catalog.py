@@ -1,0 +1,54 @@
+"""The binder's view of the catalog: DuckDB's tables, and what the engine keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlfront.database import Database
+from sqlfront.table_catalog import Column, DuckDBCatalog
+from storage.capture import QualifiedName
+
+
+class EngineCatalog(DuckDBCatalog):
+    """DuckDB's catalog with change tables and materialized views in it. Use one object per statement."""
+
+    def __init__(self, database: Database, con: Any) -> None:
+        super().__init__(con)
+        self._database = database
+        self._names: dict[str, QualifiedName] = {}
+
+    def resolve(self, parts: Sequence[str]) -> str | None:
+        found = super().resolve(parts)
+        if found is not None:
+            schema, name, _ = self._relations[found]
+            self._names[found] = QualifiedName(schema, name)
+        return found
+
+    def name(self, table: str) -> QualifiedName:
+        """The qualified name behind the binder's text for a table."""
+        if table not in self._names:
+            from sqlfront.tokens import tokenize
+
+            parts = [token.name for token in tokenize(table) if token.is_name]
+            self._names[table] = QualifiedName(parts[0], parts[1])
+        return self._names[table]
+
+    def columns(self, table: str) -> list[Column] | None:
+        change_table = self._database.change_tables.get(self.name(table).key)
+        if change_table is not None:
+            return [(c.name, c.type, c.not_null) for c in change_table.columns]
+        return super().columns(table)
+
+    def keys(self, table: str) -> list[tuple[str, ...]]:
+        change_table = self._database.change_tables.get(self.name(table).key)
+        return list(change_table.keys) if change_table is not None else super().keys(table)
+
+    def is_change_table(self, table: str) -> bool:
+        return self.name(table).key in self._database.change_tables
+
+    def is_view(self, table: str) -> bool:
+        return self.name(table).key in self._database.views
+
+    def view_sql(self, table: str) -> str | None:
+        return None if self.is_change_table(table) or self.is_view(table) else super().view_sql(table)

@@ -1,0 +1,293 @@
+"""The public surface: `connect` and `Connection`, a DuckDB connection that also keeps materialized views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlfront import dispatch
+from sqlfront.changes import read_changes
+from sqlfront.database import Database
+from sqlfront.failures import translated
+from sqlfront.scans import ReadSession
+from sqlfront.statements import parse_statement
+from sqlfront.transactions import Transaction, catch_up_now, rollback
+from storage.errors import InterfaceError, ProgrammingError
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow as pa
+
+    from maintenance.epoch import Epoch
+    from sqlfront.explanation import Explanation
+    from sqlfront.relation import Relation
+    from sqlfront.view import View
+
+
+def connect(database: str = ":memory:", *, config: Mapping[str, Any] | None = None) -> Connection:
+    """Open a DuckDB database, in memory or in a file, and bring its materialized views back.
+
+    `config` is handed to DuckDB. Connections of one process to one file share its views.
+    Raises OperationalError if the file cannot be opened.
+    """
+    with translated(None):
+        return Connection(Database.open(str(database), config))
+
+
+class Connection:
+    """A cursor on a database: DuckDB's SQL and ours, DB-API 2.0, Arrow and DataFrames.
+
+    One thread at a time may use a connection; `cursor()` gives another one to the same database, with its
+    own transaction.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._duck = database.root.cursor()
+        self._duck.execute("SET SESSION python_scan_all_frames = true")
+        self._transaction: Transaction | None = None
+        self._session: ReadSession | None = None
+        self._revision = -1
+        self._gates: dict[str, str | None] = {}
+        self._closed = False
+        self._has_result = False
+
+    # SQL -----------------------------------------------------------------------------------------
+
+    def execute(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Connection:
+        """Run one or more statements; the last one's result is fetched from this object.
+
+        `params` are bound to the last statement. Errors are sqlfront.Error's; a failing statement changes nothing.
+        """
+        self._ready()
+        statements = parse_statement(sql)
+        for statement in statements:
+            last = statement is statements[-1]
+            with translated(self._session_error):
+                dispatch.run(self, statement, params if last else None)
+        return self
+
+    def executemany(self, sql: str, parameter_sets: Iterable[Any]) -> Connection:
+        """Run one statement with each set of parameters, as one epoch."""
+        self._ready()
+        statements = parse_statement(sql)
+        if len(statements) != 1:
+            raise ProgrammingError("executemany takes one statement", hint="use execute for several")
+        with translated(self._session_error):
+            dispatch.run(self, statements[0], list(parameter_sets), many=True)
+        return self
+
+    def sql(self, query: str) -> Relation:
+        """A lazy relation over a query: it runs again at each read."""
+        from sqlfront.relation import Relation
+
+        self._ready()
+        return Relation(self, query)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row of the result, or None."""
+        with self._reading():
+            return self._duck.fetchone()
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        """The next rows of the result, at most `size`."""
+        with self._reading():
+            return self._duck.fetchmany(size)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All remaining rows, of one epoch."""
+        with self._reading():
+            return self._duck.fetchall()
+
+    def df(self) -> pandas.DataFrame:
+        """All remaining rows as a pandas DataFrame."""
+        with self._reading():
+            return self._duck.df()
+
+    fetchdf = df
+
+    def to_arrow_table(self) -> pa.Table:
+        """All remaining rows as an Arrow table."""
+        with self._reading():
+            return self._duck.to_arrow_table()
+
+    def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
+        """The remaining rows as a lazy stream of record batches, pinned to its epoch (StaleRead)."""
+        import pyarrow as pa
+
+        with self._reading():
+            reader = self._duck.to_arrow_reader(batch_size)
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+
+    @property
+    def description(self) -> list[tuple[Any, ...]] | None:
+        """Name and type of each result column, as DB-API 2.0 says; None without a result."""
+        return self._duck.description if self._has_result else None
+
+    @property
+    def rowcount(self) -> int:
+        """-1: the number of rows of a result is not known before it is fetched."""
+        return self._duck.rowcount
+
+    # Changes -------------------------------------------------------------------------------------
+
+    def apply(self, changes: Mapping[str, Any]) -> Epoch | None:
+        """Apply changes of several tables as one atomic epoch.
+
+        `changes` maps table names to Arrow data (`__arrow_c_stream__`: pyarrow, pandas, polars, DuckDB relations)
+        with the table's columns by name and perhaps `_weight` (signed multiplicities) or `_change_type`
+        (insert, delete, update_preimage, update_postimage). Rows are netted: their order does not matter.
+        Within BEGIN the changes join the transaction and None is returned.
+        Raises IntegrityError when a row would be there a negative number of times; nothing is changed then.
+        O(changes * the update cost of each view).
+        """
+        from sqlfront import apply
+
+        self._ready()
+        with translated(self._session_error):
+            return apply.apply(self, changes)
+
+    def apply_row(self, table: str, row: Sequence[Any], weight: int = 1) -> int | None:
+        """Apply one row (values in the table's column order) as one epoch; returns the epoch's number.
+
+        The low-latency path into change tables: no SQL, no Arrow. On ordinary tables it writes through DuckDB.
+        Within BEGIN the row joins the transaction and None is returned.
+        """
+        if self._transaction is None and self._revision == self._database.revision and not self._closed:
+            relation = self._gates.get(table)
+            if relation is not None:
+                return self._database.engine.apply_row(relation, row, weight)
+        from sqlfront import apply
+
+        self._ready()
+        with translated(self._session_error):
+            return apply.apply_row(self, table, row, weight)
+
+    # Views ---------------------------------------------------------------------------------------
+
+    def explain(self, view_or_sql: str) -> Explanation:
+        """How a view is maintained, or a SELECT would be: shape, strategy, cost, reason, tree."""
+        from sqlfront.explanation import explain
+
+        self._ready()
+        with translated(None):
+            return explain(self._database, self._duck, view_or_sql)
+
+    def view(self, name: str) -> View:
+        """A handle on a materialized view: count, membership, rows, state, cost."""
+        from sqlfront.view import View
+
+        self._ready()
+        from sqlfront.tokens import tokenize
+
+        parts = [token.name for token in tokenize(name) if token.is_name]
+        with translated(None):
+            return View(self, self._database.view(self._duck, parts))
+
+    # Transactions and life ------------------------------------------------------------------------
+
+    def begin(self) -> Connection:
+        """BEGIN."""
+        return self.execute("BEGIN")
+
+    def commit(self) -> Connection:
+        """COMMIT the open transaction, if there is one."""
+        return self.execute("COMMIT") if self._transaction is not None else self
+
+    def rollback(self) -> Connection:
+        """ROLLBACK the open transaction, if there is one."""
+        return self.execute("ROLLBACK") if self._transaction is not None else self
+
+    def cursor(self) -> Connection:
+        """Another connection to the same database, with its own transaction."""
+        self._ready()
+        return Connection(self._database)
+
+    def register(self, name: str, data: Any) -> Connection:
+        """Give Arrow data or a DataFrame a name in this connection's SQL."""
+        self._ready()
+        self._duck.register(name, data)
+        return self
+
+    def unregister(self, name: str) -> Connection:
+        """Take a name given by `register` away."""
+        self._duck.unregister(name)
+        return self
+
+    def interrupt(self) -> None:
+        """Stop the running statement; may be called from another thread."""
+        self._duck.interrupt()
+
+    def close(self) -> None:
+        """End the connection; an open transaction is rolled back."""
+        if self._closed:
+            return
+        from sqlfront.persistence import save_epoch
+
+        if self._transaction is not None:
+            rollback(self._duck)
+            self._transaction = None
+        save_epoch(self._database)
+        self._duck.close()
+        self._closed = True
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # Inside --------------------------------------------------------------------------------------
+
+    def _ready(self) -> None:
+        """Refuse a closed connection, drop an unread result, bind the scans of new views."""
+        if self._closed:
+            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
+        if self._has_result:
+            self._duck.abort()
+            self._has_result = False
+        if self._revision != self._database.revision:
+            with self._database.engine.lock:
+                for name, scan in self._database.scans(self._current_session):
+                    self._duck.register(name, scan)
+                self._gates = {}
+                self._revision = self._database.revision
+
+    def _current_session(self) -> ReadSession:
+        if self._session is None:
+            self._session = self._database.session()
+        return self._session
+
+    def _session_error(self) -> BaseException | None:
+        return None if self._session is None else self._session.error
+
+    @contextmanager
+    def _reading(self):
+        if self._closed:
+            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
+        with translated(self._session_error):
+            if self._session is None:
+                yield
+            else:
+                with self._session.holding():
+                    yield
+
+    def _batches(self, reader: pa.RecordBatchReader):
+        while True:
+            with self._reading():
+                try:
+                    batch = reader.read_next_batch()
+                except StopIteration:
+                    return
+            yield batch
+
+    def _start_reading(self) -> None:
+        """Begin the read session of a statement, after taking in what other writers have committed."""
+        database = self._database
+        if database.views or database.change_tables:
+            if self._transaction is None:
+                catch_up_now(database)
+            self._session = database.session()
+        else:
+            self._session = None

@@ -1,0 +1,378 @@
+"""CREATE, DROP, REFRESH and ALTER of materialized views and change tables.
+
+Each runs in autocommit, under the engine's lock, in one DuckDB transaction: the catalog and the
+engine change together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from maintenance.relation import Column
+from planner.classify import plan_view
+from planner.query import Definition
+from planner.refusal import Refusal
+from sqlfront import persistence
+from sqlfront.binder import bind_view
+from sqlfront.catalog import EngineCatalog
+from sqlfront.database import SCHEMA, ChangeTable, Database, ViewEntry, scan_name
+from sqlfront.options import check_options
+from sqlfront.statements import CreateChangeTable, CreateMaterializedView, Name
+from storage.capture import QualifiedName
+from storage.capture_sql import quote
+from storage.errors import IntegrityError, NotSupportedError, ProgrammingError
+
+
+def create_view(database: Database, con: Any, statement: CreateMaterializedView) -> None:
+    """Bind, plan, build and store a view. On any error nothing has changed. O(rows of its tables)."""
+    options = check_options("materialized view", statement.options)
+    name = database.resolve(con, statement.name.parts)
+    with database.engine.lock:
+        old = database.views.get(name.key)
+        if old is not None and statement.if_not_exists:
+            return
+        if old is not None and not statement.or_replace:
+            raise ProgrammingError(
+                f"materialized view {name} exists already",
+                hint="CREATE OR REPLACE MATERIALIZED VIEW, or CREATE MATERIALIZED VIEW IF NOT EXISTS",
+            )
+        if old is None:
+            _refuse_other_object(con, name)
+        persistence.prepare(con)
+        scan = database.new_scan()
+        entry = build_view(
+            database, con, name, statement.query, options, statement.columns, scan,
+            statement=statement.text, offset=statement.query_start,
+        )  # fmt: skip
+        try:
+            with transaction(con):
+                if old is not None:
+                    _forget_view(con, old)
+                register_scan(database, con, entry)
+                create_duckdb_view(con, entry)
+                database.save_view(con, entry)
+        except BaseException:
+            _drop_maintained(database, con, entry)
+            raise
+        if old is not None:
+            _drop_maintained(database, con, old, keep=entry.tables)
+        database.views[name.key] = entry
+        database.changed()
+
+
+def build_view(
+    database: Database,
+    con: Any,
+    name: QualifiedName,
+    query: str,
+    options: dict[str, Any],
+    column_names: tuple[str, ...],
+    scan: int,
+    *,
+    statement: str | None = None,
+    offset: int = 0,
+) -> ViewEntry:
+    """Bind and plan a query and build its maintained view, capturing the tables it reads."""
+    catalog = EngineCatalog(database, con)
+    definition = bind_view(
+        query, con, catalog, column_names=column_names, statement=statement, offset=offset
+    )
+    plan = plan_definition(definition, cardinalities(database, con, definition))
+    tables = {atom.table for atom in definition.atoms}
+    newly_captured = [table for table in sorted(tables) if _capture(database, con, catalog, table, definition)]
+    try:
+        with transaction(con):
+            _catch_up(database, con)
+            maintained = database.engine.create_view(
+                f"{name}#{scan}", definition, plan, lambda relation: database.load(con, relation)
+            )
+    except BaseException:
+        for table in newly_captured:
+            _release(database, con, table)
+        raise
+    return ViewEntry(name, query, options, column_names, scan, definition, maintained, tables)
+
+
+def plan_definition(definition: Definition, sizes: dict[str, int]):
+    """The plan of a definition, or NotSupportedError with the planner's reason."""
+    plan = plan_view(definition, sizes)
+    if isinstance(plan, Refusal):
+        raise NotSupportedError(plan.what, where=plan.witness, why=plan.why, hint=plan.suggestion)
+    return plan
+
+
+def cardinalities(database: Database, con: Any, definition: Definition) -> dict[str, int]:
+    """Estimated rows per table, which choose among trees of one class."""
+    rows = con.execute(
+        "SELECT schema_name, table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
+    ).fetchall()
+    return {database.relation_key(QualifiedName(schema, name)): max(1, size) for schema, name, size in rows}
+
+
+def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool) -> None:
+    """Drop a materialized view and what only it needed."""
+    with database.engine.lock:
+        key = database.resolve(con, name.parts).key
+        if key not in database.views and if_exists:
+            return
+        entry = database.view(con, name.parts)
+        with transaction(con):
+            _forget_view(con, entry)
+        del database.views[entry.name.key]
+        _drop_maintained(database, con, entry)
+        database.changed()
+
+
+def refresh_view(database: Database, con: Any, name: Name) -> None:
+    """Rebuild a view from its sources. Refused when a source does not keep its rows."""
+    with database.engine.lock:
+        entry = database.view(con, name.parts)
+        for table in database.change_tables.values():
+            if database.relation_key(table.name) in entry.tables and not table.retain:
+                raise ProgrammingError(
+                    f"materialized view {entry.name} cannot be rebuilt",
+                    why=f"change table {table.name} was created WITH (retain = false) and keeps no rows",
+                    hint="create the change table WITH (retain = true)",
+                )
+        fresh = build_view(
+            database, con, entry.name, entry.select, entry.options, entry.column_names, database.new_scan()
+        )
+        database.engine.drop_view(entry.maintained.name)
+        entry.maintained, entry.definition = fresh.maintained, fresh.definition
+        database.changed()
+
+
+def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[str, Any], ...]) -> None:
+    """Set options of a view; unknown ones are errors."""
+    entry = database.view(con, name.parts)
+    entry.options.update(check_options("materialized view", options))
+
+
+def create_change_table(database: Database, con: Any, statement: CreateChangeTable) -> None:
+    """Register a table that the engine keeps; DuckDB sees it as a view over a scan."""
+    options = check_options("change table", statement.options)
+    if statement.source is not None:
+        raise NotSupportedError(
+            "CREATE CHANGE TABLE ... FROM is not supported yet",
+            why="change sources come with the Spark work",
+            hint="create it without FROM and feed it with con.apply",
+        )
+    if options.get("durable"):
+        raise NotSupportedError(
+            "durable = true is not supported yet",
+            why="the durable log of change tables comes with the Spark work; until then they live in memory",
+            hint="leave durable out, and feed the table again after reopening the database",
+        )
+    name = database.resolve(con, statement.name.parts)
+    with database.engine.lock:
+        if name.key in database.change_tables:
+            if statement.if_not_exists:
+                return
+            if not statement.or_replace:
+                raise ProgrammingError(f"change table {name} exists already", hint="CREATE OR REPLACE CHANGE TABLE")
+            drop_change_table(database, con, statement.name, if_exists=False, cascade=False)
+        _refuse_other_object(con, name)
+        persistence.prepare(con)
+        table = _change_table(database, con, name, statement, options)
+        relation = database.relation_key(name)
+        database.engine.create_table(relation, table.columns, retain=table.retain)
+        database.change_tables[name.key] = table
+        try:
+            with transaction(con):
+                register_all(database, con)
+                types = ", ".join(f"CAST({_scan_column(database, c)} AS {c.type}) AS {quote(c.name)}" for c in table.columns)
+                con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {scan_name(table.scan)}")
+                persistence.save_change_table(con, table)
+        except BaseException:
+            del database.change_tables[name.key]
+            database.engine.drop_table(relation)
+            raise
+        database.changed()
+
+
+def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
+    """Drop a change table; views that read it stop it unless CASCADE drops them too."""
+    with database.engine.lock:
+        table = database.change_table(con, name.parts)
+        if table is None:
+            if if_exists:
+                return
+            raise ProgrammingError(f"there is no change table {name}")
+        drop_readers(database, con, table.name, cascade=cascade, what=f"DROP CHANGE TABLE {name}")
+        with transaction(con):
+            con.execute(f"DROP VIEW IF EXISTS {table.name}")
+            con.execute(
+                f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?", [table.name.schema, table.name.name]
+            )
+        del database.change_tables[table.name.key]
+        database.engine.drop_table(database.relation_key(table.name))
+        database.changed()
+
+
+def drop_readers(database: Database, con: Any, table: QualifiedName, *, cascade: bool, what: str) -> None:
+    """Drop the views that read a table, or refuse naming them."""
+    readers = database.readers(table)
+    if readers and not cascade:
+        names = ", ".join(str(entry.name) for entry in readers)
+        raise IntegrityError(
+            f"{what} is refused",
+            why=f"materialized views read the table: {names}",
+            hint="drop the views first, or use CASCADE",
+        )
+    for entry in readers:
+        drop_view(database, con, Name((entry.name.schema, entry.name.name), 0, 0), if_exists=True)
+
+
+def create_duckdb_view(con: Any, entry: ViewEntry) -> None:
+    """Make the DuckDB view that users see: the final projection over the scan of the maintained core."""
+    con.execute(f"CREATE VIEW {entry.name} AS {view_query(entry.definition, entry, scan_name(entry.scan))}")
+
+
+def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
+    """SQL that computes a view's columns from its raw columns."""
+    codecs = entry.maintained.codecs
+    raw = []
+    for column in definition.raw:
+        text = quote(column.name)
+        if column.kind == "variable" and column.variable is not None:
+            text = codecs[column.variable].cast_sql(column.name)
+        raw.append(f"{text} AS {quote(column.name)}")
+    core = f"SELECT {', '.join(raw) or '1 AS one'} FROM {source}"
+    outputs = [
+        f"CAST({expression} AS {type_}) AS {quote(name)}"
+        for expression, (name, type_) in zip(definition.projection, definition.columns, strict=True)
+    ]
+    having = f" WHERE {definition.having}" if definition.having else ""
+    return f"SELECT {', '.join(outputs)} FROM ({core}) AS core{having}"
+
+
+def register_scan(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Bind a view's scan on a plain DuckDB cursor, outside any statement of a user's."""
+    con.register(scan_name(entry.scan), database.view_scan(entry, database.session))
+
+
+def register_all(database: Database, con: Any) -> None:
+    for name, scan in database.scans(database.session):
+        con.register(name, scan)
+
+
+@contextmanager
+def transaction(con: Any) -> Iterator[None]:
+    """A DuckDB transaction that commits, or rolls back on any exception."""
+    con.execute("BEGIN")
+    try:
+        yield
+    except BaseException:
+        con.execute("ROLLBACK")
+        raise
+    con.execute("COMMIT")
+
+
+# Inside ------------------------------------------------------------------------------------------
+
+
+def _change_table(
+    database: Database, con: Any, name: QualifiedName, statement: CreateChangeTable, options: dict[str, Any]
+) -> ChangeTable:
+    """Check the declared columns by making such a table in DuckDB, and ask it for their types."""
+    from storage.encoding import codec_for
+
+    columns = ", ".join(f"{quote(c.name)} {c.type}" for c in statement.columns)
+    defaults = {c.name: c.default for c in statement.columns if c.default is not None}
+    import duckdb
+
+    try:
+        con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_types ({columns})")
+        types = con.execute("DESCRIBE __sqlfront_types").fetchall()
+        con.execute("DROP TABLE __sqlfront_types")
+    except duckdb.Error as error:
+        raise ProgrammingError(f"CREATE CHANGE TABLE {name}: {error}", hint="see the types DuckDB supports") from error
+    keys = ([statement.primary_key] if statement.primary_key else []) + list(statement.unique)
+    known = {c.name.casefold() for c in statement.columns}
+    for key in keys:
+        for column in key:
+            if column.casefold() not in known:
+                raise ProgrammingError(f"the key of {name} names a column it does not have: {column}")
+    primary = {column.casefold() for column in statement.primary_key}
+    made = tuple(
+        Column(row[0], row[1], declared.not_null or row[0].casefold() in primary)
+        for row, declared in zip(types, statement.columns, strict=True)
+    )
+    for column in made:
+        codec_for(column.type, database.engine.dictionaries)
+    return ChangeTable(name, made, tuple(map(tuple, keys)), defaults, options, database.new_scan())
+
+
+def _scan_column(database: Database, column: Column) -> str:
+    from storage.encoding import codec_for
+
+    return codec_for(column.type, database.engine.dictionaries).cast_sql(column.name)
+
+
+def _capture(database: Database, con: Any, catalog: EngineCatalog, table: str, definition: Definition) -> bool:
+    """Make the engine follow a table; True if it did not before."""
+    name = catalog.name(table)
+    if name.key in database.change_tables:
+        _refuse_passed_rows(database, database.change_tables[name.key])
+        return False
+    columns = [Column(*column) for column in catalog.columns(table) or []]
+    fresh = table not in database.engine.relations
+    database.capture.install(con, name, [column.name for column in columns])
+    if fresh:
+        database.engine.create_table(table, columns, retain=False)
+    return fresh
+
+
+def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:
+    relation = database.engine.relations[database.relation_key(table.name)]
+    if not table.retain and relation.passed:
+        raise ProgrammingError(
+            f"a view over change table {table.name} cannot be built any more",
+            why="rows have passed already, and WITH (retain = false) they are not kept",
+            hint="create views before the first change, or the table WITH (retain = true)",
+        )
+
+
+def _catch_up(database: Database, con: Any) -> None:
+    """Bring other views up to date with writers that bypassed us, so that all views share one state."""
+    from sqlfront.transactions import catch_up
+
+    catch_up(database, con)
+
+
+def _release(database: Database, con: Any, table: str) -> None:
+    """Stop following a table that no view reads."""
+    relation = database.engine.relations.get(table)
+    if relation is None or any(table in entry.tables for entry in database.views.values()):
+        return
+    if any(database.relation_key(t.name) == table for t in database.change_tables.values()):
+        return
+    database.engine.drop_table(table)
+    name = EngineCatalog(database, con).name(table)
+    database.capture.uninstall(con, name)
+
+
+def _drop_maintained(database: Database, con: Any, entry: ViewEntry, keep: set[str] = frozenset()) -> None:
+    database.engine.drop_view(entry.maintained.name)
+    for table in entry.tables - set(keep):
+        _release(database, con, table)
+
+
+def _forget_view(con: Any, entry: ViewEntry) -> None:
+    con.execute(f"DROP VIEW IF EXISTS {entry.name}")
+    con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [entry.name.schema, entry.name.name])
+
+
+def _refuse_other_object(con: Any, name: QualifiedName) -> None:
+    found = con.execute(
+        "SELECT 'table' FROM duckdb_tables() WHERE lower(schema_name) = ? AND lower(table_name) = ? "
+        "AND database_name = current_database() UNION ALL "
+        "SELECT 'view' FROM duckdb_views() WHERE lower(schema_name) = ? AND lower(view_name) = ? "
+        "AND database_name = current_database()",
+        [*name.key, *name.key],
+    ).fetchall()
+    if found:
+        raise ProgrammingError(f"a {found[0][0]} named {name} exists already", hint="choose another name, or drop it")
+

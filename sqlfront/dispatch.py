@@ -1,0 +1,142 @@
+"""One statement at a time: ours to their handlers, DuckDB's to DuckDB, with what views need around it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlfront import ddl, dml, show, table_ddl
+from sqlfront import statements as own
+from sqlfront.statements import PassThrough, Statement
+from sqlfront.transactions import Transaction, rollback
+from storage.errors import NotSupportedError, ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+_WRITES = {"insert", "update", "delete", "merge", "truncate", "copy_from"}
+
+
+def run(connection: Connection, statement: Statement, params: Any, *, many: bool = False) -> None:
+    """Run one statement; its result, if any, is left on the connection."""
+    if isinstance(statement, PassThrough):
+        _pass_through(connection, statement, params, many)
+        return
+    if many:
+        raise ProgrammingError("executemany takes INSERT, UPDATE, DELETE or MERGE")
+    _run_own(connection, statement)
+
+
+def _run_own(connection: Connection, statement: Statement) -> None:
+    database, con = connection._database, connection._duck
+    if not isinstance(statement, _READS) and connection._transaction is not None:
+        raise NotSupportedError(
+            "definitions of views and change tables cannot change inside a transaction",
+            why="building a view is not part of a transaction",
+            hint="COMMIT first",
+        )
+    match statement:
+        case own.CreateMaterializedView():
+            ddl.create_view(database, con, statement)
+        case own.DropMaterializedView():
+            ddl.drop_view(database, con, statement.name, if_exists=statement.if_exists)
+        case own.RefreshMaterializedView():
+            ddl.refresh_view(database, con, statement.name)
+        case own.AlterMaterializedView():
+            ddl.alter_view(database, con, statement.name, statement.options)
+        case own.CreateChangeTable():
+            ddl.create_change_table(database, con, statement)
+        case own.DropChangeTable():
+            ddl.drop_change_table(
+                database, con, statement.name, if_exists=statement.if_exists, cascade=statement.cascade
+            )
+        case own.Subscribe():
+            raise NotSupportedError(
+                "SUBSCRIBE is not supported yet", why="change feeds of views come next", hint="read the view"
+            )
+        case _:
+            connection._start_reading()
+            set_result(connection, show.show(connection, statement))
+
+
+_READS = (
+    own.ShowChangeTables,
+    own.ShowMaterializedViews,
+    own.ShowState,
+    own.ExplainMaterializedView,
+    own.ExplainMaterialized,
+    own.CheckMaterializedView,
+    own.Subscribe,
+)
+
+
+def _pass_through(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
+    kind = statement.kind
+    if kind == "begin":
+        connection._session = None
+        connection._duck.execute(statement.text)
+        connection._transaction = Transaction(connection._database, connection._duck)
+    elif kind in ("commit", "rollback") and connection._transaction is not None:
+        _end(connection, kind)
+    elif kind in _WRITES and dml.needs_us(connection, statement):
+        dml.write(connection, statement, params, many)
+    elif kind == "ddl" and table_ddl.needs_us(connection, statement):
+        table_ddl.alter(connection, statement)
+    elif kind == "show_tables":
+        query = statement.text.rstrip().rstrip(";")
+        read(connection, f"SELECT * FROM ({query}) WHERE name NOT LIKE '\\_\\_sqlfront\\_%' ESCAPE '\\'", None)
+    elif many:
+        connection._start_reading()
+        connection._duck.executemany(statement.text, params)
+        connection._has_result = True
+    else:
+        read(connection, statement, params)
+
+
+def _end(connection: Connection, kind: str) -> None:
+    transaction, connection._transaction = connection._transaction, None
+    connection._session = None
+    assert transaction is not None
+    if kind == "rollback":
+        rollback(connection._duck)
+    else:
+        transaction.commit()
+    connection._revision = -1
+
+
+def read(connection: Connection, statement: PassThrough | str, params: Any) -> None:
+    """Run a statement that DuckDB executes, perhaps reading views: all its scans see one epoch."""
+    from sqlfront.lookups import narrowed
+
+    connection._start_reading()
+    session = connection._session
+    text = statement if isinstance(statement, str) else narrowed(connection, statement, params)
+    if session is None:
+        connection._duck.execute(text, params)
+    elif connection._transaction is not None and connection._transaction.touched():
+        _read_inside(connection, text, params)
+    else:
+        with session.holding():
+            connection._duck.execute(text, params)
+    connection._has_result = True
+
+
+def _read_inside(connection: Connection, text: str, params: Any) -> None:
+    """A read in a transaction: its own changes are applied for the time of the read, and taken back."""
+    transaction = connection._transaction
+    assert transaction is not None
+    with connection._database.engine.lock:
+        with transaction.applied():
+            connection._session = connection._database.session()
+            with connection._session.holding():
+                connection._duck.execute(text, params)
+                table = connection._duck.to_arrow_table()
+        connection._session = connection._database.session()
+        set_result(connection, table)
+
+
+def set_result(connection: Connection, table: Any) -> None:
+    """Make an Arrow table the connection's result."""
+    connection._duck.register("__sqlfront_result", table)
+    connection._duck.execute("SELECT * FROM __sqlfront_result")
+    connection._has_result = True
+

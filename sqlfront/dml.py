@@ -1,0 +1,186 @@
+"""INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COPY FROM on tables that views read, and on change tables.
+
+An ordinary table is written by DuckDB itself while triggers capture what changes. A change table has
+no rows in DuckDB: the statement runs on a temporary table of the same columns, and what changed there
+is what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.database import ChangeTable, lost
+from sqlfront.statements import PassThrough
+from sqlfront.transactions import Transaction, rollback
+from storage.capture_sql import quote
+from storage.errors import NotSupportedError, ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+_STAGE, _BEFORE = "__sqlfront_stage", "__sqlfront_before"
+
+
+def needs_us(connection: Connection, statement: PassThrough) -> bool:
+    """Whether a write concerns a captured table, a change table, or a view (which cannot be written)."""
+    database = connection._database
+    for target in statement.targets:
+        name = database.resolve(connection._duck, target.parts)
+        if name.key in database.views:
+            raise ProgrammingError(
+                f"{name} is a materialized view and cannot be written",
+                hint="change the tables that it reads; it follows",
+            )
+        if name.key in database.change_tables or database.capture.columns(name):
+            return True
+    return False
+
+
+def write(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
+    """Run a write and, in autocommit, commit it as one epoch; its result is left on the connection."""
+    from sqlfront.dispatch import set_result
+
+    database = connection._database
+    change_table = database.change_table(connection._duck, statement.targets[0].parts)
+    with unit(connection) as transaction:
+        connection._session = database.session()
+        if change_table is not None:
+            result = _write_change_table(connection, transaction, change_table, statement, params, many)
+        else:
+            result = _write_table(connection, statement, params, many)
+    set_result(connection, result)
+
+
+@contextmanager
+def unit(connection: Connection) -> Iterator[Transaction]:
+    """The open transaction, or one for this statement alone that is committed at the end."""
+    if connection._transaction is not None:
+        connection._transaction.touch()
+        yield connection._transaction
+        return
+    connection._duck.execute("BEGIN")
+    transaction = Transaction(connection._database, connection._duck)
+    connection._transaction = transaction
+    try:
+        yield transaction
+    except BaseException:
+        connection._transaction = None
+        rollback(connection._duck)
+        raise
+    connection._transaction = None
+    transaction.commit()
+
+
+def _write_table(connection: Connection, statement: PassThrough, params: Any, many: bool) -> Any:
+    database, con = connection._database, connection._duck
+    if statement.kind == "merge" or statement.upsert:
+        name = database.resolve(con, statement.targets[0].parts)
+        with _reading_own(connection):
+            return database.capture.run_upsert_or_merge(
+                con, name, statement.text, params, in_transaction=True, many=many
+            )
+    with _reading_own(connection):
+        if many:
+            con.executemany(statement.text, params)
+        else:
+            con.execute(statement.text, params)
+        return con.to_arrow_table()
+
+
+@contextmanager
+def _reading_own(connection: Connection) -> Iterator[None]:
+    """Run a write under the engine's lock, so that all views it reads are of one epoch, its own changes in them."""
+    database = connection._database
+    transaction = connection._transaction
+    assert transaction is not None
+    with database.engine.lock, transaction.applied():
+        connection._session = database.session()
+        with connection._session.holding():
+            yield
+
+
+def _write_change_table(
+    connection: Connection,
+    transaction: Transaction,
+    table: ChangeTable,
+    statement: PassThrough,
+    params: Any,
+    many: bool,
+) -> Any:
+    con = connection._duck
+    if statement.kind == "truncate" and table.lost is not None:
+        transaction.truncated(table)
+        return _count(0)
+    if table.lost is not None:
+        raise lost(f"change table {table.name}", table)
+    if statement.returning:
+        raise NotSupportedError(f"RETURNING on change table {table.name} is not supported", hint="leave it out")
+    plain_insert = statement.kind in ("insert", "copy_from") and not statement.upsert
+    if not plain_insert and not table.retain:
+        raise ProgrammingError(
+            f"{statement.kind.upper()} on change table {table.name}",
+            why="it was created WITH (retain = false): its rows are not kept, so only INSERT works",
+            hint="give exact changes with con.apply and _weight, or create it WITH (retain = true)",
+        )
+    with _reading_own(connection):
+        columns = ", ".join(_declaration(table, column) for column in table.columns)
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {_STAGE} ({columns})")
+        if not plain_insert:
+            con.execute(f"INSERT INTO {_STAGE} SELECT * FROM {table.name}")
+            con.execute(f"CREATE OR REPLACE TEMP TABLE {_BEFORE} AS SELECT * FROM {_STAGE}")
+        target = statement.targets[0]
+        text = f"{statement.text[: target.start]}temp.{_STAGE}{statement.text[target.end :]}"
+        if not plain_insert and statement.kind in ("update", "delete"):
+            text = _with_alias(statement, target.end, text, table)
+        if many:
+            con.executemany(text, params)
+        else:
+            con.execute(text, params)
+        result = con.to_arrow_table()
+        rows, weights = _staged(con, table, plain_insert)
+        con.execute(f"DROP TABLE temp.{_STAGE}; DROP TABLE IF EXISTS temp.{_BEFORE}")
+    if rows.num_rows:
+        transaction.add(table, rows, weights)
+    return result
+
+
+def _with_alias(statement: PassThrough, end: int, text: str, table: ChangeTable) -> str:
+    """Let the statement go on calling the table by its name."""
+    following = statement.text[end:].split(None, 2)
+    aliased = len(following) > 0 and following[0].lower() not in ("set", "where", "using", "returning")
+    place = text.index(f"temp.{_STAGE}") + len(f"temp.{_STAGE}")
+    return text if aliased else f"{text[:place]} AS {quote(table.name.name)}{text[place:]}"
+
+
+def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.ndarray]:
+    """What the statement changed on the temporary table, as rows and weights."""
+    con.execute("SET SESSION arrow_lossless_conversion = true")
+    try:
+        if plain_insert:
+            rows = con.sql(f"FROM temp.{_STAGE}").to_arrow_table()
+            return rows, np.ones(rows.num_rows, np.int64)
+        rows = con.sql(
+            f"SELECT *, -1 AS __weight FROM (FROM temp.{_BEFORE} EXCEPT ALL FROM temp.{_STAGE}) UNION ALL "
+            f"SELECT *, 1 FROM (FROM temp.{_STAGE} EXCEPT ALL FROM temp.{_BEFORE})"
+        ).to_arrow_table()
+    finally:
+        con.execute("RESET SESSION arrow_lossless_conversion")
+    weights = rows.column("__weight").to_numpy().astype(np.int64)
+    return rows.drop_columns(["__weight"]), weights
+
+
+def _declaration(table: ChangeTable, column: Any) -> str:
+    default = table.defaults.get(column.name)
+    text = f"{quote(column.name)} {column.type}"
+    text += f" DEFAULT {default}" if default is not None else ""
+    return text + (" NOT NULL" if column.not_null else "")
+
+
+def _count(rows: int) -> Any:
+    import pyarrow as pa
+
+    return pa.table({"Count": pa.array([rows], pa.int64())})

@@ -1,0 +1,43 @@
+"""DuckDB's exceptions as ours, and a scan's own error instead of what DuckDB makes of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from storage import errors
+
+# Results of DML reach Arrow through the cursor, the only way to have them; DuckDB advises relations for large reads.
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
+
+
+@contextmanager
+def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterator[None]:
+    """Raise sqlfront errors for DuckDB's; `scan_error` tells what a scan of ours raised inside DuckDB."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        inner = scan_error() if scan_error is not None else None
+        if isinstance(inner, errors.Error):
+            raise inner from error
+        raise translate(error) from error
+    except OSError as error:
+        inner = scan_error() if scan_error is not None else None
+        if isinstance(inner, errors.Error):
+            raise inner from error
+        raise
+
+
+def translate(error: Exception) -> errors.Error:
+    """Our error of the same DB-API class, with DuckDB's message."""
+    import duckdb
+
+    if isinstance(error, duckdb.InterruptException):
+        return errors.OperationalError(str(error))
+    for name in ("IntegrityError", "DataError", "NotSupportedError", "ProgrammingError", "OperationalError"):
+        if isinstance(error, getattr(duckdb, name)):
+            return getattr(errors, name)(str(error))
+    return errors.DatabaseError(str(error))

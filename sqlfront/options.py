@@ -1,0 +1,44 @@
+"""The options of WITH (...) and SET (...): one table, from which the docs are checked too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from storage.errors import ProgrammingError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: what it belongs to, its type, its default, and its meaning."""
+
+    owner: str
+    name: str
+    type: type
+    default: Any
+    meaning: str
+
+
+OPTIONS = (
+    Option("change table", "retain", bool, True, "keep the table's rows: it can be queried, later views can be built"),
+    Option("change table", "durable", bool, False, "log changes in the database file; only false is supported yet"),
+)
+
+
+def check_options(owner: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The given options by name. ProgrammingError for an unknown option or a value of the wrong type."""
+    known = {option.name: option for option in OPTIONS if option.owner == owner}
+    checked = {}
+    for name, value in given:
+        option = known.get(name.lower())
+        if option is None:
+            names = ", ".join(sorted(known)) or "none yet"
+            raise ProgrammingError(f"a {owner} has no option {name!r}", hint=f"its options: {names}")
+        if not isinstance(value, option.type):
+            raise ProgrammingError(
+                f"option {option.name} takes a {option.type.__name__}, not {value!r}",
+                hint=f"the default is {option.default}",
+            )
+        checked[option.name] = value
+    return checked

@@ -1,0 +1,80 @@
+"""SHOW, EXPLAIN and CHECK: what the engine keeps, how, at what cost, and whether it is right."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlfront import statements as own
+from sqlfront.check import check_view
+from sqlfront.explanation import explain_query, explain_view
+from sqlfront.state import state_rows
+from storage.errors import InternalError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.connection import Connection
+
+
+def show(connection: Connection, statement: own.Statement) -> pa.Table:
+    """The result of a SHOW, EXPLAIN or CHECK statement as an Arrow table."""
+    import pyarrow as pa
+
+    database, con = connection._database, connection._duck
+    match statement:
+        case own.ShowMaterializedViews():
+            return _table(_VIEWS, [_view_row(entry) for entry in database.views.values()])
+        case own.ShowChangeTables():
+            return _table(_CHANGE_TABLES, [_change_table_row(database, t) for t in database.change_tables.values()])
+        case own.ShowState(name=name):
+            entries = [database.view(con, name.parts)] if name else list(database.views.values())
+            return _table(_STATE, state_rows(database, entries))
+        case own.ExplainMaterializedView(name=name):
+            rows = explain_view(database, con, name.parts).lines()
+            return _table({"property": pa.string(), "value": pa.string()}, rows)
+        case own.ExplainMaterialized(query=query, query_start=start):
+            rows = explain_query(database, con, query, statement.text, start).lines()
+            return _table({"property": pa.string(), "value": pa.string()}, rows)
+        case own.CheckMaterializedView(name=name):
+            return check_view(connection, database.view(con, name.parts))
+    raise InternalError(f"no handler for {type(statement).__name__}")
+
+
+_VIEWS = {
+    "name": "string", "shape": "string", "update": "string", "delay": "string", "rows": "int64", "bytes": "int64",
+    "query": "string",
+}  # fmt: skip
+_CHANGE_TABLES = {
+    "name": "string", "columns": "string", "retain": "bool_", "durable": "bool_", "rows": "int64", "status": "string",
+}  # fmt: skip
+_STATE = {
+    "view": "string", "node": "string", "kind": "string", "rows": "int64", "entries": "int64", "bytes": "int64",
+    "load": "float64", "longest_probe": "int64", "shared": "bool_",
+}  # fmt: skip
+
+
+def _view_row(entry: Any) -> tuple[Any, ...]:
+    from maintenance.output import row_count
+
+    view = entry.maintained
+    size = sum(t.bytes() for t in view.tables()) + sum(
+        store.table.bytes() for store in {id(s.store): s.store for s in view.sources.values()}.values()
+    )
+    cost = view.plan.cost
+    return str(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.select
+
+
+def _change_table_row(database: Any, table: Any) -> tuple[Any, ...]:
+    relation = database.engine.relations[database.relation_key(table.name)]
+    rows = relation.base.table.live if relation.base is not None else None
+    status = "ready" if table.lost is None else f"lost at epoch {table.lost}"
+    columns = ", ".join(f"{c.name} {c.type}" for c in table.columns)
+    return str(table.name), columns, table.retain, bool(table.options.get("durable")), rows, status
+
+
+def _table(columns: dict[str, Any], rows: list[tuple[Any, ...]]) -> pa.Table:
+    import pyarrow as pa
+
+    types = [getattr(pa, kind)() if isinstance(kind, str) else kind for kind in columns.values()]
+    arrays = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
+    return pa.table(arrays, names=list(columns))

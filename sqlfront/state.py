@@ -1,0 +1,42 @@
+"""SHOW STATE: what each view keeps in memory, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from maintenance.view import label
+from storage import layout as at
+from storage.table import Table
+
+if TYPE_CHECKING:
+    from sqlfront.database import Database, ViewEntry
+
+
+def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[Any, ...]]:
+    """One row per stored node: view, node, kind, rows, entries (with groups), bytes, load, longest probe, shared."""
+    rows = []
+    for entry in entries:
+        view = entry.maintained
+        for atom, source in view.sources.items():
+            shared = len(source.store.users) > 1 or sum(s.store is source.store for s in view.sources.values()) > 1
+            rows.append((str(entry.name), atom, "leaf", *figures(source.store.table), shared))
+        for node in view.tree.stored_inner():
+            if node.table is not None:
+                kind = "view" if node.full else "message"
+                rows.append((str(entry.name), label(view, node), kind, *figures(node.table), False))
+        if view.tree.projection is not None:
+            rows.append((str(entry.name), "projection", "projection", *figures(view.tree.projection), False))
+    for relation in database.engine.relations.values():
+        if relation.base is not None:
+            rows.append((None, relation.name, "table", *figures(relation.base.table), True))
+    for name, dictionary in (("varchar", database.engine.dictionaries.varchar), ("blob", database.engine.dictionaries.blob)):
+        if dictionary.live():
+            rows.append((None, name, "dictionary", dictionary.live(), dictionary.live(), dictionary.bytes(), None, None, True))
+    return rows
+
+
+def figures(table: Table) -> tuple[int, int, int, float, int]:
+    """Rows, entries with groups, bytes, load factor of the slots, longest probe."""
+    load = table.live / int(table.header[at.MASK] + 1)
+    return table.live, table.entries(), table.bytes(), round(load, 3), table.longest_probe()

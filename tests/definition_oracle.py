@@ -1,0 +1,174 @@
+"""Evaluate a Definition naively: join the leaves, multiply the factors row by row, project. The binder's oracle.
+
+DuckDB evaluates leaf expressions, the join and the projection; the sums in between are done here,
+exactly, with Python's integers and math.fsum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from planner.query import Atom, Definition, LeafColumn, RawColumn
+
+Row = tuple[Any, ...]
+
+
+def evaluate_definition(definition: Definition, con: Any, tables: Callable[[str], str] | None = None) -> list[Row]:
+    """The view's rows, in no order. `tables` maps a qualified table name to what is read instead of it."""
+    factors = [(atom.name, factor) for atom in definition.atoms for factor in atom.factors]
+    rows = con.execute(join_sql(definition, factors, tables)).fetchall()
+    width = len(definition.free)
+    keys = [row[:width] for row in rows]
+    if definition.mode == "bag":
+        return _project(definition, con, keys)
+    if definition.mode == "set":
+        return _project(definition, con, list({_hashable(key): key for key in keys}.values()))
+    groups: dict[Row, tuple[Row, list[Row]]] = {(): ((), [])} if definition.scalar else {}
+    for row in rows:
+        groups.setdefault(_hashable(row[:width]), (row[:width], []))[1].append(row[width:])
+    columns = {(atom, factor.name): i for i, (atom, factor) in enumerate(factors)}
+    types = {(atom, factor.name): factor.type for atom, factor in factors}
+    raw = []
+    for key, members in groups.values():
+        products = [_products(measure.factors, members, columns, types) for measure in definition.measures]
+        values = dict(zip(definition.free, key, strict=True))
+        raw.append(tuple(_raw_value(column, products, values) for column in definition.raw))
+    return _project(definition, con, raw)
+
+
+def join_sql(
+    definition: Definition,
+    factors: Sequence[tuple[str, LeafColumn]] = (),
+    tables: Callable[[str], str] | None = None,
+) -> str:
+    """A query for the rows of the join: the free variables, then the factors."""
+    first: dict[str, str] = {}
+    conditions = []
+    for atom in definition.atoms:
+        for variable in atom.variables:
+            place = f"{_quote(atom.name)}.{_quote(variable.name)}"
+            if variable.name in first:
+                assert variable.name in atom.required
+                conditions.append(f"{first[variable.name]} = {place}")
+            first.setdefault(variable.name, place)
+    items = [first[name] for name in definition.free]
+    items += [f"{_quote(atom)}.{_quote(factor.name)}" for atom, factor in factors]
+    leaves = ", ".join(f"({leaf_sql(atom, tables)}) AS {_quote(atom.name)}" for atom in definition.atoms)
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT {', '.join(items) or '1'} FROM {leaves}{where}"
+
+
+def leaf_sql(atom: Atom, tables: Callable[[str], str] | None = None) -> str:
+    """What a leaf keeps of its table."""
+    columns = [f"CAST({c.expression} AS {c.type}) AS {_quote(c.name)}" for c in (*atom.variables, *atom.factors)]
+    conditions = [f"({atom.predicate})"] if atom.predicate else []
+    inner = f"SELECT {', '.join(columns) or '1'} FROM {tables(atom.table) if tables else atom.table}"
+    if conditions:
+        inner += f" WHERE {' AND '.join(conditions)}"
+    required = " AND ".join(f"{_quote(name)} IS NOT NULL" for name in sorted(atom.required))
+    return f"SELECT * FROM ({inner})" + (f" WHERE {required}" if required else "")
+
+
+def same_bag(left: Iterable[Row], right: Iterable[Row]) -> bool:
+    """Bag equality; floats within a relative 1e-9, rows paired on the other columns."""
+    one, other = sorted(map(tuple, left), key=_sort_key), sorted(map(tuple, right), key=_sort_key)
+    return len(one) == len(other) and all(_same_row(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _products(
+    factors: tuple[tuple[str, str], ...], rows: list[Row], columns: dict[Any, int], types: dict[Any, str]
+) -> list[Any]:
+    """The measure's product for every row in which no factor is NULL; decimals as unscaled integers."""
+    found = []
+    for row in rows:
+        product: Any = 1
+        for factor in factors:
+            value = row[columns[factor]]
+            if value is None:
+                break
+            product *= _unscaled(value, types[factor])
+        else:
+            found.append(product)
+    return found
+
+
+def _unscaled(value: Any, kind: str) -> Any:
+    if kind.startswith("DECIMAL"):
+        scaled = Decimal(value).scaleb(int(kind.rstrip(")").split(",")[1]))
+        assert scaled == int(scaled)
+        return int(scaled)
+    assert isinstance(value, float) == (kind == "DOUBLE"), (value, kind)
+    return value
+
+
+def _raw_value(column: RawColumn, products: list[list[Any]], values: dict[str, Any]) -> Any:
+    if column.kind == "variable":
+        assert column.variable is not None
+        return values[column.variable]
+    parts = [coefficient * product for coefficient, measure in column.terms for product in products[measure]]
+    if column.kind == "count":
+        return sum(parts)
+    assert column.present is not None
+    present = sum(products[column.present])
+    if not present:
+        return None
+    total: Any = math.fsum(parts) if any(isinstance(part, float) for part in parts) else sum(parts)
+    if column.specials:
+        nan, positive, negative = (sum(products[measure]) for measure in column.specials)
+        if nan or (positive and negative):
+            return math.nan
+        total = math.inf if positive else -math.inf if negative else total
+    if column.kind == "avg":
+        return float(total / 10**column.scale / present) if column.specials else total / (10**column.scale * present)
+    if column.type == "DOUBLE":
+        return float(total)
+    return Decimal(total).scaleb(-column.scale) if column.scale else total
+
+
+def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:
+    """The final projection over the raw columns, by DuckDB."""
+    names = [f"{_quote(column.name)} {column.type}" for column in definition.raw] or ["nothing INTEGER"]
+    con.execute(f"CREATE OR REPLACE TEMP TABLE oracle_raw ({', '.join(names)})")
+    if rows:
+        full = [row if definition.raw else (None,) for row in rows]
+        con.executemany(f"INSERT INTO oracle_raw VALUES ({', '.join('?' * len(names))})", [list(row) for row in full])
+    having = f" WHERE {definition.having}" if definition.having else ""
+    result = con.execute(f"SELECT {', '.join(definition.projection)} FROM oracle_raw{having}").fetchall()
+    con.execute("DROP TABLE oracle_raw")
+    return list(result)
+
+
+def _hashable(key: Row) -> Row:
+    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in key)
+
+
+def _sort_key(row: Row) -> tuple[Any, ...]:
+    exact = tuple(_order(value) for value in row if not isinstance(value, float))
+    return exact, tuple(_order(value) for value in row if isinstance(value, float))
+
+
+def _order(value: Any) -> tuple[str, Any]:
+    if value is None:
+        return ("", 0)
+    if isinstance(value, float) and math.isnan(value):
+        return ("nan", 0)
+    if isinstance(value, (bool, int, float, Decimal)):
+        return ("number", value)
+    return (type(value).__name__, str(value))
+
+
+def _same_row(one: Row, other: Row) -> bool:
+    return all(_same_value(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _same_value(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return (math.isnan(one) and math.isnan(other)) or one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    return type(one) is type(other) and one == other
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,144 @@
+"""What EXPLAIN and the errors will say: witnesses, suggestions, refusals, and that suggestions hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planner.check import check_plan
+from planner.classify import plan_view
+from planner.plan import Plan
+from planner.query import LeafColumn
+from planner.refusal import Refusal
+from tests.planner.notation import parse_definition
+
+
+def _plan(text: str) -> Plan:
+    plan = plan_view(parse_definition(text))
+    assert isinstance(plan, Plan)
+    return plan
+
+
+def test_witness_speaks_the_users_names() -> None:
+    definition = replace(
+        parse_definition("orders(o, c), items(o) -> c"), labels=(("o", "orders.o_id"), ("c", "orders.c_id"))
+    )
+    plan = plan_view(definition)
+    assert isinstance(plan, Plan)
+    assert plan.witness == (
+        "output column orders.c_id appears in orders only, while orders.o_id, projected out, also joins items"
+    )
+    assert plan.suggestion is not None
+    assert plan.suggestion.startswith("add orders.o_id to GROUP BY: updates are then O(1)")
+
+
+@pytest.mark.parametrize(
+    ("query", "witness"),
+    [
+        ("S(x), E(x,y), T(y) -> *", "x and y meet in E, but x also joins S without y, and y joins T without x"),
+        ("A(x,y), B(y,z) -> x, z", "output columns x and z are linked only through y, which is projected out"),
+        (
+            "A(x,y), B(y,z), C(z,w) -> x, w",
+            "output columns x and w are linked only through y and z, which are projected out",
+        ),
+        ("A(x,y), B(y) -> y", None),
+    ],
+)
+def test_witness(query: str, witness: str | None) -> None:
+    assert _plan(query).witness == witness
+
+
+@pytest.mark.parametrize(
+    ("query", "suggestion", "rewritten"),
+    [
+        ("orders(o,c), items(o) -> c [group]", "add o to GROUP BY", "orders(o,c), items(o) -> c, o [group]"),
+        ("orders(o,c), items(o) -> c [set]", "add o to the SELECT list", "orders(o,c), items(o) -> c, o [set]"),
+        ("orders(o,c), items(o) -> c [set]", "drop DISTINCT", "orders(o,c), items(o) -> c [bag]"),
+        (
+            "orders(o,c), items(o) -> c [group]",
+            "if o is unique in orders, declare it PRIMARY KEY",
+            "orders(o,c;o), items(o) -> c [group]",
+        ),
+        ("A(x), B(x,y;x), C(y,z) -> z", "if y is unique in C", "A(x), B(x,y;x), C(y,z;y) -> z"),
+        ("A(x,y), B(x,y,c) -> c", "if x and y together are unique in B", "A(x,y), B(x,y,c;x y) -> c"),
+        ("R(a,b), S(a,c), T(b), U(a,b,c) -> [group]", None, None),
+    ],
+)
+def test_suggestion_is_made_and_helps(query: str, suggestion: str | None, rewritten: str | None) -> None:
+    plan = _plan(query)
+    assert plan.cost.update == "O(N)"
+    if suggestion is None or rewritten is None:
+        assert plan.suggestion is None
+        return
+    assert plan.suggestion is not None
+    assert suggestion in plan.suggestion
+    assert _plan(rewritten).cost.update == "O(1)"
+
+
+def test_no_key_is_suggested_where_one_is_declared() -> None:
+    assert "unique" not in (_plan("orders(o,c;c), items(o) -> c").suggestion or "")
+
+
+def test_reason_names_the_declared_keys() -> None:
+    plan = _plan("orders(o,c;o), items(o) -> c")
+    assert plan.reason.endswith("each step looks up at most one row, by the declared key orders(o).")
+    assert plan.suggestion is None
+
+
+def test_reason_names_what_a_bag_enumerates_besides() -> None:
+    plan = _plan("E(x,y), T(y) -> x [bag]")
+    assert (plan.variables_added, plan.projected) == (("y",), False)
+    assert "once y is enumerated too" in plan.reason
+
+
+def test_cycle_is_named_by_its_conditions() -> None:
+    refusal = plan_view(parse_definition("r(a,b), s(b,c), t(c,a,p), u(p) -> a, b"))
+    assert isinstance(refusal, Refusal)
+    assert refusal.witness == "r.b = s.b, s.c = t.c, t.a = r.a"
+    assert refusal.suggestion is not None
+    assert refusal.suggestion.startswith("leave t.a = r.a out of the view")
+    assert (set(refusal.variables), refusal.atoms) == ({"a", "b", "c"}, ("r", "s", "t"))
+
+
+def test_cycle_uses_each_tables_own_column() -> None:
+    definition = parse_definition("r(a,b), s(b,c), t(c,a) -> a")
+    first = definition.atoms[0]
+    renamed = replace(
+        first, variables=(LeafColumn("a", "lower(x)", "VARCHAR"), LeafColumn("b", '"B b"', "BIGINT", source="B b"))
+    )
+    refusal = plan_view(replace(definition, atoms=(renamed, *definition.atoms[1:])))
+    assert isinstance(refusal, Refusal)
+    assert refusal.witness == "r.B b = s.b, s.c = t.c, t.a = lower(x) (in r)"
+
+
+def test_two_cycles_have_no_single_condition_to_leave_out() -> None:
+    refusal = plan_view(parse_definition("a(x,y), b(y,z), c(z,x), d(u,v), e(v,w), f(w,u) -> x"))
+    assert isinstance(refusal, Refusal)
+    assert refusal.suggestion is None
+
+
+def test_loomis_whitney_is_named_as_a_clique() -> None:
+    refusal = plan_view(parse_definition("r(a,b,c), s(b,c,d), t(c,d,a), u(d,a,b) -> *"))
+    assert isinstance(refusal, Refusal)
+    assert refusal.witness == "r, s, t and u each join 3 of the 4 columns a, b, c and d, and no table has all of them"
+
+
+@pytest.mark.parametrize(
+    ("cardinalities", "label"), [({}, {"x"}), ({"R": 100, "S": 100}, {"x", "y"}), ({"T": 100, "U": 100}, {"x", "v"})]
+)
+def test_large_tables_move_up(cardinalities: dict[str, int], label: set[str]) -> None:
+    """Alike, both sides meet under x without fan-out; a much larger side is joined at the top."""
+    definition = parse_definition("R(x,y), S(x,y), T(x,v), U(x,v), W(y) -> *")
+    plan = plan_view(definition, cardinalities)
+    assert isinstance(plan, Plan)
+    check_plan(plan, definition)
+    assert set(plan.root.children[0].variables) == label
+
+
+def test_malformed_definitions_are_refused() -> None:
+    definition = parse_definition("R(x), S(x) -> x")
+    with pytest.raises(ValueError, match="same name"):
+        plan_view(replace(definition, atoms=(definition.atoms[0], definition.atoms[0])))
+    with pytest.raises(ValueError, match="no atom has"):
+        plan_view(replace(definition, free=("z",)))
