@@ -8,15 +8,16 @@ signs turned restores every sum exactly, wrapped or not.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from maintenance.epoch import Applied, Epoch, RowGate
-from maintenance.machine import MAX_VIEWS, Machine
+from maintenance.ingest import Ingest
+from maintenance.machine import MAX_VIEWS, Encoded, Machine, RelationPrograms
 from maintenance.programs import Assembler
 from maintenance.relation import Column, LeafStore, Relation, Rescale
 from maintenance.tree import Tree
@@ -30,7 +31,7 @@ from storage.errors import DataError, InternalError, IntegrityError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Evaluate = Callable[[pa.Table, Sequence[str]], pa.Table]
+    Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
     Load = Callable[[str], Iterable[pa.RecordBatch]]
 
 
@@ -45,7 +46,7 @@ class Change:
 class Engine:
     """All maintained state of one database.
 
-    `evaluate(rows, expressions)` computes SQL expressions over the columns of `rows`, vectorised.
+    `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`, vectorised.
     `version` changes whenever the state does, committed or not; `epoch` counts committed epochs.
     """
 
@@ -58,10 +59,11 @@ class Engine:
         self.dictionaries = Dictionaries()
         self.machine = Machine()
         self._evaluate = evaluate
-        self._bodies: dict[str, np.ndarray] = {}
-        self._checks: dict[str, np.ndarray] = {}
-        self._sweeps: dict[str, np.ndarray] = {}
+        self._programs: dict[str, RelationPrograms] = {}
         self._gates: dict[str, RowGate] = {}
+        self._ingests: dict[str, Ingest] = {}
+        self._highest = 0
+        self._counts = self.machine.counters[:1].copy()
 
     # Definitions ---------------------------------------------------------------------------------
 
@@ -122,53 +124,35 @@ class Engine:
         with self.lock:
             while True:
                 try:
-                    encoded = [(self.relations[name], self._encode(name, change)) for name, change in changes.items()]
+                    encoded = [self._encode(name, change) for name, change in changes.items()]
                     break
                 except Rescale as needed:
                     self._rescale(needed)
-            return self.apply_encoded(encoded)
+            return self._apply(encoded)
 
-    def apply_encoded(self, encoded: list[tuple[Relation, np.ndarray]]) -> Applied:
-        """`apply` for rows that are encoded already."""
-        with self.lock:
-            before = self.machine.counters.copy()
-            self.version += 1
-            with self._undone_on_failure(encoded) as done:
-                while True:
-                    flags = 0
-                    for relation, data in encoded:
-                        done.append((relation, data))
-                        flags |= self.machine.run(self._bodies[relation.name], data, len(data))
-                    if flags & at.OVERFLOW == 0:
-                        break
-                    self._undo(done)
-                    done.clear()
-                    self._widen([relation for relation, _ in encoded])
-                for relation, _ in encoded:
-                    if self.machine.run_once(self._checks[relation.name]) & at.VIOLATION:
-                        raise self._absent_row(relation)
-            self._finish([relation for relation, _ in encoded])
-            return Applied(self, encoded, self.machine.counters - before)
+    def apply_batches(self, batches: Mapping[str, Any], names: Mapping[str, str | None]) -> Epoch | None:
+        """A committed epoch of record batches by the shortest way; None (and nothing changed) if one needs the long.
 
-    def undo(self, applied: Applied) -> None:
-        """Take an applied epoch back."""
+        `names` maps the batches' table names to relations.
+        """
+        started = time.perf_counter()
         with self.lock:
-            self.version += 1
-            self._undo(applied.encoded)
-
-    def commit(self, applied: Applied) -> Epoch:
-        """Make an applied epoch the committed state."""
-        with self.lock:
-            self.epoch += 1
-            self.dictionaries.sweep_if_needed()
-            return applied.epoch(self.epoch)
+            encoded = []
+            for name, batch in batches.items():
+                ingest = self._ingests.get(names.get(name) or "")
+                packed = ingest.pack(batch) if ingest is not None else None
+                if packed is None:
+                    return None
+                encoded.append(packed)
+            if len({id(item.relation) for item in encoded}) < len(encoded):
+                return None
+            return self.commit(self._apply(encoded), started)
 
     def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
         """A committed epoch of one row, without Arrow; returns the epoch's number."""
         gate = self._gates.get(name)
         with self.lock:
             if gate is not None and gate.run(row, weight):
-                gate.relation.passed = True
                 self.epoch += 1
                 self.version += 1
                 return self.epoch
@@ -176,21 +160,68 @@ class Engine:
             relation.check_row(row)
             data = relation.encode_row(row, weight)
             if data is None:
-                applied = self.apply({name: Change(relation.as_batch(row), np.array([weight], np.int64))})
-            else:
-                applied = self.apply_encoded([(relation, data)])
-            self.commit(applied)
-            relation.passed = True
-            return self.epoch
+                change = Change(relation.as_batch(row), np.array([weight], np.int64))
+                return self.commit(self.apply({name: change})).number
+            return self.commit(self._apply([self._encoded(relation, data)])).number
 
-    def take_back(self, programs: tuple[np.ndarray, np.ndarray, np.ndarray], words: np.ndarray) -> None:
-        """Undo a single row that overflowed or was absent."""
-        self.machine.run(programs[0], words.reshape(1, -1), 1, -1)
-        self.machine.run_once(programs[2])
+    def undo(self, applied: Applied) -> None:
+        """Take an applied epoch back."""
+        with self.lock:
+            self.version += 1
+            self.undo_encoded(applied.encoded)
 
-    def shrink_all(self) -> None:
+    def commit(self, applied: Applied, started: float | None = None) -> Epoch:
+        """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
+        with self.lock:
+            self.epoch += 1
+            for item in applied.encoded:
+                item.relation.passed = True
+                if item.relation.has_dictionaries:
+                    self.dictionaries.sweep_if_needed()
+            seconds = time.perf_counter() - (started if started is not None else applied.started)
+            return Epoch(self, self.epoch, applied, seconds)
+
+    def _apply(self, encoded: list[Encoded]) -> Applied:
+        """Run an epoch; widen values and run again after an overflow; undo it on any failure."""
+        started = time.perf_counter()
+        before = self._counts
+        self.version += 1
+        while True:
+            runs = self.machine.runs
+            try:
+                flags = self.machine.run_epoch(encoded)
+                if flags & at.VIOLATION:
+                    raise self._absent_row(encoded)
+            except BaseException:
+                if self.machine.runs != runs:
+                    self.undo_encoded(encoded)
+                raise
+            if flags & at.OVERFLOW == 0:
+                break
+            self.undo_encoded(encoded)
+            self._widen([item.relation for item in encoded])
+            encoded = [self._with_programs(item) for item in encoded]
+        if flags & at.SHRINK:
+            self.shrink([item.relation for item in encoded])
+        self._counts = self.machine.counters[: self._highest + 1].copy()
+        return Applied(self, encoded, before, self._counts, started)
+
+    def undo_encoded(self, encoded: list[Encoded]) -> None:
+        """Run an epoch with all signs turned; an interrupt waits until it is done."""
+        interrupted: KeyboardInterrupt | None = None
+        runs = self.machine.runs
+        while self.machine.runs == runs:
+            try:
+                if self.machine.run_epoch(encoded, -1) & at.SHRINK:
+                    self.shrink([item.relation for item in encoded])
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
+
+    def shrink(self, relations: Iterable[Relation] | None = None) -> None:
         """Give memory back wherever most of it is unused."""
-        for relation in self.relations.values():
+        for relation in self.relations.values() if relations is None else relations:
             for table in self._touched(relation):
                 table.shrink()
 
@@ -200,28 +231,16 @@ class Engine:
 
     # Inner workings ------------------------------------------------------------------------------
 
-    def _encode(self, name: str, change: Change) -> np.ndarray:
-        return self.relations[name].encode(change.rows, change.weights)
+    def _encode(self, name: str, change: Change) -> Encoded:
+        relation = self.relations[name]
+        return self._encoded(relation, relation.encode(change.rows, change.weights))
 
-    @contextmanager
-    def _undone_on_failure(self, encoded):
-        done: list[tuple[Relation, np.ndarray]] = []
-        try:
-            yield done
-        except BaseException:
-            self._undo(done)
-            raise
+    def _encoded(self, relation: Relation, data: np.ndarray) -> Encoded:
+        return Encoded(relation, self._programs[relation.name], int(data.ctypes.data), len(data), data)
 
-    def _undo(self, encoded: list[tuple[Relation, np.ndarray]]) -> None:
-        for relation, data in reversed(encoded):
-            self.machine.run(self._bodies[relation.name], data, len(data), -1)
-        self._finish([relation for relation, _ in encoded])
-
-    def _finish(self, relations: list[Relation]) -> None:
-        for relation in relations:
-            if self.machine.run_once(self._sweeps[relation.name]) & at.SHRINK:
-                for table in self._touched(relation):
-                    table.shrink()
+    def _with_programs(self, item: Encoded) -> Encoded:
+        """The same rows with the relation's present programs."""
+        return Encoded(item.relation, self._programs[item.relation.name], item.address, item.rows, item.keep)
 
     def _touched(self, relation: Relation) -> list:
         tables = [store.table for store in relation.stores.values()]
@@ -232,9 +251,10 @@ class Engine:
     def _readers(self, relation: Relation) -> list[MaintainedView]:
         return [view for view in self.views.values() if relation.name in view.relations]
 
-    def _absent_row(self, relation: Relation) -> IntegrityError:
+    def _absent_row(self, encoded: list[Encoded]) -> IntegrityError:
         address, row = int(self.machine.scratch[at.BAD_TABLE]), int(self.machine.scratch[at.BAD_ROW])
-        store = next(s for s in relation.stores.values() if s.table.address == address)
+        stores = [(item.relation, store) for item in encoded for store in item.relation.stores.values()]
+        relation, store = next(found for found in stores if found[1].table.address == address)
         values, place = [], 0
         words = store.table.key_of(row)
         for column, width in zip(store.variables, store.widths, strict=True):
@@ -330,7 +350,7 @@ class Engine:
         assembler.path(0)
         assembler.upsert(store.table)
         assembler.path_end()
-        self.machine.run(assembler.words(), rows=int(old.header[at.USED]))
+        self.machine.run(assembler.program(), rows=int(old.header[at.USED]))
         old.release()
 
     def _fill_store(self, relation: Relation, store: LeafStore, load: Load) -> None:
@@ -350,7 +370,7 @@ class Engine:
                 store.table.widen(store.limbs)
         sweep = Assembler()
         sweep.finish(at.SWEEP, [store.table])
-        self.machine.run_once(sweep.words())
+        self.machine.run_once(sweep.program())
         if store.indexes and store.table.live:
             store.table.compact(0)
 
@@ -360,7 +380,7 @@ class Engine:
         assembler.path(0)
         assembler.upsert(store.table)
         assembler.path_end()
-        return assembler.words()
+        return assembler.program()
 
     def retained_rows(self, relation: Relation):
         """The rows of a retained table as (RecordBatch, weights) pairs."""
@@ -385,11 +405,14 @@ class Engine:
             stores = [store.table for store in relation.stores.values()]
             check.finish(at.CHECK, stores)
             sweep.finish(at.SWEEP, self._touched(relation))
-            self._bodies[name] = body.words()
-            self._checks[name], self._sweeps[name] = check.words(), sweep.words()
-            self._gates[name] = RowGate(self, relation, self._bodies[name], self._checks[name], self._sweeps[name])
-        for name in set(self._bodies) - set(self.relations):
-            del self._bodies[name], self._checks[name], self._sweeps[name], self._gates[name]
+            programs = RelationPrograms(body.program(), check.program(), sweep.program())
+            self._programs[name] = programs
+            self._gates[name] = RowGate(self, relation, programs)
+            self._ingests[name] = Ingest(relation, programs)
+        for name in set(self._programs) - set(self.relations):
+            del self._programs[name], self._gates[name], self._ingests[name]
+        self._highest = max((view.number for view in self.views.values()), default=0)
+        self._counts = self.machine.counters[: self._highest + 1].copy()
 
 
 def _weighted(batches: Iterable[Any]):

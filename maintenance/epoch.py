@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import struct
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.machine import run_epoch
+from maintenance.machine import Encoded, RelationPrograms, run_epoch
 from storage import layout as at
 from storage.layout import NULL_CODE
 
@@ -20,49 +18,44 @@ if TYPE_CHECKING:
     from maintenance.relation import Relation
 
 
-@dataclass
 class Epoch:
-    """One committed epoch. `steps` are elementary steps per view; `seconds` the time of the whole epoch."""
+    """One committed epoch: its `number` and the `seconds` it took."""
 
-    number: int
-    steps: dict[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
-    _encoded: list[tuple[Relation, np.ndarray]] = field(default_factory=list, repr=False)
+    def __init__(self, engine: Engine, number: int, applied: Applied, seconds: float) -> None:
+        self.number, self.seconds = number, seconds
+        self._engine, self._applied = engine, applied
+
+    @property
+    def steps(self) -> dict[str, int]:
+        """Elementary steps per view whose tables changed: slots looked at, list members visited, rows written."""
+        before, after = self._applied.counts
+        touched = {item.relation.name for item in self._applied.encoded}
+        views = [view for view in self._engine.views.values() if view.relations & touched]
+        return {v.name: int(after[v.number] - before[v.number]) for v in views if v.number < len(before)}
 
     @property
     def rows(self) -> dict[str, int]:
         """Netted rows per table: how many distinct full rows changed their multiplicity. Computed when asked."""
-        return {relation.name: _netted(data) for relation, data in self._encoded}
+        return {item.relation.name: netted_rows(item.relation, item.keep) for item in self._applied.encoded}
+
+    def __repr__(self) -> str:
+        return f"Epoch(number={self.number}, seconds={self.seconds:.6f})"
 
 
 class Applied:
     """An epoch that is in the state but not committed yet: `commit` or `undo` it."""
 
-    def __init__(self, engine: Engine, encoded: list[tuple[Relation, np.ndarray]], steps: np.ndarray) -> None:
-        self.engine, self.encoded, self._steps = engine, encoded, steps
-        self._started = time.perf_counter()
-
-    def commit(self) -> Epoch:
-        return self.engine.commit(self)
-
-    def undo(self) -> None:
-        self.engine.undo(self)
-
-    def epoch(self, number: int) -> Epoch:
-        """The record of this epoch under its number."""
-        touched = {relation.name for relation, _ in self.encoded}
-        views = [view for view in self.engine.views.values() if view.relations & touched]
-        steps = {view.name: int(self._steps[view.number]) for view in views}
-        return Epoch(number, steps, time.perf_counter() - self._started, self.encoded)
+    def __init__(
+        self, engine: Engine, encoded: list[Encoded], before: np.ndarray, after: np.ndarray, started: float
+    ) -> None:
+        self.engine, self.encoded, self.started = engine, encoded, started
+        self.counts = before, after
 
 
 class RowGate:
     """One row into a relation's program with one packing and one call, when its columns are plain integers."""
 
-    def __init__(
-        self, engine: Engine, relation: Relation, body: np.ndarray, check: np.ndarray, sweep: np.ndarray
-    ) -> None:
-        self._programs = (body, check, sweep)
+    def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms) -> None:
         self.relation = relation
         self._engine, self._columns = engine, len(relation.columns)
         position = {column.name: i for i, column in enumerate(relation.columns)}
@@ -72,42 +65,52 @@ class RowGate:
         )
         if not self._open:
             return
-        self._identity = [position[item.source] for item in items if item.source] == list(range(self._columns))
-        self._pick = itemgetter(*(position[item.source] for item in items if item.source))
-        self._single = len(items) == 1
+        picked = [position[item.source] for item in items if item.source is not None]
+        self._pick: Callable[[Sequence[Any]], Sequence[Any]] | None = None
+        if picked != list(range(self._columns)):
+            first = picked[0]
+            self._pick = itemgetter(*picked) if len(picked) > 1 else lambda row: (row[first],)
         self._buffer = bytearray(8 * (len(items) + 1))
         self._words = np.frombuffer(self._buffer, np.int64)
         self._pack = struct.Struct(f"={len(items) + 1}q").pack_into
-        machine = engine.machine
-        self._call = (
-            body.ctypes.data, check.ctypes.data, sweep.ctypes.data, machine.address, self._words.ctypes.data, 1,
-        )  # fmt: skip
+        self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words)
+        self._entry = np.array(self._encoded.entry(), np.int64)
+        self._call = (int(self._entry.ctypes.data), 1, engine.machine.address, 1)
 
     def run(self, row: Sequence[Any], weight: int) -> bool:
         """Apply the row; False (and nothing changed) if it must go the general way."""
         if not self._open or len(row) != self._columns or NULL_CODE in row:
             return False
         try:
-            if self._identity:
-                self._pack(self._buffer, 0, *row, weight)
-            elif self._single:
-                self._pack(self._buffer, 0, self._pick(row), weight)
-            else:
-                self._pack(self._buffer, 0, *self._pick(row), weight)
+            self._pack(self._buffer, 0, *(self._pick(row) if self._pick is not None else row), weight)
         except struct.error:
             return False
-        flags = run_epoch(*self._call, 1)
-        if flags == 0:
-            return True
+        machine = self._engine.machine
+        runs = machine.runs
+        try:
+            flags = run_epoch(*self._call)
+        except KeyboardInterrupt:
+            if machine.runs != runs:
+                self._engine.undo_encoded([self._encoded])
+            raise
         if flags & (at.OVERFLOW | at.VIOLATION):
-            self._engine.take_back(self._programs, self._words)
+            self._engine.undo_encoded([self._encoded])
             return False
-        self._engine.shrink_all()
+        self.relation.passed = True
+        if flags:
+            self._engine.shrink([self.relation])
         return True
 
 
-def _netted(data: np.ndarray) -> int:
-    rows, places = np.unique(data[:, :-1], axis=0, return_inverse=True)
-    totals = np.zeros(len(rows), np.int64)
-    np.add.at(totals, places.ravel(), data[:, -1])
+def netted_rows(relation: Relation, rows: Any) -> int:
+    """The number of distinct rows whose weights do not add up to zero; `rows` are words, or the batch itself."""
+    if not isinstance(rows, np.ndarray):
+        names = {name.casefold(): i for i, name in enumerate(rows.schema.names)}
+        weights = rows.column(names["_weight"]).to_numpy() if "_weight" in names else np.ones(rows.num_rows, np.int64)
+        columns = [rows.column(names[column.name.casefold()]) for column in relation.columns]
+        words = [np.asarray(column.fill_null(NULL_CODE).cast("int64")) for column in columns]
+        rows = np.column_stack([*words, weights])
+    distinct, places = np.unique(rows[:, :-1], axis=0, return_inverse=True)
+    totals = np.zeros(len(distinct), np.int64)
+    np.add.at(totals, places.ravel(), rows[:, -1])
     return int(np.count_nonzero(totals))

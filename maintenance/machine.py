@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,10 +14,44 @@ from storage import program_kernels as kernels
 from storage.jit import entry_point
 from storage.table_kernels import free_words
 
+if TYPE_CHECKING:
+    from maintenance.relation import Relation
+
 _run = entry_point(kernels.run)
+_run_program = entry_point(kernels.run_program)
 run_epoch = entry_point(kernels.run_epoch)
 
 MAX_VIEWS = 4096
+
+
+class Program:
+    """The words of a finished program and where they lie."""
+
+    def __init__(self, words: np.ndarray) -> None:
+        self.words = words
+        self.address = int(words.ctypes.data)
+
+
+@dataclass(frozen=True)
+class RelationPrograms:
+    """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches."""
+
+    body: Program
+    check: Program
+    sweep: Program
+
+
+class Encoded:
+    """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive."""
+
+    __slots__ = ("address", "keep", "programs", "relation", "rows")
+
+    def __init__(self, relation: Relation, programs: RelationPrograms, address: int, rows: int, keep: Any) -> None:
+        self.relation, self.programs, self.address, self.rows, self.keep = relation, programs, address, rows, keep
+
+    def entry(self) -> tuple[int, int, int, int, int]:
+        programs = self.programs
+        return programs.body.address, programs.check.address, programs.sweep.address, self.address, self.rows
 
 
 class Machine:
@@ -28,18 +65,35 @@ class Machine:
         self.scratch[at.TEMPORARY] = self._temporary.ctypes.data
         self.scratch[at.STACK] = self._stack.ctypes.data
         self.scratch[at.COUNTERS] = self.counters.ctypes.data
-        self.address = self.scratch.ctypes.data
+        self.address = int(self.scratch.ctypes.data)
+        self._entries = np.zeros(40, np.int64)
+        self._entries_address = int(self._entries.ctypes.data)
         self._finalizer = weakref.finalize(self, _free_buffers, self.scratch)
 
-    def run(self, program: np.ndarray, data: np.ndarray | None = None, rows: int = 0, sign: int = 1) -> int:
+    def run(self, program: Program, data: np.ndarray | None = None, rows: int = 0, sign: int = 1) -> int:
         """Run a program over rows of encoded data (or, for SCAN, over row numbers 0..rows-1); returns the flags."""
-        address = 0 if data is None else data.ctypes.data
-        return run_epoch(program.ctypes.data, 0, 0, self.address, address, rows, sign)
+        address = 0 if data is None else data.__array_interface__["data"][0]
+        return _run_program(program.address, self.address, address, rows, sign)
 
-    def run_once(self, program: np.ndarray) -> int:
+    def run_epoch(self, encoded: Sequence[Encoded], sign: int = 1) -> int:
+        """Run (or, with sign -1, undo) a whole epoch in one uninterruptible call; returns the flags."""
+        count = len(encoded)
+        if 5 * count > len(self._entries):
+            self._entries = np.zeros(10 * count, np.int64)
+            self._entries_address = int(self._entries.ctypes.data)
+        flat = [word for item in encoded for word in item.entry()]
+        self._entries[: 5 * count] = flat
+        return run_epoch(self._entries_address, count, self.address, sign)
+
+    @property
+    def runs(self) -> int:
+        """How many epochs have been run or undone: tells whether an interrupted call had taken place."""
+        return int(self.scratch[at.RUNS])
+
+    def run_once(self, program: Program) -> int:
         """Run a program that reads no data: checks and sweeps. Returns the flags."""
         self.scratch[at.FLAGS] = 0
-        _run(program.ctypes.data, self.address, 0, 0, 0, 1)
+        _run(program.address, self.address, 0, 0, 0, 1)
         return int(self.scratch[at.FLAGS])
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from maintenance.machine import Program
 from maintenance.shapes import Shape, pair_parts
 from storage import layout as at
 from storage.errors import InternalError
@@ -15,7 +16,7 @@ from storage.table import Table
 
 @dataclass
 class Assembler:
-    """Collects operations; `words()` is the finished program. Buffer 0 holds the leaf's delta."""
+    """Collects operations; `program()` finishes. Buffer 0 holds the leaf's delta."""
 
     code: list[int] = field(default_factory=list)
     next_buffer: int = 1
@@ -84,8 +85,9 @@ class Assembler:
         for table in tables:
             self.add(operation, table.address)
 
-    def words(self) -> np.ndarray:
-        return np.array([*self.code, at.END, 2], np.int64)
+    def program(self) -> Program:
+        """The finished program."""
+        return Program(np.array([*self.code, at.END, 2], np.int64))
 
     def _join(self, operation: int, head: list[int], tail: list[int], join: Join) -> None:
         emit_place = 4 + len(tail)

@@ -25,7 +25,7 @@ from storage.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Evaluate = Callable[[pa.Table, Sequence[str]], pa.Table]
+    Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ class Relation:
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.width = 1
         self.passed = False
+        self.has_dictionaries = False
         self.base: LeafStore | None = None
         if retain:
             variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)
@@ -202,6 +203,14 @@ class Relation:
             arrays.append(codec.decode(words))
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.columns])
 
+    def as_declared(self, rows: pa.Table) -> pa.Table:
+        """Rows of the table, whatever Arrow types they came in, in those that DuckDB has for the columns' types."""
+        import pyarrow as pa
+
+        caster = self.dictionaries.caster
+        columns = [caster.cast(values, column.type) for column, values in zip(self.columns, rows.columns, strict=True)]
+        return pa.table(columns, names=[column.name for column in self.columns])
+
     def program(self, paths: Mapping[tuple[Any, ...], Callable[[Assembler, int], None]]) -> Assembler:
         """The program of one chunk of changes. `paths[store key]` adds the paths of the atoms that read the store
         as old (0) and as new (1); between them the store itself is updated."""
@@ -278,10 +287,11 @@ class Relation:
         if kind == "key":
             item.codec = codec_for(type_, self.dictionaries)
             item.words = item.codec.words
-        return self.inputs.setdefault((kind, expression, type_), item)
+        return self.inputs.setdefault((kind, source if source is not None else expression, type_), item)
 
     def _place_inputs(self) -> None:
         place = 0
+        self.has_dictionaries = any(i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values())
         for item in self.inputs.values():
             item.place = place
             if item.kind == "factor":
@@ -297,7 +307,7 @@ class Relation:
         expressions = [
             f"({item.expression}) IS TRUE" if item.kind == "predicate" else f"({item.expression})" for item in items
         ]
-        result = self.evaluate(rows, expressions)
+        result = self.evaluate(rows, {column.name: column.type for column in self.columns}, expressions)
         return {(item.kind, item.expression): result.column(i) for i, item in enumerate(items)}
 
     def _encode_item(self, item: Input, column: Any, data: np.ndarray) -> None:

@@ -102,14 +102,14 @@ class MaintainedView:
         for view in self.tree.stored_inner():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.words(), rows=int(scanned.header[at.USED]))
+            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
         if self.tree.output is not None:
             assembler = Assembler()
             scanned = build_projection(self.tree, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.words(), rows=int(scanned.header[at.USED]))
+            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
         sweep = Assembler()
         sweep.finish(at.SWEEP, self.tables())
-        machine.run_once(sweep.words())
+        machine.run_once(sweep.program())
         return flags
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:

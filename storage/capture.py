@@ -27,7 +27,6 @@ on three tables 1.6 and `verify` 1.9 times an empty `SELECT 1`; each further tab
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,17 +34,17 @@ from typing import TYPE_CHECKING, Any
 from storage import capture_setup as setup
 from storage.capture_sql import (
     NEVER,
-    TRIGGERS,
     Captured,
     QualifiedName,
-    alive_query,
     delta_sql,
-    foreign_query,
+    drop_triggers_ddl,
     pending_query,
     quote,
+    take_statement,
     whose,
 )
 from storage.capture_transaction import unit
+from storage.capture_watch import Watch
 from storage.errors import InternalError, OperationalError
 
 if TYPE_CHECKING:
@@ -53,13 +52,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Capture", "Pending", "QualifiedName"]
 
-OIDS_REMEMBERED = 3 * 1024  # per table: a transaction that began more upserts ago than a third of it is not trusted
 DEAD_ROWS_BEFORE_CHECKPOINT = 1 << 16
 
 
 @dataclass(frozen=True)
 class Pending:
-    """Captured changes as read: per table with changes its columns and `_weight` (int64), in order of capture."""
+    """Captured changes as read: per table with changes its columns and `_weight` (int64)."""
 
     tables: dict[QualifiedName, pa.Table]
     own: bool | None
@@ -76,10 +74,8 @@ class Capture:
     def __init__(self, database: str) -> None:
         self.database = database
         self._captured: dict[tuple[str, str], Captured] = {}
-        self._made: dict[tuple[str, str], deque[int]] = {}
-        self._oids: dict[int, tuple[str, str]] = {}
+        self._watch = Watch(database)
         self._dead = 0
-        self._foreign = foreign_query(database, ())
 
     # -- what is captured
 
@@ -141,7 +137,7 @@ class Capture:
         """
         names = setup.resolve(con, self.database, table, columns)
         old = self._captured.get(table.key)
-        trusted = old is not None and not self._broken(con, [old])
+        trusted = old is not None and not self._watch.broken(con, [old])
         if old is not None and trusted:
             if set(names) <= set(old.columns):
                 return False
@@ -190,7 +186,7 @@ class Capture:
     def reload(self, con: Any) -> None:
         """Read anew what is captured, after a transaction with `install`, `uninstall` or DDL in it ended."""
         self._captured.clear()
-        self._watch()
+        self._watch.set([])
         for captured in setup.booked(con, self.database):
             self._publish(captured)
 
@@ -217,11 +213,10 @@ class Capture:
 
         captured = self._get(table)
         with unit(con, in_transaction):
-            self.verify(con, [table])
-            setup.drop_triggers(con, self.database, table)
+            self._suspend(con, table)
             result = run(con, self.database, captured, statement, parameters, many)
             oids = setup.create_triggers(con, self.database, captured)
-            self._remember(captured, oids)
+            self._watch.remember(table, oids)
         return result
 
     def follow(
@@ -243,8 +238,7 @@ class Capture:
         columns = tuple(renamed.get(name.casefold(), name) for name in old.columns)
         new = Captured(renamed_to or old.table, old.number, columns)
         with unit(con, in_transaction):
-            self.verify(con, [table])
-            setup.drop_triggers(con, self.database, table)
+            self._suspend(con, table)
             con.execute(statement).fetchall()
             oids = setup.create_triggers(con, self.database, new)
             setup.book(con, self.database, new)
@@ -263,7 +257,7 @@ class Capture:
         for captured in self._chosen(tables):
             rows = con.sql(pending_query(self.database, captured, own)).to_arrow_table()
             if rows.num_rows:
-                marks[captured.table] = rows.column(rows.num_columns - 1)[-1].as_py(), rows.num_rows
+                marks[captured.table] = int(rows.column(rows.num_columns - 1).to_numpy().max()), rows.num_rows
                 found[captured.table] = rows.select(range(rows.num_columns - 1))
         return Pending(found, own, marks)
 
@@ -280,9 +274,21 @@ class Capture:
                 )
             self._dead += 0 if pending.own else count
 
+    def take(
+        self, con: Any, tables: Iterable[QualifiedName] | None = None, own: bool | None = None
+    ) -> dict[QualifiedName, pa.Table]:
+        """`pending` and `consume` in one statement per table: cheaper, when the changes are wanted once."""
+        found = {}
+        for captured in self._chosen(tables):
+            rows = con.sql(take_statement(self.database, captured, own)).to_arrow_table()
+            if rows.num_rows:
+                found[captured.table] = rows
+                self._dead += 0 if own else rows.num_rows
+        return found
+
     def has_foreign(self, con: Any) -> bool:
         """Whether any change is unconsumed that this transaction has not made. One query, on all tables."""
-        return bool(con.execute(self._foreign).fetchall())
+        return self._watch.foreign(con)
 
     def compact(self, con: Any) -> bool:
         """Give back the space of consumed foreign changes when there are many; True if it was done.
@@ -304,17 +310,20 @@ class Capture:
 
     def verify(self, con: Any, tables: Iterable[QualifiedName] | None = None) -> None:
         """Raise OperationalError if writers may have gone unseen on any of the tables. One catalog query."""
-        for table in self._broken(con, self._chosen(tables)):
-            raise _untrusted(table, "the table or its capture triggers were dropped, replaced or made anew")
+        for table in self._watch.broken(con, self._chosen(tables)):
+            raise _untrusted(table, _DROPPED)
 
     def check(self, con: Any) -> bool:
         """`verify` and `has_foreign` of all tables in one query, for the start of every read."""
-        rows = con.execute(f"{alive_query(self.database)} UNION ALL ({self._foreign})").fetchall()
-        alive = Counter(self._oids.get(oid) for (oid,) in rows if oid)
-        for key, captured in self._captured.items():
-            if alive[key] != len(TRIGGERS):
-                self.verify(con, [captured.table])
-        return any(oid == 0 for (oid,) in rows)
+        broken, foreign = self._watch.look(con, self._chosen(None))
+        for table in broken:
+            raise _untrusted(table, _DROPPED)
+        return foreign
+
+    def look(self, con: Any) -> tuple[list[QualifiedName], bool]:
+        """`check` without raising: the tables whose changes may have been missed, and whether others hold foreign ones."""
+        broken, foreign = self._watch.look(con, self._chosen(None))
+        return broken, foreign or (bool(broken) and self._watch.foreign(con))
 
     # -- inside
 
@@ -327,33 +336,31 @@ class Capture:
     def _chosen(self, tables: Iterable[QualifiedName] | None) -> list[Captured]:
         return list(self._captured.values()) if tables is None else [self._get(table) for table in tables]
 
+    def _suspend(self, con: Any, table: QualifiedName) -> None:
+        import duckdb
+
+        self.verify(con, [table])
+        try:
+            con.execute(";".join(drop_triggers_ddl(self.database, table)))
+        except duckdb.TransactionException as error:
+            raise OperationalError(
+                "another transaction is in the way",
+                where=f"table {table}",
+                why="it has run an upsert, a MERGE or an ALTER on the table since this one began",
+                hint="run the transaction again after it has ended",
+            ) from error
+
     def _publish(self, captured: Captured, oids: Iterable[int] = ()) -> None:
         self._captured[captured.table.key] = captured
-        self._remember(captured, oids)
-        self._watch()
+        self._watch.remember(captured.table, oids)
+        self._watch.set(self._captured.values())
 
     def _forget(self, table: QualifiedName) -> None:
-        # its oids are kept: a ROLLBACK brings its triggers back
         self._captured.pop(table.key, None)
-        self._watch()
+        self._watch.set(self._captured.values())
 
-    def _watch(self) -> None:
-        # a capture that `open` distrusts may have lost its delta table: it is not looked at, `verify` raises for it
-        trusted = [captured for key, captured in self._captured.items() if self._made.get(key)]
-        self._foreign = foreign_query(self.database, trusted)
 
-    def _remember(self, captured: Captured, oids: Iterable[int]) -> None:
-        made = self._made.setdefault(captured.table.key, deque())
-        for oid in oids:
-            made.append(oid)
-            self._oids[oid] = captured.table.key
-        while len(made) > OIDS_REMEMBERED:
-            del self._oids[made.popleft()]
-
-    def _broken(self, con: Any, captures: Sequence[Captured]) -> list[QualifiedName]:
-        rows = con.execute(alive_query(self.database)).fetchall()
-        alive = Counter(self._oids.get(oid) for (oid,) in rows)
-        return [captured.table for captured in captures if alive[captured.table.key] != len(TRIGGERS)]
+_DROPPED = "the table or its capture triggers were dropped, replaced or made anew"
 
 
 def _untrusted(table: QualifiedName, why: str) -> OperationalError:

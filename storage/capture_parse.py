@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 _JOIN_TOKENS_BEFORE_PARENTHESIS = {"in", "and", "or", "not", "on", "cast"}
 _QUERY_STARTS = {"values", "select", "from", "with"}
@@ -83,8 +84,9 @@ def tokenize(statement: str) -> list[Token]:
 
     text = statement.encode()
     marks = duckdb.tokenize(statement)
+    ends = [*(start for start, _ in marks[1:]), len(text)]
     tokens, depth = [], 0
-    for (start, kind), end in zip(marks, [start for start, _ in marks[1:]] + [len(text)], strict=True):
+    for (start, kind), end in zip(marks, ends, strict=False):  # no marks: no tokens
         if kind == duckdb.token_type.comment:
             continue
         piece = text[start:end].rstrip().decode()
@@ -114,7 +116,7 @@ def number_parameters(statement: str) -> str:
 def parameter_names(fragment: str) -> set[str]:
     """The names of the `$` parameters in a fragment."""
     tokens = tokenize(fragment)
-    return {b.text for a, b in zip(tokens, tokens[1:], strict=False) if a.text == "$" and a.end == b.start}
+    return {b.text for a, b in pairwise(tokens) if a.text == "$" and a.end == b.start}
 
 
 def _find(tokens: list[Token], start: int, *words: str) -> int:
@@ -232,5 +234,5 @@ def _plain(condition: Collection[Token]) -> bool:
         return False
     if tokens[0].lower == "using":
         return True
-    calls = (a for a, b in zip(tokens, tokens[1:], strict=False) if b.text == "(" and a.name is not None)
+    calls = (a for a, b in pairwise(tokens) if b.text == "(" and a.name is not None)
     return all(a.lower in _JOIN_TOKENS_BEFORE_PARENTHESIS for a in calls)

@@ -71,7 +71,8 @@ def schema_ddl(database: str) -> list[str]:
     return [
         f"CREATE SCHEMA IF NOT EXISTS {quote(database)}.{quote(SCHEMA)}",
         f"CREATE TABLE IF NOT EXISTS {bookkeeping_sql(database)} "
-        "(number INTEGER, schema_name VARCHAR, table_name VARCHAR, columns VARCHAR[], triggers VARCHAR[])",
+        "(number INTEGER, database_name VARCHAR, schema_name VARCHAR, table_name VARCHAR, columns VARCHAR[], "
+        "triggers VARCHAR[])",
     ]
 
 
@@ -131,9 +132,17 @@ def alive_query(database: str) -> str:
 
 
 def foreign_query(database: str, captures: Iterable[Captured]) -> str:
-    """One row if any delta table holds a change of another transaction, none otherwise."""
+    """One row 0 if any delta table holds a change of another transaction, none otherwise."""
     parts = [f"SELECT 0::BIGINT FROM {delta_sql(database, c)} WHERE tx <> txid_current()" for c in captures]
     return f"({' UNION ALL '.join(parts)}) LIMIT 1" if parts else "SELECT 0::BIGINT WHERE false"
+
+
+def stored_query(database: str) -> str:
+    """A row 0 for each delta table that stores committed rows, deleted ones included; costs the same for any number."""
+    return (
+        f"SELECT 0::BIGINT FROM duckdb_tables() WHERE database_name = {literal(database)} "
+        f"AND schema_name = {literal(SCHEMA)} AND starts_with(table_name, 'delta_') AND estimated_size > 0"
+    )
 
 
 def whose(own: bool | None) -> str:
@@ -142,9 +151,15 @@ def whose(own: bool | None) -> str:
 
 
 def pending_query(database: str, captured: Captured, own: bool | None) -> str:
-    """The captured rows under the table's own column names, then `_weight`, then the rowid, in order of capture."""
-    columns = "".join(f"c{i} AS {quote(name)}, " for i, name in enumerate(captured.columns))
-    return (
-        f"SELECT {columns}w::BIGINT AS {WEIGHT}, __d.rowid FROM {delta_sql(database, captured)} __d "
-        f"WHERE {whose(own)} ORDER BY __d.rowid"
-    )
+    """The captured rows under the table's own column names, then `_weight`, then the rowid."""
+    return f"SELECT {_named(captured)}, __d.rowid FROM {delta_sql(database, captured)} __d WHERE {whose(own)}"
+
+
+def take_statement(database: str, captured: Captured, own: bool | None) -> str:
+    """Delete the captured rows and return them, under the table's own column names, then `_weight`."""
+    return f"DELETE FROM {delta_sql(database, captured)} WHERE {whose(own)} RETURNING {_named(captured)}"
+
+
+def _named(captured: Captured) -> str:
+    names = "".join(f"c{i} AS {quote(name)}, " for i, name in enumerate(captured.columns))
+    return f"{names}w::BIGINT AS {WEIGHT}"

@@ -152,7 +152,6 @@ def insert_new(state, address, length, h):
     copy_bytes(address, load(state, HEAP) + start, length)
     store(entries, 2 * i, start)
     store(entries, 2 * i + 1, length)
-    store(load(state, REFS), i, 0)
     store(state, HEAP_USED, start + length)
     store(state, LIVE, live + 1)
     at = h & mask

@@ -24,6 +24,11 @@ _PLAIN = {
 _WHOLE = {"BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "UTINYINT", "BOOLEAN"}
 
 
+def plain_size(type_: str, arrow_type: Any) -> int:
+    """Bytes per value when a column's codes are its Arrow values as they are; 0 when they are not."""
+    return arrow_type.bit_width // 8 if str(arrow_type) == _PLAIN.get(type_) else 0
+
+
 def whole_number_code(type_: str) -> bool:
     """True if a type's one-word code is the (scaled) integer that a sum adds up."""
     if type_.startswith("DECIMAL("):
@@ -36,7 +41,7 @@ def pack(codec: Codec, column: Any, data: np.ndarray, place: int) -> bool:
 
     Only for types whose code is the Arrow value itself, in one chunk. O(rows).
     """
-    if str(column.type) != _PLAIN.get(codec.type):
+    if not plain_size(codec.type, column.type):
         return False
     if hasattr(column, "chunks"):
         if column.num_chunks != 1:

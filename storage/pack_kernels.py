@@ -53,3 +53,32 @@ def fill_word(data, width, column, value, rows):
     """Write one word to word `column` of each row."""
     for i in range(rows):
         store(data, i * width + column, value)
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def pack_batch(array, plan, columns, data, width):
+    """`pack_column` for a whole batch in the Arrow C data interface (struct ArrowArray at `array`).
+
+    `plan` has, per column: child number, word place, bytes per value, 1 if a NULL is not allowed. Returns 0, or 1
+    when the general way is needed: a value equals NULL_CODE, or a NULL stands where none may.
+    """
+    rows = load(array, 0)
+    outer = load(array, 2)
+    children = load(array, 6)
+    refused = 0
+    for c in range(columns):
+        child = load(children, load(plan, 4 * c))
+        place = load(plan, 4 * c + 1)
+        size = load(plan, 4 * c + 2)
+        buffers = load(child, 5)
+        validity = load(buffers, 0)
+        source = load(buffers, 1)
+        offset = load(child, 2) + outer
+        if load(child, 1) == 0:
+            validity = 0
+        if validity != 0 and load(plan, 4 * c + 3) == 1:
+            for i in range(rows):
+                if (load8(validity, (offset + i) >> 3) >> ((offset + i) & 7)) & 1 == 0:
+                    refused = 1
+        refused |= pack_column(data, width, place, source, size, offset, validity, rows)
+    return refused

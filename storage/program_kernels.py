@@ -42,6 +42,7 @@ from storage.layout import (
     PROBE,
     PROJECT,
     ROWS,
+    RUNS,
     SCAN,
     SHRINK,
     SLOTS,
@@ -571,19 +572,41 @@ def run(program, scratch, data, first, rows, sign):
         pc = after
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
-def run_epoch(body, check, finish, scratch, data, rows, sign):
-    """Run a body over all rows in chunks, then the checks, then (if nothing failed) the sweeps; returns the flags.
-
-    `check` and `finish` may be 0: the caller runs them after all relations of the epoch.
-    """
-    store(scratch, FLAGS, 0)
+@kernel("void(int64,int64,int64,int64,int64)")
+def run_rows(body, scratch, data, rows, sign):
+    """Run a body over any number of rows, in chunks."""
     first = 0
     while first < rows:
         run(body, scratch, data, first, min(CHUNK, rows - first), sign)
         first += CHUNK
-    if check != 0 and load(scratch, FLAGS) & OVERFLOW == 0:
-        run(check, scratch, 0, 0, 0, 1)
-    if finish != 0 and load(scratch, FLAGS) == 0:
-        run(finish, scratch, 0, 0, 0, 1)
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def run_epoch(entries, count, scratch, sign):
+    """Run an epoch in one call, so that nothing can come in between; returns the flags.
+
+    An entry is (body, check program, sweep program, data, rows). All bodies run, then the checks, then, if
+    nothing failed, the sweeps. With sign -1, which undoes an epoch, there are no checks. RUNS counts the calls.
+    """
+    store(scratch, FLAGS, 0)
+    store(scratch, RUNS, load(scratch, RUNS) + 1)
+    for i in range(count):
+        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), load(entries, 5 * i + 4), sign)
+    if sign < 0:
+        store(scratch, FLAGS, 0)
+    elif load(scratch, FLAGS) & OVERFLOW == 0:
+        for i in range(count):
+            run(load(entries, 5 * i + 1), scratch, 0, 0, 0, 1)
+    if load(scratch, FLAGS) == 0:
+        for i in range(count):
+            run(load(entries, 5 * i + 2), scratch, 0, 0, 0, 1)
+    return load(scratch, FLAGS)
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def run_program(program, scratch, data, rows, sign):
+    """Run one program over rows (0: once, for programs that read none); returns the flags."""
+    store(scratch, FLAGS, 0)
+    if rows > 0:
+        run_rows(program, scratch, data, rows, sign)
     return load(scratch, FLAGS)

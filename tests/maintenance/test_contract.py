@@ -25,10 +25,10 @@ def shape(*variables: str) -> Shape:
 
 def run(machine: Machine, program: Assembler, tables: list[Table], rows: list[tuple[int, ...]]) -> None:
     data = np.array(rows, np.int64).reshape(len(rows), -1)
-    assert machine.run(program.words(), data, len(data)) == 0
+    assert machine.run(program.program(), data, len(data)) == 0
     sweep = Assembler()
     sweep.finish(at.SWEEP, tables)
-    machine.run_once(sweep.words())
+    machine.run_once(sweep.program())
     for table in tables:
         table._check()
 

@@ -1,0 +1,88 @@
+"""The shortest way in for a batch: all columns packed by one call on Arrow's C structures.
+
+It serves record batches whose needed columns are plain integers; everything else, and every error,
+goes the general way (`Relation.encode`), which takes the same batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maintenance.machine import Encoded, RelationPrograms
+from maintenance.relation import Relation
+from storage.jit import entry_point
+from storage.pack import plain_size
+from storage.pack_kernels import fill_word, pack_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_pack_batch = entry_point(pack_batch)
+_fill_word = entry_point(fill_word)
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_size_t, [ctypes.py_object, ctypes.c_char_p]
+
+
+class Ingest:
+    """Packs batches of one relation, remembering how the last schema it saw maps to words."""
+
+    def __init__(self, relation: Relation, programs: RelationPrograms) -> None:
+        self.relation, self._programs = relation, programs
+        self._schema: pa.Schema | None = None
+        self._plan: np.ndarray | None = None
+        self._weighted = False
+        self._buffer = np.empty(0, np.int64)
+        self._address = 0
+
+    def pack(self, batch: Any) -> Encoded | None:
+        """The encoded rows, valid until the next call, or None if the batch must go the general way. O(rows)."""
+        if not hasattr(batch, "__arrow_c_array__"):
+            return None
+        schema = batch.schema
+        if self._schema is None or not (schema is self._schema or schema.equals(self._schema)):
+            self._learn(schema)
+        if self._plan is None:
+            return None
+        width, rows = self.relation.width, batch.num_rows
+        if rows * width > len(self._buffer):
+            self._buffer = np.empty(rows * width + rows * width // 4, np.int64)
+            self._address = int(self._buffer.ctypes.data)
+        held = batch.__arrow_c_array__()
+        array = _pointer(held[1], b"arrow_array")
+        if _pack_batch(array, self._plan_address, len(self._plan), self._address, width):
+            return None
+        if not self._weighted:
+            _fill_word(self._address, width, width - 1, 1, rows)
+        return Encoded(self.relation, self._programs, self._address, rows, batch)
+
+    def _learn(self, schema: pa.Schema) -> None:
+        """Work out where each column goes; no plan if some column needs more than copying."""
+        self._schema, self._plan = schema, None
+        names = [name.casefold() for name in schema.names]
+        if len(set(names)) < len(names) or "_change_type" in names:
+            return
+        known = {column.name.casefold(): column for column in self.relation.columns}
+        if set(known) != set(names) - {"_weight"}:
+            return
+        rows = []
+        wanted = {item.source.casefold(): item for item in self.relation.inputs.values() if item.source is not None}
+        if any(item.source is None or item.kind != "key" for item in self.relation.inputs.values()):
+            return
+        for number, field in enumerate(schema):
+            name = names[number]
+            if name == "_weight":
+                if str(field.type) != "int64":
+                    return
+                rows.append((number, self.relation.width - 1, 8, 1))
+                continue
+            size = plain_size(known[name].type, field.type)
+            if size == 0 or known[name].not_null and name not in wanted:
+                return
+            if name in wanted:
+                rows.append((number, wanted[name].place, size, int(known[name].not_null)))
+        self._weighted = "_weight" in names
+        self._plan = np.array(rows, np.int64)
+        self._plan_address = self._plan.ctypes.data
