@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from planner.plan import Plan
 from planner.query import Definition
 from storage import layout as at
 from storage.encoding import Dictionaries
-from storage.errors import DataError, InternalError, IntegrityError
+from storage.errors import DataError, IntegrityError, InternalError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +47,7 @@ class Change:
 class Engine:
     """All maintained state of one database.
 
-    `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`, vectorised.
+    `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`.
     `version` changes whenever the state does, committed or not; `epoch` counts committed epochs.
     """
 
@@ -248,6 +249,11 @@ class Engine:
             tables += view.tables()
         return tables
 
+    @staticmethod
+    def _add_paths(readers: list[MaintainedView], assembler: Assembler, store: LeafStore, position: int) -> None:
+        for view in readers:
+            view.add_paths(assembler, store, position)
+
     def _readers(self, relation: Relation) -> list[MaintainedView]:
         return [view for view in self.views.values() if relation.name in view.relations]
 
@@ -271,14 +277,15 @@ class Engine:
         )
 
     def _widen(self, relations: list[Relation]) -> None:
-        for relation in relations:
-            for view in self._readers(relation):
-                view.widen(view.limbs + 1)
-            for store in relation.stores.values():
-                store.limbs += 1
-                store.table.widen(store.limbs)
-                if store.limbs > 64:
-                    raise DataError("a sum is too large to be kept", why="it needs more than 4096 bits")
+        views = {view.name: view for relation in relations for view in self._readers(relation)}
+        stores = [store for relation in relations for store in relation.stores.values()]
+        if max(item.limbs for item in (*views.values(), *stores)) >= at.MAX_LIMBS:
+            raise DataError("a sum is too large to be kept", why=f"it needs more than {64 * at.MAX_LIMBS} bits")
+        for view in views.values():
+            view.widen(view.limbs + 1)
+        for store in stores:
+            store.limbs += 1
+            store.table.widen(store.limbs)
         self._assemble()
 
     def _rescale(self, needed: Rescale) -> None:
@@ -296,7 +303,6 @@ class Engine:
             store.table.rescale(1 + store.factors.index(column), bits)
             for view in self.views.values():
                 if any(source.store is store for source in view.sources.values()):
-                    view.widen(view.limbs + more)
                     view.rescale(store, column.expression, bits)
         self._assemble()
 
@@ -393,14 +399,7 @@ class Engine:
         for view in self.views.values():
             view.bind_leaves()
         for name, relation in self.relations.items():
-            readers = self._readers(relation)
-            paths = {
-                store.key: (lambda assembler, position, store=store: [
-                    view.add_paths(assembler, store, position) for view in readers
-                ])
-                for store in relation.stores.values()
-            }
-            body = relation.program(paths)
+            body = relation.program(partial(self._add_paths, self._readers(relation)))
             check, sweep = Assembler(), Assembler()
             stores = [store.table for store in relation.stores.values()]
             check.finish(at.CHECK, stores)

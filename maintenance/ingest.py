@@ -39,10 +39,10 @@ class Ingest:
 
     def pack(self, batch: Any) -> Encoded | None:
         """The encoded rows, valid until the next call, or None if the batch must go the general way. O(rows)."""
-        if not hasattr(batch, "__arrow_c_array__"):
+        schema = getattr(batch, "schema", None)
+        if schema is None or not hasattr(batch, "__arrow_c_array__"):
             return None
-        schema = batch.schema
-        if self._schema is None or not (schema is self._schema or schema.equals(self._schema)):
+        if self._schema is None or not schema.equals(self._schema):
             self._learn(schema)
         if self._plan is None:
             return None
@@ -79,7 +79,7 @@ class Ingest:
                 rows.append((number, self.relation.width - 1, 8, 1))
                 continue
             size = plain_size(known[name].type, field.type)
-            if size == 0 or known[name].not_null and name not in wanted:
+            if size == 0 or (known[name].not_null and name not in wanted):
                 return
             if name in wanted:
                 rows.append((number, wanted[name].place, size, int(known[name].not_null)))

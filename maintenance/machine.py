@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from storage import layout as at
 from storage import program_kernels as kernels
 from storage.jit import entry_point
-from storage.table_kernels import free_words
+from storage.upkeep_kernels import free_words
 
 if TYPE_CHECKING:
     from maintenance.relation import Relation
@@ -22,6 +22,7 @@ _run_program = entry_point(kernels.run_program)
 run_epoch = entry_point(kernels.run_epoch)
 
 MAX_VIEWS = 4096
+_ENTRY = struct.Struct("=5q")
 
 
 class Program:
@@ -32,13 +33,12 @@ class Program:
         self.address = int(words.ctypes.data)
 
 
-@dataclass(frozen=True)
 class RelationPrograms:
     """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches."""
 
-    body: Program
-    check: Program
-    sweep: Program
+    def __init__(self, body: Program, check: Program, sweep: Program) -> None:
+        self.body, self.check, self.sweep = body, check, sweep
+        self.addresses = body.address, check.address, sweep.address
 
 
 class Encoded:
@@ -50,8 +50,7 @@ class Encoded:
         self.relation, self.programs, self.address, self.rows, self.keep = relation, programs, address, rows, keep
 
     def entry(self) -> tuple[int, int, int, int, int]:
-        programs = self.programs
-        return programs.body.address, programs.check.address, programs.sweep.address, self.address, self.rows
+        return *self.programs.addresses, self.address, self.rows
 
 
 class Machine:
@@ -66,8 +65,8 @@ class Machine:
         self.scratch[at.STACK] = self._stack.ctypes.data
         self.scratch[at.COUNTERS] = self.counters.ctypes.data
         self.address = int(self.scratch.ctypes.data)
-        self._entries = np.zeros(40, np.int64)
-        self._entries_address = int(self._entries.ctypes.data)
+        self._words = memoryview(self.scratch)
+        self._reserve_entries(40)
         self._finalizer = weakref.finalize(self, _free_buffers, self.scratch)
 
     def run(self, program: Program, data: np.ndarray | None = None, rows: int = 0, sign: int = 1) -> int:
@@ -78,17 +77,20 @@ class Machine:
     def run_epoch(self, encoded: Sequence[Encoded], sign: int = 1) -> int:
         """Run (or, with sign -1, undo) a whole epoch in one uninterruptible call; returns the flags."""
         count = len(encoded)
-        if 5 * count > len(self._entries):
-            self._entries = np.zeros(10 * count, np.int64)
-            self._entries_address = int(self._entries.ctypes.data)
-        flat = [word for item in encoded for word in item.entry()]
-        self._entries[: 5 * count] = flat
+        if _ENTRY.size * count > len(self._entries):
+            self._reserve_entries(10 * count)
+        for number, item in enumerate(encoded):
+            _ENTRY.pack_into(self._entries, _ENTRY.size * number, *item.entry())
         return run_epoch(self._entries_address, count, self.address, sign)
+
+    def _reserve_entries(self, words: int) -> None:
+        self._entries = memoryview(np.zeros(words, np.int64)).cast("B")
+        self._entries_address = int(np.frombuffer(self._entries, np.uint8).ctypes.data)
 
     @property
     def runs(self) -> int:
         """How many epochs have been run or undone: tells whether an interrupted call had taken place."""
-        return int(self.scratch[at.RUNS])
+        return self._words[at.RUNS]
 
     def run_once(self, program: Program) -> int:
         """Run a program that reads no data: checks and sweeps. Returns the flags."""

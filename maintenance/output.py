@@ -56,7 +56,7 @@ class Reader:
     def _batch(self, rows: int) -> pa.RecordBatch:
         import pyarrow as pa
 
-        view, walk = self._view, self._walk
+        view = self._view
         repeat = None
         if view.definition.mode == "bag":
             counts = self._numbers(COUNT)
@@ -152,7 +152,7 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
     """The distinct rows of a retained table with their multiplicities, as (batch, weights)."""
     import pyarrow as pa
 
-    from storage import table_kernels
+    from storage import upkeep_kernels
 
     store = relation.base
     assert store is not None
@@ -162,7 +162,7 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
     for first in range(0, used, size):
         count = min(size, used - first)
         words = np.empty((count, width), np.int64)
-        kept = table_kernels.copy_rows(table.address, first, count, words.ctypes.data)
+        kept = upkeep_kernels.copy_rows(table.address, first, count, words.ctypes.data)
         arrays, place = [], 0
         for column, own in zip(store.variables, store.widths, strict=True):
             codec = store.inputs["key " + column.expression].codec

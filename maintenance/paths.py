@@ -109,9 +109,7 @@ def _cheapest_source(tree: Tree, view: View) -> View:
     return min(candidates, key=lambda c: (c[0], -c[1]))[2]
 
 
-def _join(
-    tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int
-) -> Delta:
+def _join(tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int) -> Delta:
     table, shape, group, index = _access(tree, step)
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)

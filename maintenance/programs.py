@@ -49,9 +49,7 @@ class Assembler:
     ) -> None:
         """Make a leaf's delta; places are words of the encoded data, whose last word is the weight."""
         flat = [word for factor in factors for word in factor]
-        self.add(
-            at.LIFT, width, len(keys), len(flat) // 3, limbs, predicate, len(required), *required, *keys, *flat
-        )
+        self.add(at.LIFT, width, len(keys), len(flat) // 3, limbs, predicate, len(required), *required, *keys, *flat)
 
     def probe(self, table: Table, places: Sequence[int], join: Join) -> None:
         self._join(at.PROBE, [table.address], [len(places), *places], join)

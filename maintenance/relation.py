@@ -16,8 +16,8 @@ from maintenance.programs import Assembler
 from maintenance.shapes import COUNT, Shape
 from planner.query import Atom, LeafColumn
 from storage import layout as at
-from storage.errors import DataError, IntegrityError
 from storage.encoding import Codec, Dictionaries, codec_for
+from storage.errors import DataError, IntegrityError
 from storage.pack import pack, whole_number_code
 from storage.sums import FactorRange, encode_factor
 from storage.table import Table
@@ -211,20 +211,17 @@ class Relation:
         columns = [caster.cast(values, column.type) for column, values in zip(self.columns, rows.columns, strict=True)]
         return pa.table(columns, names=[column.name for column in self.columns])
 
-    def program(self, paths: Mapping[tuple[Any, ...], Callable[[Assembler, int], None]]) -> Assembler:
-        """The program of one chunk of changes. `paths[store key]` adds the paths of the atoms that read the store
-        as old (0) and as new (1); between them the store itself is updated."""
+    def program(self, add_paths: Callable[[Assembler, LeafStore, int], None]) -> Assembler:
+        """The program of one chunk of changes. `add_paths` adds the paths of the atoms that read a store as old (0)
+        and as new (1); between them the store itself is updated."""
         assembler = Assembler()
         for store in self.stores.values():
             self.lift(assembler, store)
-            add_paths = paths.get(store.key)
-            if add_paths:
-                add_paths(assembler, 0)
+            add_paths(assembler, store, 0)
             assembler.path(0)
             assembler.upsert(store.table)
             assembler.path_end()
-            if add_paths:
-                add_paths(assembler, 1)
+            add_paths(assembler, store, 1)
         return assembler
 
     def lift(self, assembler: Assembler, store: LeafStore) -> None:
@@ -291,7 +288,9 @@ class Relation:
 
     def _place_inputs(self) -> None:
         place = 0
-        self.has_dictionaries = any(i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values())
+        self.has_dictionaries = any(
+            i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values()
+        )
         for item in self.inputs.values():
             item.place = place
             if item.kind == "factor":
@@ -320,9 +319,7 @@ class Relation:
             data[:, item.place] = column.to_numpy(zero_copy_only=False) if hasattr(column, "type") else column
         else:
             try:
-                data[:, item.place : item.place + item.limbs] = encode_factor(
-                    column, item.type, item.limbs, item.shift
-                )
+                data[:, item.place : item.place + item.limbs] = encode_factor(column, item.type, item.limbs, item.shift)
             except FactorRange as needed:
                 raise Rescale(self, item, max(needed.limbs, item.limbs), max(needed.shift, item.shift)) from None
 

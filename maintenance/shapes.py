@@ -47,9 +47,7 @@ def parts_of(measures: Iterable[Measure], atoms: Iterable[str]) -> tuple[Part, .
     return tuple(distinct)
 
 
-def shape_of(
-    variables: Iterable[str], widths: Mapping[str, int], parts: tuple[Part, ...], limbs: int
-) -> Shape:
+def shape_of(variables: Iterable[str], widths: Mapping[str, int], parts: tuple[Part, ...], limbs: int) -> Shape:
     variables = tuple(variables)
     return Shape(variables, tuple(widths[v] for v in variables), parts, limbs)
 

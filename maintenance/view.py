@@ -127,7 +127,7 @@ class MaintainedView:
             view.shape = self.tree.shape(view, limbs)
 
     def rescale(self, store: LeafStore, expression: str, bits: int) -> None:
-        """Multiply every sum that contains a factor of this expression by 2**bits."""
+        """Multiply every sum that contains a factor of this expression by 2**bits, once for each time it does."""
         stored = [(view.table, view.shape.parts) for view in self.tree.stored_inner() if view.table and view.shape]
         if self.tree.projection is not None:
             stored.append((self.tree.projection, self.tree.parts(self.tree.root)))
@@ -138,6 +138,8 @@ class MaintainedView:
             for f in self.definition.atom(atom).factors
             if f.expression == expression
         }
+        times = max((len(part & names) for part in self.tree.parts(self.tree.root)), default=0)
+        self.widen(self.limbs + (times * bits + 63) // 64)
         for table, parts in stored:
             for number, part in enumerate(parts):
                 for _ in part & names:
@@ -159,4 +161,3 @@ def demanded_indexes(tree: Tree, leaf: View, definition: Definition) -> tuple[li
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:
     """The codec of every variable."""
     return {c.name: codec_for(c.type, dictionaries) for atom in definition.atoms for c in atom.variables}
-

@@ -63,7 +63,9 @@ class Walk:
 
     def words(self, variable: str) -> list[np.ndarray]:
         """The code words of a variable for the rows of the block."""
-        level, shape = next((i, level.shape) for i, level in enumerate(self.levels) if variable in level.shape.variables)
+        level, shape = next(
+            (i, level.shape) for i, level in enumerate(self.levels) if variable in level.shape.variables
+        )
         out = []
         for place in shape.places([variable]):
             column = np.empty(self.rows, np.int64)
@@ -82,7 +84,13 @@ class Walk:
         out = np.empty((self.rows, limbs), np.int64)
         factors = np.array(words, np.int64)
         overflow = kernels.gather_product(
-            self._block, len(self.levels), factors.ctypes.data, len(self.factors), out.ctypes.data, limbs, self.rows,
+            self._block,
+            len(self.levels),
+            factors.ctypes.data,
+            len(self.factors),
+            out.ctypes.data,
+            limbs,
+            self.rows,
             self._temporary.ctypes.data,
         )
         return out, bool(overflow)
@@ -117,9 +125,7 @@ class Walk:
             if child is not first:
                 self._join(tree, child, 0)
 
-    def _enter(
-        self, table: Table, shape: Shape, indexes: list[tuple[str, ...]], unit: Shape | None
-    ) -> None:
+    def _enter(self, table: Table, shape: Shape, indexes: list[tuple[str, ...]], unit: Shape | None) -> None:
         """The first table: found by its key or an index if constants give one, else scanned."""
         if unit is not None:
             given = set(unit.variables)

@@ -131,7 +131,7 @@ def _prepare_insert(con: Any, target: Target, parts: Parts, parameters: Paramete
     else:
         listed = parts.columns or [name for name in target.types if name not in target.generated]
         provided = [name.casefold() for name in listed]
-        if not keys or not covered <= set(provided) or not set(provided) <= set(types):
+        if not set(provided) <= set(types):
             return None, False
         names = ", ".join(quote(name) for name in provided)
         query = (

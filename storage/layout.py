@@ -39,6 +39,8 @@ BUFFERS = 16
 MAX_BUFFERS = 40
 SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
 TEMPORARY_WORDS = 512
+# The widest value: a product's operands and result have room in TEMPORARY.
+MAX_LIMBS = 120
 
 # What a run reports.
 OVERFLOW, VIOLATION, SHRINK = 1, 2, 4

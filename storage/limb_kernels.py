@@ -47,8 +47,8 @@ def negate(base, offset, limbs):
         store(base, offset + i, word)
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64)")
-def magnitude(base, offset, limbs, out, out_offset, unused):
+@kernel("int64(int64,int64,int64,int64,int64)")
+def magnitude(base, offset, limbs, out, out_offset):
     """Copy |value| to `out`; 1 if the value was negative."""
     for i in range(limbs):
         store(out, out_offset + i, load(base, offset + i))
@@ -61,7 +61,7 @@ def magnitude(base, offset, limbs, out, out_offset, unused):
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
 def multiply(out, out_offset, out_limbs, a, a_offset, a_limbs, b, b_offset, b_limbs, temporary):
     """out = a * b, schoolbook; 1 if the product does not fit `out_limbs` (it has wrapped), else 0."""
-    negative = magnitude(a, a_offset, a_limbs, temporary, 0, 0) ^ magnitude(b, b_offset, b_limbs, temporary, a_limbs, 0)
+    negative = magnitude(a, a_offset, a_limbs, temporary, 0) ^ magnitude(b, b_offset, b_limbs, temporary, a_limbs)
     product = a_limbs + b_limbs
     total = a_limbs + b_limbs
     for i in range(total + 1):

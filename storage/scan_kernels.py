@@ -149,7 +149,7 @@ def gather_word(block, depth, level, place, out, rows):
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
 def gather_product(block, depth, factors, count, out, limbs, rows, temporary):
-    """Values `out` (`limbs` words a row): the product over `factors`, (level, place, limbs)...; 1 if one does not fit."""
+    """Values `out`, of `limbs` words: the product over `factors`, (level, place, limbs)...; 1 if one does not fit."""
     overflow = 0
     for i in range(rows):
         store(out, i * limbs, 1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from storage import layout as at
 from storage import table_kernels as kernels
+from storage import upkeep_kernels as upkeep
 from storage.errors import InternalError
 
 
@@ -33,7 +34,7 @@ class Table:
         self.name = name
         self.indexes = tuple(indexes)
         self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
-        self._finalizer = weakref.finalize(self, kernels.destroy, self.address)
+        self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
         self.groups: list[Table] = []
         sums = tuple(summed) or (0,) * len(self.indexes)
         for number, (places, width) in enumerate(zip(self.indexes, sums, strict=True)):
@@ -54,7 +55,7 @@ class Table:
     def _refer(self, references: tuple[tuple[int, int], ...]) -> None:
         """Count references: (place of a key word that is a dictionary code, address of that dictionary's header)."""
         if references:
-            self.header[at.REFERENCE_LIST] = kernels.calloc_words(2 * len(references))
+            self.header[at.REFERENCE_LIST] = upkeep.calloc_words(2 * len(references))
             _words(self.header[at.REFERENCE_LIST], 2 * len(references))[:] = np.array(references, np.int64).ravel()
             self.header[at.REFERENCES] = len(references)
 
@@ -101,30 +102,30 @@ class Table:
 
     def release(self) -> None:
         """Take back the references to dictionary codes; the table must not be used afterwards. O(slots)."""
-        kernels.release_references(self.address)
+        upkeep.release_references(self.address)
 
     def shrink(self) -> None:
         """Compact the table and its groups where most of their memory is unused. O(rows kept)."""
         for table in (self, *self.groups):
-            if kernels.wants_shrink(table.address):
-                kernels.compact(table.address, -1)
+            if upkeep.wants_shrink(table.address):
+                upkeep.compact(table.address, -1)
 
     def compact(self, index: int = -1) -> None:
         """Lay rows out in the order of an index's groups, which makes enumeration sequential. O(rows)."""
         for group in self.groups:
-            kernels.compact(group.address, -1)
-        kernels.compact(self.address, index)
+            upkeep.compact(group.address, -1)
+        upkeep.compact(self.address, index)
 
     def widen(self, limbs: int) -> None:
         """Give values and groups' sums `limbs` words each. O(rows)."""
         for table in (self, *self.groups):
-            kernels.widen(table.address, limbs, 0)
+            upkeep.widen(table.address, limbs)
 
     def rescale(self, value: int, bits: int) -> None:
         """Multiply value number `value` by 2**bits in every row and group. O(rows)."""
         for table in (self, *self.groups):
             if value < table.values:
-                kernels.rescale(table.address, value, bits)
+                upkeep.rescale(table.address, value, bits)
 
     def rows(self) -> dict[tuple[int, ...], tuple[int, ...]]:
         """Every live row as key words -> values; for tests and small tables."""

@@ -68,9 +68,7 @@ def triangle_program(edges: tuple[Table, Table], total: Table) -> Assembler:
 
 
 def count_triangles(edges: Counter) -> int:
-    return sum(
-        n * edges[y, z] * edges[z, x] for (x, y), n in edges.items() for z in {b for a, b in edges if a == y}
-    )
+    return sum(n * edges[y, z] * edges[z, x] for (x, y), n in edges.items() for z in {b for a, b in edges if a == y})
 
 
 def test_triangle_count_by_hand_written_plan() -> None:

@@ -68,13 +68,17 @@ class Stream:
         return Counter(str(row) for row in con.execute(f"SELECT {texts(table)} FROM {table}").fetchall())
 
     def replay(self, copy: dict[QualifiedName, Counter[str]], own: bool | None) -> None:
-        pending = self.capture.pending(self.con, own=own)
-        for table, batch in pending.tables.items():
-            images = self.con.execute(f"SELECT {texts(table)}, _weight FROM batch").fetchall()
-            for *row, weight in images:
+        if self.random.random() < 0.5:
+            batches = self.capture.take(self.con, own=own)
+        else:
+            pending = self.capture.pending(self.con, own=own)
+            batches = pending.tables
+            self.capture.consume(self.con, pending)
+        for table, batch in batches.items():
+            assert batch.column_names == [*COLUMNS[table], "_weight"]
+            for *row, weight in self.con.execute(f"SELECT {texts(table)}, _weight FROM batch").fetchall():
                 copy[table][str(tuple(row))] += weight
             copy[table] += Counter()  # drops the zeros, and anything negative: the comparison then fails
-        self.capture.consume(self.con, pending)
 
     def run(self, table: QualifiedName, statement: str, parameters: Any = None, many: bool = False) -> None:
         """One statement, in autocommit or in the open transaction."""
@@ -164,7 +168,8 @@ class Stream:
         before = {table: self.rows(self.con, table) for table in COLUMNS}
         self.raw.execute(statement)
         if before != {table: self.rows(self.con, table) for table in COLUMNS}:
-            assert self.capture.has_foreign(self.con) and self.capture.check(self.con)
+            assert self.capture.has_foreign(self.con)
+            assert self.capture.check(self.con)
         self.con.execute("BEGIN")
         self.replay(self.copy, own=False)
         self.con.execute("COMMIT")
@@ -222,7 +227,7 @@ class Stream:
         )
         name = self.random.choice(["keyed", "main.keyed", '"KEYED"'])
         into = r.choice(["INTO", "into /* where */", "INTO -- é\n"])
-        plain = [
+        plain: list[tuple[str, Any]] = [
             (f"INSERT {into} {name} VALUES ({k}, {v}, {j}, NULL){returning}", None),
             (f"INSERT {into} keyed(v, k) SELECT {v}, {k}{returning}", None),
             (f"INSERT {into} keyed BY NAME SELECT {k} AS k, {j} AS unread", None),
@@ -230,54 +235,52 @@ class Stream:
             ("INSERT INTO keyed(k, v) VALUES (?, ?) ON CONFLICT (k) DO NOTHING", [k, "?"]),
             (f"UPDATE keyed SET v = {v}, k = k + {r.choice([0, 0, 8, -8])} WHERE k % 3 = {k % 3}{returning}", None),
             (f"UPDATE keyed SET unread = {self.literal()}{returning}", None),
-            (f"UPDATE keyed SET d = l.a FROM \"Loose\" l WHERE l.a = keyed.k AND l.b = 'a'", None),
+            ("UPDATE keyed SET d = l.a FROM \"Loose\" l WHERE l.a = keyed.k AND l.b = 'a'", None),
             (f"DELETE FROM keyed WHERE k = {k}{returning}", None),
             ('DELETE FROM keyed USING (SELECT DISTINCT a FROM "Loose") l WHERE l.a = keyed.k', None),
         ]
-        upserts = [
+        update = "ON CONFLICT (k) DO UPDATE SET"
+        upserts: list[tuple[str, Any]] = [
             (f"INSERT OR REPLACE {into} {name}(k, v) VALUES ({k}, {v}), ({j}, {w}){returning}", None),
             (f"INSERT OR REPLACE INTO keyed VALUES ({k}, {v}, DEFAULT, {j});", None),
             (f"INSERT OR REPLACE INTO keyed BY NAME SELECT {k} AS k, {v} AS v{returning}", None),
             (f"INSERT OR REPLACE INTO keyed BY NAME SELECT {k} AS d, {v} AS v", None),
             ("INSERT OR REPLACE INTO keyed(k, d) SELECT k, d + 1 FROM keyed", None),
+            (f"INSERT {into} keyed AS x (k, v) VALUES ({k}, {v}) {update} v = excluded.v || x.v{returning}", None),
             (
-                f"INSERT {into} keyed AS x (k, v) VALUES ({k}, {v}) ON CONFLICT (k) DO UPDATE SET v = excluded.v || x.v{returning}",
+                f"INSERT {into} keyed(k, v) (SELECT {k}, {v}) "
+                f"ON CONFLICT DO UPDATE SET k = excluded.k + 8, v = 'moved'{returning}",
                 None,
             ),
             (
-                f"INSERT {into} keyed(k, v) (SELECT {k}, {v}) ON CONFLICT DO UPDATE SET k = excluded.k + 8, v = 'moved'{returning}",
+                'INSERT INTO keyed(k) SELECT a FROM "Loose" WHERE a IS NOT NULL GROUP BY a '
+                f"{update} d = 7 WHERE keyed.k > {k}",
                 None,
             ),
-            (
-                f'INSERT INTO keyed(k) SELECT a FROM "Loose" WHERE a IS NOT NULL GROUP BY a ON CONFLICT (k) DO UPDATE SET d = 7 WHERE keyed.k > {k}',
-                None,
-            ),
-            (
-                "INSERT INTO keyed(k, v, d) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET v = ?, d = excluded.d",
-                [k, "p", j, "q"],
-            ),
-            (
-                "INSERT INTO keyed(k, v) VALUES ($k, $v) ON CONFLICT (k) DO UPDATE SET v = $v || $w",
-                {"k": k, "v": "n", "w": "m"},
-            ),
+            (f"INSERT INTO keyed(k, v, d) VALUES (?, ?, ?) {update} v = ?, d = excluded.d", [k, "p", j, "q"]),
+            (f"INSERT INTO keyed(k, v) VALUES ($k, $v) {update} v = $v || $w", {"k": k, "v": "n", "w": "m"}),
             (f"WITH c AS (SELECT {k} AS k) INSERT INTO keyed(k) FROM c ON CONFLICT DO UPDATE SET v = 'cte'", None),
             (f"INSERT INTO keyed(k) WITH c AS (SELECT {k} AS k) FROM c ON CONFLICT DO UPDATE SET v = 'cte'", None),
             (f"MERGE {into} keyed USING {rows} {on} {matched}{unmatched}{merged}", None),
             (
-                f"MERGE INTO keyed AS x USING (SELECT ? AS k, ? AS v) AS s ON x.k = s.k AND x.k < ? WHEN MATCHED THEN UPDATE SET v = s.v || ?{merged}",
+                "MERGE INTO keyed AS x USING (SELECT ? AS k, ? AS v) AS s ON x.k = s.k AND x.k < ? "
+                f"WHEN MATCHED THEN UPDATE SET v = s.v || ?{merged}",
                 [k, "z", 6, "y"],
             ),
             (
-                'MERGE INTO keyed USING (SELECT a, min(b) AS b FROM "Loose" GROUP BY a) s ON a = k WHEN MATCHED THEN DELETE',
+                'MERGE INTO keyed USING (SELECT a, min(b) AS b FROM "Loose" GROUP BY a) s ON a = k '
+                "WHEN MATCHED THEN DELETE",
                 None,
             ),
             (f"MERGE INTO keyed USING keyed s USING (k) WHEN MATCHED AND k = {k} THEN DELETE", None),
             (
-                f"MERGE INTO keyed USING (SELECT NULL AS k, '{k}' AS v) s ON keyed.k = s.k OR keyed.k = s.v WHEN MATCHED THEN UPDATE SET v = s.k",
+                f"MERGE INTO keyed USING (SELECT NULL AS k, '{k}' AS v) s ON keyed.k = s.k OR keyed.k = s.v "
+                "WHEN MATCHED THEN UPDATE SET v = s.k",
                 None,
             ),
             (
-                f"MERGE INTO keyed USING (SELECT k, floor(random() * 4)::INT * 0 AS r FROM keyed) s ON keyed.k = s.k AND random() >= 0 WHEN MATCHED AND keyed.k = {k} THEN DELETE",
+                "MERGE INTO keyed USING (SELECT k, floor(random() * 4)::INT * 0 AS r FROM keyed) s "
+                f"ON keyed.k = s.k AND random() >= 0 WHEN MATCHED AND keyed.k = {k} THEN DELETE",
                 None,
             ),
         ]
@@ -296,37 +299,24 @@ class Stream:
         mood = r.choice(["'sad'", "'ok'", "NULL", "'bad'"])
         path = self.directory / "rows.csv"
         path.write_text(f"a,b\n{r.randrange(9)},x\n,\n{r.randrange(9)},x\n")
-        return r.choice(
-            [
-                (f'INSERT INTO "Loose"(a, b, m) VALUES ({a}, {b}, {mood}), ({a}, {b}, {mood})', None, False),
-                (
-                    f"INSERT INTO loose(a, l) SELECT i % 4, [i, NULL] FROM range({r.randrange(6)}) t(i) RETURNING a, l",
-                    None,
-                    False,
-                ),
-                ('INSERT INTO "Loose"(a, b) SELECT a, b FROM "Loose" ORDER BY ALL LIMIT 20', None, False),
-                (f"COPY \"Loose\"(a, b) FROM '{path}' (HEADER)", None, False),
-                ('INSERT INTO "Loose" DEFAULT VALUES', None, False),
-                ('INSERT INTO "Loose"(a, b) VALUES (?, ?)', [[1, "e"], [None, None], [1, "e"]], True),
-                (f'UPDATE "Loose" SET a = {a}, l = [{c}] WHERE a IS NOT DISTINCT FROM {c}', None, False),
-                (f'UPDATE "Loose" SET m = {mood} FROM keyed WHERE keyed.k = a', None, False),
-                (f'DELETE FROM "Loose" WHERE a = {c} RETURNING a', None, False),
-                ('DELETE FROM "Loose" USING keyed WHERE keyed.k = a', None, False),
-                ('TRUNCATE "Loose"', None, False)
-                if r.random() < 0.4
-                else ('DELETE FROM "Loose" WHERE a IS NULL', None, False),
-                (
-                    f'MERGE INTO "Loose" AS l USING (SELECT {a} AS a) s ON l.a IS NOT DISTINCT FROM s.a WHEN MATCHED THEN UPDATE SET b = {b} WHEN NOT MATCHED THEN INSERT (a, b) VALUES (s.a, {b})',
-                    None,
-                    False,
-                ),
-                (
-                    "MERGE INTO \"Loose\" l USING keyed ON keyed.k = l.a AND l.m = 'ok' WHEN MATCHED THEN UPDATE SET m = 'sad'",
-                    None,
-                    False,
-                ),
-            ]
-        )
+        if r.random() < 0.1:
+            return 'INSERT INTO "Loose"(a, b) VALUES (?, ?)', [[1, "e"], [None, None], [1, "e"]], True
+        statements = [
+            f'INSERT INTO "Loose"(a, b, m) VALUES ({a}, {b}, {mood}), ({a}, {b}, {mood})',
+            f"INSERT INTO loose(a, l) SELECT i % 4, [i, NULL] FROM range({r.randrange(6)}) t(i) RETURNING a, l",
+            'INSERT INTO "Loose"(a, b) SELECT a, b FROM "Loose" ORDER BY ALL LIMIT 20',
+            f"COPY \"Loose\"(a, b) FROM '{path}' (HEADER)",
+            'INSERT INTO "Loose" DEFAULT VALUES',
+            f'UPDATE "Loose" SET a = {a}, l = [{c}] WHERE a IS NOT DISTINCT FROM {c}',
+            f'UPDATE "Loose" SET m = {mood} FROM keyed WHERE keyed.k = a',
+            f'DELETE FROM "Loose" WHERE a = {c} RETURNING a',
+            'DELETE FROM "Loose" USING keyed WHERE keyed.k = a',
+            'TRUNCATE "Loose"' if r.random() < 0.4 else 'DELETE FROM "Loose" WHERE a IS NULL',
+            f'MERGE INTO "Loose" AS l USING (SELECT {a} AS a) s ON l.a IS NOT DISTINCT FROM s.a '
+            f"WHEN MATCHED THEN UPDATE SET b = {b} WHEN NOT MATCHED THEN INSERT (a, b) VALUES (s.a, {b})",
+            "MERGE INTO \"Loose\" l USING keyed ON keyed.k = l.a AND l.m = 'ok' WHEN MATCHED THEN UPDATE SET m = 'sad'",
+        ]
+        return r.choice(statements), None, False
 
     def odd(self) -> tuple[str, Any, bool]:
         """A statement on the table with odd names, a composite key and a CHECK."""
@@ -356,7 +346,7 @@ class Stream:
         elif choice < 0.16 and self.open is not None:
             self.random.choice([self.commit, self.rollback])()
         elif choice < 0.26 and self.open is None:
-            statement, parameters, many = self.random.choice([self.keyed, self.loose])()
+            statement, parameters, _ = self.random.choice([self.keyed, self.loose])()
             if not is_upsert(statement) and parameters is None:
                 self.bypass(statement)
         else:
@@ -364,15 +354,15 @@ class Stream:
             self.run(table, *make())
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(5))
 def test_replaying_the_captured_changes_gives_the_table(seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}")
     stream = Stream(":memory:" if seed % 2 else str(tmp_path / "captured file.db"), seed, tmp_path)
-    for _ in range(120):
+    for _ in range(100):
         stream.step()
     if stream.open is not None:
         stream.commit()
     stream.compare(stream.copy, "the end")
-    assert stream.changed >= 30, "too few statements changed anything"
+    assert stream.changed >= 25, "too few statements changed anything"
     assert stream.failed >= 3
     assert stream.capture.check(stream.con) is False

@@ -152,17 +152,19 @@ def test_draining_asks_for_a_sweep():
     assert not dictionary.needs_sweep()
 
 
-def test_equal_hashes_are_told_apart_by_bytes():
-    dictionary = Dictionary()
-    address, h = dictionary._place(b"left"), 12345
-    first = kernels.insert_new(dictionary._at, address, 4, h)
-    dictionary._place(b"rite")
-    assert kernels.find_one(dictionary._at, address, 4, h) == kernels.ABSENT
-    second = kernels.insert_new(dictionary._at, address, 4, h)
-    assert first != second
-    assert kernels.find_one(dictionary._at, address, 4, h) == second
-    both = dictionary.decode(np.array([first, second]), pa.large_binary())
-    assert both.to_pylist() == [b"left", b"rite"]
+@pytest.mark.parametrize("length", [1, 4, 8, 9, 15, 16, 17, 40])
+def test_equal_hashes_are_told_apart_by_bytes(length):
+    dictionary, h = Dictionary(), 12345
+    values = [b"-" * length] + [b"-" * i + b"x" + b"-" * (length - i - 1) for i in range(length)]
+    codes = []
+    for value in values:
+        address = dictionary._place(value)
+        dictionary._grow(length)
+        assert kernels.find_one(dictionary._at, address, length, h) == kernels.ABSENT
+        codes.append(kernels.insert_new(dictionary._at, address, length, h))
+        assert kernels.find_one(dictionary._at, address, length, h) == codes[-1]
+    assert len(set(codes)) == length + 1
+    assert dictionary.decode(np.array(codes), pa.large_binary()).to_pylist() == values
 
 
 @pytest.mark.parametrize("make", [lambda i: b"%d" % i, lambda i: i.to_bytes(8, "big"), lambda i: b"\0" * (i % 5000)])

@@ -306,6 +306,33 @@ def test_the_reserved_value_is_refused(type, value):
         codec.encode(typed(type, [None, str(value)]))
 
 
+def test_values_under_null_do_not_matter():
+    values = np.array([RESERVED_LOW, NULL_CODE, 5, NULL_CODE])
+    array = pa.array(values, mask=np.array([True, True, False, False]))
+    assert array.buffers()[1].size == 32
+    hidden = pa.Array.from_buffers(pa.int64(), 4, [array.buffers()[0], pa.py_buffer(values)])
+    codes = codec_for("BIGINT", Dictionaries()).encode(hidden)[0]
+    assert codes.tolist() == [NULL_CODE, NULL_CODE, 5, RESERVED_LOW]
+    stamps = pa.Array.from_buffers(pa.timestamp("us"), 4, [array.buffers()[0], pa.py_buffer(values // 2)])
+    assert codec_for("TIMESTAMP", Dictionaries()).encode(stamps)[0].tolist()[:3] == [NULL_CODE, NULL_CODE, 2]
+
+
+def test_intervals_come_back_with_one_sign():
+    shown = {
+        "720 hours": "1 month",
+        "-1 day 1 hour": "-23:00:00",
+        "-1 day -1 hour": "-1 days -01:00:00",
+        "1 month -1 day": "29 days",
+        "-45 days": "-1 months -15 days",
+        "400 days": "13 months 10 days",
+    }
+    codec = codec_for("INTERVAL", Dictionaries())
+    decoded = codec.decode(codec.encode(typed("INTERVAL", list(shown))))
+    expected = typed("INTERVAL", list(shown.values())).combine_chunks()
+    assert decoded.to_pylist() == expected.to_pylist()
+    assert not codec.faithful
+
+
 def test_codes_keep_the_order_of_numbers():
     for type, numbers in (
         ("DOUBLE", ["-inf", "-1e308", "-1", "-5e-324", "0", "5e-324", "1", "inf", "nan"]),
