@@ -1,8 +1,8 @@
 """Compilation of the kernels, cached on disk under a hash of everything they are made of.
 
 Numba's own cache looks only at the file of the function being compiled, so an edit in a callee of
-another file would leave stale machine code in use. Ours is one directory per hash of all sources in
-this package, the versions of numba and llvmlite, Python's, and the processor.
+another file would leave stale machine code in use. Ours is one directory per hash of the kernels'
+sources, the versions of numba and llvmlite, Python's, and the processor.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 import llvmlite
 import numba
 
+# Kernels live in *_kernels.py only; these are what all of them are compiled with.
+_SHARED = ("jit", "layout", "memory")
 _state = {"compiling": False}
 
 
@@ -28,12 +30,13 @@ def cache_directory() -> Path:
 
 
 def fingerprint(package: Path) -> str:
-    """A hash of all Python sources in `package` and of the tools and processor that compile them."""
+    """A hash of the kernels' sources in `package` and of the tools and processor that compile them."""
     digest = hashlib.sha256()
     for part in (numba.__version__, llvmlite.__version__, sys.version, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
     for source in sorted(package.glob("*.py")):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+        if source.stem.endswith("_kernels") or source.stem in _SHARED:
+            digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 

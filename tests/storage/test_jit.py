@@ -69,3 +69,9 @@ def test_the_fingerprint_sees_names_contents_and_nothing_else(copy):
 def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path):
     monkeypatch.setenv("SQLFRONT_CACHE_DIR", str(tmp_path))
     assert jit.cache_directory() == tmp_path / "sqlfront" / "kernels" / jit.fingerprint(PACKAGE)
+
+
+def test_kernels_live_where_the_fingerprint_looks():
+    for source in PACKAGE.glob("*.py"):
+        if "\n@kernel(" in source.read_text():
+            assert source.stem.endswith("_kernels"), f"{source.name} holds kernels that the fingerprint does not see"

@@ -1,0 +1,78 @@
+"""Generate docs/support-matrix.md from the binder's fixtures: what is kept in which class, what is refused and why.
+
+`python -m tests.support_matrix` writes the page; a test asserts that it is up to date.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from planner.classify import plan_view
+from planner.refusal import Refusal
+from sqlfront.binder import bind_view
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "tests" / "fixtures" / "binder"
+PAGE = ROOT / "docs" / "support-matrix.md"
+SUPPORTED = ("joins", "aggregates", "outputs", "inlining")
+
+HEAD = """# SQL support matrix
+
+Generated from tests/fixtures/binder by `python -m tests.support_matrix`; every line is bound, planned and
+compared with DuckDB by the test suite. The tables' definitions are in tests/fixtures/binder/schema.sql.
+N is the number of rows in the view's tables.
+"""
+
+
+def matrix() -> str:
+    """The page's text."""
+    import duckdb
+
+    con = duckdb.connect()
+    con.execute((FIXTURES / "schema.sql").read_text())
+    sections = [HEAD]
+    for name in SUPPORTED:
+        text = (FIXTURES / f"{name}.sql").read_text()
+        sections.append(f"## {first_comment(text)}\n\n| query | shape | update | delay |\n| --- | --- | --- | --- |")
+        sections.append("\n".join(row(query, con) for query in queries(text)) + "\n")
+    sections.append("## Refused, with the construct named\n\n| query | error |\n| --- | --- |")
+    sections.append("\n".join(refusals((FIXTURES / "refused.sql").read_text())) + "\n")
+    con.close()
+    return "\n".join(sections)
+
+
+def row(query: str, con: Any) -> str:
+    """One supported query with the class its plan states."""
+    plan = plan_view(bind_view(query, con))
+    if isinstance(plan, Refusal):
+        return f"| `{cell(query)}` | refused | {cell(plan.what)} | |"
+    return f"| `{cell(query)}` | {plan.shape} | {plan.cost.update} | {plan.cost.delay} |"
+
+
+def refusals(text: str) -> list[str]:
+    """The refused fixtures as table rows."""
+    rows, error = [], ""
+    for line in text.splitlines():
+        if line.startswith("-- error: "):
+            error = line.removeprefix("-- error: ")
+        elif line.strip() and not line.startswith("--") and error:
+            rows.append(f"| `{cell(line.strip().rstrip(';'))}` | {cell(error)} |")
+            error = ""
+    return rows
+
+
+def queries(text: str) -> list[str]:
+    return [line.strip().rstrip(";") for line in text.splitlines() if line.strip() and not line.startswith("--")]
+
+
+def first_comment(text: str) -> str:
+    return text.splitlines()[0].removeprefix("-- ").rstrip(".")
+
+
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(matrix())
