@@ -29,7 +29,10 @@ class Missing(Exception):
 
 @dataclass
 class Run:
-    """`seconds` per batch, for the first batches of `size` changes; `rows` is the view after all changes."""
+    """`seconds` per batch, for the first batches of `size` changes; `rows` is the view after all changes.
+
+    `steps` are the elementary steps that the side counts itself, if it does.
+    """
 
     side: str
     size: int
@@ -37,6 +40,7 @@ class Run:
     rows: list[Row]
     load: float
     notes: dict[str, Any] = field(default_factory=dict)
+    steps: int | None = None
 
     @property
     def rate(self) -> float:
@@ -174,14 +178,15 @@ def run_sqlfront(work: Workload, size: int, *, retain: bool, keyed: bool = False
     start = time.perf_counter()
     con.apply(first)
     load = time.perf_counter() - start
-    if size == 1:
-        seconds = _apply_rows(con, work)
-    else:
-        seconds = _apply_batches(con, work, size)
+    view, plan = con.view("answer"), con.explain("answer").to_dict()
+    steps = view.cost()["steps"]
+    seconds = _apply_rows(con, work) if size == 1 else _apply_batches(con, work, size)
+    steps = view.cost()["steps"] - steps
     rows = con.execute("SELECT * FROM answer").fetchall()
-    notes = {"version": sqlfront.__version__, "shape": con.explain("answer").to_dict()["shape"]}
     con.close()
-    return Run(f"sqlfront retain={str(retain).lower()}", size, seconds, rows, load, notes)
+    notes = {"version": sqlfront.__version__, "shape": plan["shape"], "update": plan["cost"]["update"]}
+    side = f"sqlfront retain={str(retain).lower()}" + (", key declared" if keyed else "")
+    return Run(side, size, seconds, rows, load, notes, steps)
 
 
 def _apply_batches(con: Any, work: Workload, size: int) -> list[float]:

@@ -19,10 +19,12 @@ from benchmarks.sides import Missing, Run, run_duckdb, run_pathway, run_sqlfront
 from benchmarks.workloads import WORKLOADS, Row, Workload
 
 SIZES = (10_000, 100, 1)
+FAST = "sqlfront retain=false"
 TARGETS = {10_000: 25.0, 100: 10.0, 1: 1.5}
 SIDES: dict[str, Callable[[Workload, int], Run]] = {
     "sqlfront": partial(run_sqlfront, retain=False),
     "sqlfront-retain": partial(run_sqlfront, retain=True),
+    "sqlfront-keyed": partial(run_sqlfront, retain=False, keyed=True),
     "sqlite": run_sqlite,
     "duckdb": run_duckdb,
     "pathway": run_pathway,
@@ -31,12 +33,14 @@ SIDES: dict[str, Callable[[Workload, int], Run]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
+    steps: dict[str, dict[int, float]] = {}
     for name in options.workload:
         work = WORKLOADS[name](options.changes)
         print(f"{name}: {work.view}", flush=True)
         runs, missing = run_all(work, options.sides, options.batch, options.repeats)
         compare(runs)
-        write(work, runs, missing)
+        steps[name] = {run.size: run.steps / sum(run.seconds) for run in runs if run.side == FAST and run.steps}
+        write(work, runs, missing, beside_w1(steps, name))
 
 
 def run_all(
@@ -72,12 +76,24 @@ def compare(runs: Sequence[Run]) -> None:
             raise SystemExit(f"{run.side} at batches of {run.size} ends with other rows than {runs[0].side}")
 
 
+def beside_w1(steps: dict[str, dict[int, float]], name: str) -> list[str]:
+    """Steps per second of a variant beside those of w1, when both ran."""
+    if name == "w1" or "w1" not in steps:
+        return []
+    found = []
+    for size, rate in steps[name].items():
+        share = rate / steps["w1"][size]
+        word = "kept" if share >= 0.5 else "MISSED"
+        found.append(f"batches of {size:,}: {share:.0%} of w1's rate per step, half promised: {word}.")
+    return found
+
+
 def normal(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """Rows as sorted text: the sides give sums as int, Decimal or str."""
     return sorted(tuple(str(value) for value in row) for row in rows)
 
 
-def write(work: Workload, runs: Sequence[Run], missing: dict[str, str]) -> None:
+def write(work: Workload, runs: Sequence[Run], missing: dict[str, str], more: Sequence[str]) -> None:
     """The table, the notes and the plot."""
     sqlite = {run.size: run.rate for run in runs if run.side == "sqlite triggers"}
     rows: list[dict[str, Any]] = []
@@ -85,11 +101,12 @@ def write(work: Workload, runs: Sequence[Run], missing: dict[str, str]) -> None:
         row: dict[str, Any] = {"batch": run.size, "side": run.side, "changes/s": round(run.rate)}
         row["median ms"] = run.median * 1000
         row["x sqlite"] = run.rate / sqlite[run.size] if run.size in sqlite else None
+        row["steps/change"] = run.steps / (run.size * len(run.seconds)) if run.steps else None
         rows.append(row)
     notes = [f"{run.side}: {_note(run)}" for run in {run.side: run for run in runs}.values()]
     notes += [f"missing: {reason}" for reason in missing.values()]
     notes.append("Final views of all sides are equal.")
-    notes += verdicts(runs, sqlite)
+    notes += [*verdicts(runs, sqlite), *more]
     title = f"{work.name}: {work.view}"
     harness.report(work.name, title, rows, notes=notes)
     groups: dict[str, dict[str, float]] = {}
@@ -102,13 +119,13 @@ def verdicts(runs: Sequence[Run], sqlite: dict[int, float]) -> list[str]:
     """What w1 promises, and whether this run kept it."""
     found = []
     for run in runs:
-        if run.side == "sqlfront retain=false" and run.size in sqlite:
+        if run.side == FAST and run.size in sqlite:
             ratio = run.rate / sqlite[run.size]
             word = "kept" if ratio >= TARGETS[run.size] else "MISSED"
             found.append(f"batches of {run.size:,}: {ratio:.1f}x SQLite, {TARGETS[run.size]}x promised: {word}.")
     rates = {(run.side, run.size): run.rate for run in runs}
     for size in sorted({run.size for run in runs}, reverse=True):
-        fast, kept = rates.get(("sqlfront retain=false", size)), rates.get(("sqlfront retain=true", size))
+        fast, kept = rates.get((FAST, size)), rates.get(("sqlfront retain=true", size))
         duck = rates.get(("duckdb recompute", size))
         if fast and kept:
             word = "kept" if kept >= fast / 2 else "MISSED"
@@ -129,7 +146,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=["w1"])
     parser.add_argument("--changes", type=int, default=100_000)
     parser.add_argument("--batch", type=int, nargs="+", choices=SIZES, default=SIZES)
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument(
+        "--sides", nargs="+", choices=SIDES, default=[side for side in SIDES if side != "sqlfront-keyed"]
+    )
     parser.add_argument("--repeats", type=int, default=3)
     return parser.parse_args(arguments)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maintenance.critical import Uninterrupted
 from maintenance.epoch import Applied, Epoch, RowGate
 from maintenance.ingest import Ingest
 from maintenance.machine import MAX_VIEWS, Encoded, Machine, RelationPrograms
@@ -139,12 +140,14 @@ class Engine:
         started = time.perf_counter()
         with self.lock:
             encoded = []
+            used = []  # Their buffers hold the rows; widening after an overflow makes new ones.
             for name, batch in batches.items():
                 ingest = self._ingests.get(names.get(name) or "")
                 packed = ingest.pack(batch) if ingest is not None else None
                 if packed is None:
                     return None
                 encoded.append(packed)
+                used.append(ingest)
             if len({id(item.relation) for item in encoded}) < len(encoded):
                 return None
             return self.commit(self._apply(encoded), started)

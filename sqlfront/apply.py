@@ -17,6 +17,7 @@ from maintenance.relation import Column
 from sqlfront.changes import read_changes
 from sqlfront.database import ChangeTable, lost
 from sqlfront.dml import unit
+from sqlfront.names import name_parts
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
 from storage.errors import DataError, IntegrityError, ProgrammingError
@@ -43,6 +44,7 @@ def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
             if relation in batch:
                 raise ProgrammingError(f"two entries of the changes name table {table.name}", hint="join them")
             batch[relation] = Change(rows, weights)
+            connection._gates[name] = relation
         with database.engine.lock:
             epoch = database.engine.commit(database.engine.apply(batch))
             for relation in batch:
@@ -54,7 +56,7 @@ def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
             table = tables[name]
             if table is not None:
                 rows, weights = read_changes(name, table.columns, data, table.defaults)
-                transaction.add_batch(table, rows, weights)
+                transaction.add(table, rows, weights)
             else:
                 _write_through(connection, name, data)
     return transaction.epoch
@@ -75,16 +77,14 @@ def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int
     columns = table.columns if table is not None else _columns(connection, name)[1]
     if len(row) != len(columns):
         raise DataError(f"{name} has {len(columns)} columns, the row has {len(row)} values")
-    data = {column.name: pa.array([value]) for column, value in zip(columns, row, strict=True)}
+    cast = database.engine.dictionaries.caster.cast_value
+    data = {column.name: cast(value, column.type) for column, value in zip(columns, row, strict=True)}
     epoch = apply(connection, {name: pa.table({**data, "_weight": pa.array([weight], pa.int64())})})
     return epoch.number if epoch is not None else None
 
 
 def _change_table(connection: Connection, name: str) -> ChangeTable | None:
-    from sqlfront.tokens import tokenize
-
-    parts = [token.name for token in tokenize(name) if token.is_name]
-    table = connection._database.change_table(connection._duck, parts)
+    table = connection._database.change_table(connection._duck, name_parts(name))
     if table is not None and table.lost is not None:
         raise lost(f"change table {table.name}", table)
     return table
@@ -92,10 +92,9 @@ def _change_table(connection: Connection, name: str) -> ChangeTable | None:
 
 def _columns(connection: Connection, name: str) -> tuple[QualifiedName, list[Column]]:
     from sqlfront.catalog import EngineCatalog
-    from sqlfront.tokens import tokenize
 
     catalog = EngineCatalog(connection._database, connection._duck)
-    found = catalog.resolve([token.name for token in tokenize(name) if token.is_name])
+    found = catalog.resolve(name_parts(name))
     if found is None:
         raise ProgrammingError(f"there is no table {name}", hint="CREATE TABLE or CREATE CHANGE TABLE first")
     if catalog.is_view(found) or catalog.view_sql(found):

@@ -28,7 +28,9 @@ class SummedArguments:
         self._scalar = scalar
         plain = [tree for tree in aggregates if not tree["filter"] and not tree["distinct"]]
         self._summed = {
-            key(_bare(arguments(tree)[0])) for tree in plain if tree["function_name"] in ("sum", "count") and arguments(tree)
+            key(_bare(arguments(tree)[0]))
+            for tree in plain
+            if tree["function_name"] in ("sum", "count") and arguments(tree)
         }
 
     def averages_by_sum(self, average: Tree) -> bool:
@@ -212,7 +214,9 @@ class Aggregates:
         trees = self._expander.trees
         values = [trees[name] for owner, name in monomial.values if owner == atom]
         implied = {key(expression("v IS NOT NULL", v=value)) for value in values}
-        conditions = [trees[name] for owner, name in sorted(monomial.conditions) if owner == atom and name not in implied]
+        conditions = [
+            trees[name] for owner, name in sorted(monomial.conditions) if owner == atom and name not in implied
+        ]
         product = self._product(values, floating)
         for scaler in scalers:
             product = expression_with_value(scaler, product or expression("CAST(1 AS DOUBLE)"))

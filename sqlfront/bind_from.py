@@ -228,9 +228,7 @@ def _bind_subquery(item: Tree, environment: Environment, core: JoinCore) -> Scop
     return _one_source(item["alias"] or "unnamed_subquery", (), columns, item)
 
 
-def _inline_view(
-    table: str, sql: str, item: Tree, environment: Environment, core: JoinCore
-) -> list[tuple[str, Tree]]:
+def _inline_view(table: str, sql: str, item: Tree, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
     """A plain view's query, moved to where the view is named; its own column list renames."""
     if table in environment.views:
         raise InternalError(f"View {table} reads itself")
@@ -246,7 +244,8 @@ def _view_parts(sql: str) -> tuple[list[str], str]:
     from sqlfront.tokens import tokenize
 
     tokens = tokenize(sql)
-    depth, names = 0, []
+    depth = 0
+    names: list[str] = []
     for i, token in enumerate(tokens):
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         if depth == 0 and token.keyword == "as":
@@ -256,9 +255,7 @@ def _view_parts(sql: str) -> tuple[list[str], str]:
     raise InternalError("A view's CREATE statement has no AS", where=sql)
 
 
-def _inline(
-    node: Tree, what: str, environment: Environment, core: JoinCore, at: Span | None
-) -> list[tuple[str, Tree]]:
+def _inline(node: Tree, what: str, environment: Environment, core: JoinCore, at: Span | None) -> list[tuple[str, Tree]]:
     """The columns of a query block that only selects, projects and joins."""
     reason = None
     if node["type"] == "SELECT_NODE":

@@ -13,8 +13,10 @@ from sqlfront.parse_tree import SourceText, Span, Tree, span, walk
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 # Functions of an instant that do not ask which time zone the session is in.
 _ZONE_FREE = frozenset(
-    "epoch epoch_ms epoch_us epoch_ns to_timestamp isfinite isinf coalesce least greatest hash "
-    "= <> != < > <= >= make_timestamptz count sum avg timezone __cast date_diff_us".split()
+    (
+        *("epoch", "epoch_ms", "epoch_us", "epoch_ns", "to_timestamp", "make_timestamptz", "timezone", "hash"),
+        *("isfinite", "isinf", "coalesce", "least", "greatest", "count", "=", "<>", "!=", "<", ">", "<=", ">="),
+    )
 )
 
 
@@ -41,7 +43,7 @@ class Functions:
         known = self._asked.get(lowered) or _built_in().get(lowered)
         if known is None:
             rows = self._con.execute(_FACTS + " WHERE lower(function_name) = ? GROUP BY 1", [lowered]).fetchall()
-            known = tuple(map(bool, rows[0][1:])) if rows else (False, False, False)  # type: ignore[assignment]
+            known = (bool(rows[0][1]), bool(rows[0][2]), bool(rows[0][3])) if rows else (False, False, False)
             self._asked[lowered] = known
         return known
 
@@ -54,7 +56,7 @@ _FACTS = """
 
 
 # What the bound plan calls operations that are no functions of the catalog.
-_OPERATIONS = "__cast = <> != < > <= >=".split()
+_OPERATIONS = ("__cast", "=", "<>", "!=", "<", ">", "<=", ">=")
 
 
 @functools.cache
@@ -84,6 +86,10 @@ def _refuse(tree: Tree, nodes: Sequence[BoundNode], functions: Functions, source
     """Raise for the first objectionable node of the expression."""
     for bound in nodes:
         objection = _objection(bound, functions)
+        if objection == "rows":
+            why = "one row becomes many, which the counts of a join do not show"
+            hint = "store the elements as rows of a table and join it"
+            raise refusal("unnest", source, _place(tree, bound.function), why, hint)
         if objection == "unstable":
             why = "its value changes from query to query, so a stored result cannot stay equal to the query"
             hint = "store the value in a column when the row is written, or filter when you read the view"
@@ -99,6 +105,8 @@ def _refuse(tree: Tree, nodes: Sequence[BoundNode], functions: Functions, source
 def _objection(bound: BoundNode, functions: Functions) -> str:
     if not bound.is_call:
         return ""
+    if bound.function == "unnest":
+        return "rows"
     if functions.is_unstable(bound.function):
         return "unstable"
     return "zone" if _asks_time_zone(bound.function, bound.type, bound.argument_types) else ""

@@ -10,7 +10,18 @@ from sqlfront.bind_conditions import Conditions, bound_columns
 from sqlfront.bind_from import AtomTable
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing, is_nested
-from sqlfront.parse_tree import SourceText, Tree, atoms_of, column_ref, columns_of, expression, key, render, render_all, span
+from sqlfront.parse_tree import (
+    SourceText,
+    Tree,
+    atoms_of,
+    column_ref,
+    columns_of,
+    expression,
+    key,
+    render,
+    render_all,
+    span,
+)
 
 
 @dataclass
@@ -24,9 +35,7 @@ class _Variable:
 class Leaves:
     """Collects variables and factors while the output is bound; `build` then gives the atoms."""
 
-    def __init__(
-        self, atoms: list[AtomTable], conditions: Conditions, typing: Typing, source: SourceText
-    ) -> None:
+    def __init__(self, atoms: list[AtomTable], conditions: Conditions, typing: Typing, source: SourceText) -> None:
         self._atoms = {atom.name: atom for atom in atoms}
         self._conditions, self._typing, self._source = conditions, typing, source
         self._names: set[str] = set()

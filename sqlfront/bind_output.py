@@ -11,7 +11,7 @@ from sqlfront.bind_aggregates import Aggregates
 from sqlfront.bind_from import Environment, select_items
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_names import Scope, resolve
-from sqlfront.bind_refusals import check_expression, refusal
+from sqlfront.bind_refusals import check_expression, keyword, refusal
 from sqlfront.bind_types import Typing
 from sqlfront.parse_tree import SourceText, Tree, atoms_of, children, column_ref, key, span, transform, walk
 from storage.errors import InternalError
@@ -55,7 +55,13 @@ def read_selection(node: Tree, scope: Scope, environment: Environment) -> Select
     if distinct:
         why = "it is a second grouping over the groups"
         hint = "leave DISTINCT out when the group columns are put out, else apply it when you read the view"
-        raise refusal("SELECT DISTINCT with GROUP BY or aggregates", environment.source, None, why, hint)
+        raise refusal(
+            "SELECT DISTINCT with GROUP BY or aggregates",
+            environment.source,
+            keyword(environment.source, ("distinct",)),
+            why,
+            hint,
+        )
     scalar = not node["group_expressions"] and not groups
     return Selection("group", items, groups, having, scalar)
 
@@ -230,4 +236,3 @@ def _aggregates(tree: Tree, is_aggregate: Callable[[str], bool]) -> list[Tree]:
     if tree["class"] == "FUNCTION" and is_aggregate(tree["function_name"]):
         return [tree]
     return [found for child in children(tree) for found in _aggregates(child, is_aggregate)]
-

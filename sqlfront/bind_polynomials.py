@@ -12,6 +12,7 @@ so a row counts only where all that the expression uses is not NULL, as in SQL.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,6 +24,8 @@ from sqlfront.bind_types import FLOATS, Typing, is_lossless
 from sqlfront.parse_tree import SourceText, Tree, arguments, atoms_of, conjuncts, expression, key, render, span
 
 Part = tuple[str, str]
+
+_LARGEST_EXACT = 9_007_199_254_740_992  # every integer up to 2^53 is a DOUBLE
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ class Expander:
         if floating and self._typing.type_of(tree) == "FLOAT":
             why = "FLOAT arithmetic rounds every row to 24 bits, which a product of sums cannot follow"
             raise refusal("FLOAT arithmetic across tables", self._source, span(tree), why, "cast to DOUBLE")
-        name = tree.get("function_name", tree["class"]).lower()
+        name = str(tree.get("function_name", "")).lower()
         operands = arguments(tree) if tree["class"] == "FUNCTION" else []
         if name in ("+", "-") and len(operands) == 1:
             value, presence = self.expand(operands[0], floating)
@@ -129,7 +132,7 @@ class Expander:
         value = self._evaluate(tree)
         if value is None:
             return (), ()
-        if floating and (value != int(value) or abs(value) > 2**53):
+        if floating and not (float(value).is_integer() and abs(float(value)) <= _LARGEST_EXACT):
             scale = expression(f"v * CAST({float(value)!r} AS DOUBLE)")
             return (Monomial(Fraction(1), (self.part(scale, ""),)),), ONE
         return (Monomial(Fraction(value)),), ONE
@@ -137,9 +140,11 @@ class Expander:
     def _evaluate(self, tree: Tree) -> Decimal | float | None:
         """A constant's value; exact for integers and decimals."""
         value = self._con.execute(f"SELECT {render(tree)}").fetchone()[0]
-        if value is None or isinstance(value, (int, Decimal)):
-            return None if value is None else Decimal(value)
-        if isinstance(value, float) and value - value == 0:
+        if value is None:
+            return None
+        if isinstance(value, (int, Decimal)):
+            return Decimal(value)
+        if isinstance(value, float) and math.isfinite(value):
             return value
         why = "it is no finite number"
         raise refusal("This constant", self._source, span(tree), why, "use a number")

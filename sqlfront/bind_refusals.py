@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlfront.parse_tree import SourceText, Span, Tree, span, walk
+from sqlfront.tokens import tokenize
 from storage.errors import NotSupportedError
 
-OUTER_JOINS = {"LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "OUTER": "FULL JOIN", "SEMI": "SEMI JOIN", "ANTI": "ANTI JOIN"}
+OUTER_JOINS = {
+    "LEFT": "LEFT JOIN",
+    "RIGHT": "RIGHT JOIN",
+    "OUTER": "FULL JOIN",
+    "SEMI": "SEMI JOIN",
+    "ANTI": "ANTI JOIN",
+}
 JOIN_KINDS = {"POSITIONAL": "POSITIONAL JOIN", "ASOF": "ASOF JOIN", "DEPENDENT": "a lateral join"}
 
 
@@ -66,10 +73,20 @@ def refuse_set_operations(node: Tree, source: SourceText) -> None:
     if node["type"] == "SET_OPERATION_NODE":
         name = str(node.get("setop_type", "UNION")).replace("_", " ")
         raise refusal(
-            name, source, _after_first_query(node, source), "a view is one join for now", "create a view for each branch"
+            name,
+            source,
+            _after_first_query(node, source),
+            "a view is one join for now",
+            "create a view for each branch",
         )
     name = "WITH RECURSIVE" if "RECURSIVE" in node["type"] else node["type"].replace("_", " ").lower()
-    raise refusal(name, source, None, "a recursive view needs a fixpoint, which comes later", "unroll the recursion")
+    raise refusal(
+        name,
+        source,
+        keyword(source, ("recursive",)),
+        "a recursive view needs a fixpoint, which comes later",
+        "unroll the recursion",
+    )
 
 
 def refuse_modifiers(node: Tree, source: SourceText) -> None:
@@ -78,7 +95,7 @@ def refuse_modifiers(node: Tree, source: SourceText) -> None:
             raise refusal(
                 "ORDER BY",
                 source,
-                _keyword(source, "order", modifier["orders"][0]["expression"], node),
+                keyword(source, ("order",), modifier["orders"][0]["expression"]),
                 "a view is a bag of rows; ordered views come later",
                 "leave ORDER BY out and write it in the query that reads the view",
             )
@@ -86,8 +103,7 @@ def refuse_modifiers(node: Tree, source: SourceText) -> None:
             raise refusal(
                 "LIMIT",
                 source,
-                _keyword(source, "limit", modifier.get("limit") or modifier.get("offset") or {}, node)
-                or _keyword(source, "offset", modifier.get("offset") or {}, node),
+                keyword(source, ("limit", "offset"), modifier.get("limit") or modifier.get("offset")),
                 "which rows stay depends on all others; top-k views come later",
                 "leave LIMIT out and write it in the query that reads the view",
             )
@@ -95,7 +111,7 @@ def refuse_modifiers(node: Tree, source: SourceText) -> None:
             raise refusal(
                 "DISTINCT ON",
                 source,
-                _keyword(source, "distinct", modifier["distinct_on_targets"][0], node),
+                keyword(source, ("distinct",), modifier["distinct_on_targets"][0]),
                 "it keeps one row of each group by an order that the query leaves open",
                 "use GROUP BY with aggregates",
             )
@@ -103,7 +119,9 @@ def refuse_modifiers(node: Tree, source: SourceText) -> None:
 
 def refuse_sample(node: Tree, source: SourceText) -> None:
     if node.get("sample"):
-        raise refusal("SAMPLE", source, None, "its result is random", "leave it out")
+        raise refusal(
+            "SAMPLE", source, keyword(source, ("sample", "tablesample")), "its result is random", "leave it out"
+        )
 
 
 def refuse_qualify(node: Tree, source: SourceText) -> None:
@@ -134,28 +152,23 @@ QUERY_RULES: tuple[Callable[[Tree, SourceText], None], ...] = (
 )
 
 
-def _keyword(source: SourceText, word: str, after: Tree, node: Tree) -> Span | None:
-    """The last `word` before the expression `after`; without a position for it, the last one in the statement."""
-    place = span(after) if after else None
-    text = source.statement.lower()
-    at = text.rfind(word, source.start, place[0] if place else len(text))
-    return None if at < 0 else (at, at + len(word))
+def keyword(source: SourceText, words: tuple[str, ...], before: Tree | None = None) -> Span | None:
+    """The last of the `words` in the query, before the expression `before` if that has a place."""
+    place = span(before) if before else None
+    tokens = tokenize(source.statement, source.start, place[0] if place else None)
+    return next(((token.start, token.end) for token in reversed(tokens) if token.keyword in words), None)
 
 
 def _after_first_query(node: Tree, source: SourceText) -> Span | None:
     """The set operator: the first such word after the first branch's last known position."""
     branches = node.get("children") or [node.get("left") or {}]
     last = max((place[1] for part in _expressions(branches[0]) if (place := span(part))), default=source.start)
-    text = source.statement.lower()
-    found = [at for word in ("union", "except", "intersect") if (at := text.find(word, last)) >= 0]
-    return (min(found), min(found) + len(_word_at(text, min(found)))) if found else None
+    words = ("union", "except", "intersect")
+    tokens = tokenize(source.statement, last)
+    return next(((token.start, token.end) for token in tokens if token.keyword in words), None)
 
 
 def _expressions(node: Tree) -> list[Tree]:
     found = [*node.get("select_list", []), *node.get("group_expressions", [])]
     found += [tree for tree in (node.get("where_clause"), node.get("having"), node.get("from_table")) if tree]
     return found
-
-
-def _word_at(text: str, start: int) -> str:
-    return text[start:].split(None, 1)[0].rstrip("(")

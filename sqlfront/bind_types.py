@@ -71,7 +71,7 @@ class Typing:
         self.types_of([part for part in parts if part["class"] not in _NO_VALUES and not _has_parameters(part)])
 
     def bound(self, trees: Sequence[Tree]) -> list[BoundNode]:
-        """What DuckDB makes of the expressions: functions after overload resolution, implicit casts, macros expanded."""
+        """What DuckDB makes of the expressions: overloads resolved, implicit casts shown, macros expanded."""
         return bound_nodes(self._con, self._over_nulls(trees)) if trees else []
 
     def comparison_type(self, left: str, right: str) -> str | None:
@@ -91,12 +91,17 @@ class Typing:
         rows = []
         for atom in sorted({atom for atom, _ in used}):
             columns = ", ".join(
-                f"CAST(NULL AS {self._atoms[atom].column(name)[1]}) AS {quoted(name)}"
+                f"CAST(NULL AS {_plain_type(self._atoms[atom].column(name)[1])}) AS {quoted(name)}"
                 for owner, name in used
                 if owner == atom
             )
             rows.append(f"(SELECT {columns}) AS {quoted(atom)}")
         return render_select(trees) + (f" FROM {', '.join(rows)}" if rows else "")
+
+
+def _plain_type(kind: str) -> str:
+    """The type without the collation the catalog writes behind it."""
+    return kind.split(" COLLATE ", 1)[0]
 
 
 def _has_parameters(tree: Tree) -> bool:
@@ -157,8 +162,9 @@ def _nodes(tree: Any) -> Iterator[BoundNode]:
         if "expression_class" in tree:
             path = (tree.get("qname") or {}).get("path")
             argument_types = [_type_name(argument) for argument in tree.get("arguments", []) if "id" in argument]
-            name = path[-1] if path else tree["type"]
-            yield BoundNode(name, _type_name(tree.get("return_type")), tuple(argument_types), path is not None)
+            is_call = path is not None or tree["expression_class"] == "BOUND_UNNEST"
+            name = path[-1] if path else tree["type"].removeprefix("BOUND_").lower()
+            yield BoundNode(name, _type_name(tree.get("return_type")), tuple(argument_types), is_call)
         values = tree.values()
     for value in values:
         if isinstance(value, (dict, list)):

@@ -17,10 +17,11 @@ from sqlfront.bind_from import Environment, JoinCore, bind_block
 from sqlfront.bind_functions import Functions, check_functions
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
-from sqlfront.bind_refusals import refusal
+from sqlfront.bind_refusals import EXPRESSIONS, refusal
 from sqlfront.bind_types import Typing
-from sqlfront.parse_tree import SourceText, Tree, columns_of, parse_select, quoted, render, render_all, span
+from sqlfront.parse_tree import SourceText, columns_of, parse_select, quoted, render, render_all, span
 from sqlfront.table_catalog import CatalogView, DuckDBCatalog
+from sqlfront.tokens import tokenize
 from storage.errors import InternalError, NotSupportedError, ProgrammingError
 
 
@@ -47,13 +48,14 @@ def bind_view(
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     node = parse_select(sql_select, source)
     functions = Functions(con)
-    columns = _describe(sql_select, con, node, source, column_names)
+    columns = _describe(sql_select, con, source, column_names)
     environment = Environment(catalog, source, functions.is_aggregate)
     core = JoinCore()
     scope, environment = bind_block(node, environment, core)
     if not core.atoms:
         why = "there is no table whose changes could be followed"
-        raise refusal("A query without a table", source, None, why, "create a table or an ordinary view")
+        at = (source.start, source.start + len(sql_select))
+        raise refusal("A query without a table", source, at, why, "create a table or an ordinary view")
     selection = read_selection(node, scope, environment)
     typing = Typing(con, core.atoms)
     _check_values(core, selection, typing, functions, con, source)
@@ -78,52 +80,38 @@ def bind_view(
     return definition
 
 
-def _describe(
-    sql: str, con: Any, node: Tree, source: SourceText, column_names: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
-    """Names and types as CREATE TABLE AS would have them: a second column `a` is called a_1."""
+def _describe(sql: str, con: Any, source: SourceText, column_names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Names and types as CREATE VIEW would have them: a second column `a` is called a_1."""
     import duckdb
 
     try:
-        rows = con.execute(f"DESCRIBE SELECT * FROM ({sql}\n) AS query").fetchall()
+        con.execute(f"{_DESCRIBE}{sql}")
+        names = f" ({', '.join(map(quoted, column_names))})" if column_names else ""
+        rows = con.execute(f"{_DESCRIBE}SELECT * FROM ({sql}\n) AS query{names}").fetchall()
     except duckdb.Error as error:
-        _explain_failure(sql, con, source, error)
-    if len(column_names) > len(rows):
-        raise ProgrammingError(
-            f"The view names {len(column_names)} columns, but the query has {len(rows)}",
-            why="Each name renames one column of the query.",
-        )
-    names = [*column_names, *(row[0] for row in rows[len(column_names) :])]
-    return tuple((name, row[1]) for name, row in zip(names, rows, strict=True))
+        raise _refused_by_duckdb(error, sql, source) from error
+    return tuple((row[0], row[1]) for row in rows)
 
 
-def _explain_failure(sql: str, con: Any, source: SourceText, error: Exception) -> None:
-    """Report DuckDB's own words on the query itself. Raises ProgrammingError or NotSupportedError."""
-    import duckdb
+_DESCRIBE = "DESCRIBE "
 
-    try:
-        con.execute(f"DESCRIBE {sql}")
-    except duckdb.Error as plain:
-        error = plain
+
+def _refused_by_duckdb(error: Exception, sql: str, source: SourceText) -> ProgrammingError | NotSupportedError:
+    """DuckDB's own words, with the place in the user's statement."""
     message, _, where = str(error).partition("\n\nLINE ")
-    if "parameter" in message.lower() and "Invalid Input" in message:
-        raise NotSupportedError(message, why="A view's query is fixed when it is created.") from error
-    place = _duckdb_place(where, sql, source)
-    raise ProgrammingError(message, where=place or (f"LINE {where}" if where else None)) from error
-
-
-def _duckdb_place(where: str, sql: str, source: SourceText) -> str | None:
-    """DuckDB's `LINE n: text` and caret line as a place in the user's statement."""
+    if "Values were not provided" in message:
+        at = next(((t.start, t.end) for t in tokenize(source.statement, source.start) if t.kind == "parameter"), None)
+        return refusal("A parameter", source, at, *EXPRESSIONS["PARAMETER"][1:])
     lines = where.split("\n")
-    number, separator, text = lines[0].partition(": ")
-    if len(lines) < 2 or not separator or not number.isdigit() or text.startswith("..."):
-        return None
-    column = lines[1].find("^") - len(f"LINE {number}: ")
-    if column < 0 or text.endswith("..."):
-        return None
-    starts = [0, *(i + 1 for i, character in enumerate(sql) if character == "\n")]
-    at = source.start + starts[int(number) - 1] + column
-    return source.where((at, at + max(1, lines[1].count("^"))))
+    number, _, text = lines[0].partition(": ")
+    if len(lines) < 2 or not number.isdigit():
+        return ProgrammingError(message)
+    shown = text.removeprefix("...").removesuffix("...")
+    asked = _DESCRIBE + sql
+    begin = sum(len(line) + 1 for line in asked.split("\n")[: int(number) - 1])
+    place = asked.find(shown, begin) + lines[1].find("^") - lines[0].index(shown) - len("LINE ") - len(_DESCRIBE)
+    place += source.start
+    return ProgrammingError(message, where=source.where((place, place + lines[1].count("^"))))
 
 
 def _check_values(
@@ -156,4 +144,3 @@ def _verify(definition: Definition, con: Any) -> None:
     expected = [kind for _, kind in definition.columns]
     if found != expected:
         raise InternalError(f"The view's projection has types {found}, the query has {expected}", where=query)
-

@@ -10,9 +10,10 @@ from sqlfront import dispatch
 from sqlfront.changes import read_changes
 from sqlfront.database import Database
 from sqlfront.failures import translated
+from sqlfront.names import name_parts
 from sqlfront.scans import ReadSession
 from sqlfront.statements import parse_statement
-from sqlfront.transactions import Transaction, catch_up_now, rollback
+from sqlfront.transactions import Transaction, catch_up, rollback
 from storage.errors import InterfaceError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -142,6 +143,10 @@ class Connection:
         Raises IntegrityError when a row would be there a negative number of times; nothing is changed then.
         O(changes * the update cost of each view).
         """
+        if self._transaction is None and self._revision == self._database.revision and not self._closed:
+            epoch = self._database.engine.apply_batches(changes, self._gates)
+            if epoch is not None:
+                return epoch
         from sqlfront import apply
 
         self._ready()
@@ -179,11 +184,8 @@ class Connection:
         from sqlfront.view import View
 
         self._ready()
-        from sqlfront.tokens import tokenize
-
-        parts = [token.name for token in tokenize(name) if token.is_name]
         with translated(None):
-            return View(self, self._database.view(self._duck, parts))
+            return View(self, self._database.view(self._duck, name_parts(name)))
 
     # Transactions and life ------------------------------------------------------------------------
 
@@ -287,7 +289,7 @@ class Connection:
         database = self._database
         if database.views or database.change_tables:
             if self._transaction is None:
-                catch_up_now(database)
+                catch_up(database)
             self._session = database.session()
         else:
             self._session = None

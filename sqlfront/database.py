@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from maintenance.engine import Engine
 from maintenance.relation import Column
+from sqlfront.loading import Evaluator, load_rows
+from sqlfront.names import locate
 from sqlfront.scans import SCAN_PREFIX, ReadSession, Scan
 from storage.capture import Capture, QualifiedName
-from storage.capture_sql import quote
-from storage.casting import connect as private_connection
 from storage.errors import Lost, OperationalError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -48,6 +48,21 @@ class ViewEntry:
 
 
 @dataclass
+class UnbuiltView:
+    """A view that the file knows but that could not be brought back; REFRESH tries again."""
+
+    name: QualifiedName
+    select: str
+    options: dict[str, Any]
+    column_names: tuple[str, ...]
+    scan: int
+    why: str
+
+    def error(self) -> OperationalError:
+        return untrusted(self.name, self.why)
+
+
+@dataclass
 class ChangeTable:
     """A change table in the catalog. `lost` tells the epoch at which its rows were lost, when they are."""
 
@@ -70,16 +85,16 @@ class Database:
     def __init__(self, path: str, config: Mapping[str, Any] | None) -> None:
         import duckdb
 
-        self.path = path
-        self.root = duckdb.connect(path, config=dict(config or {}))
+        self.path, self.config = path, dict(config or {})
+        self.root = duckdb.connect(path, config=self.config)
         self.name = self.root.execute("SELECT current_database()").fetchall()[0][0]
-        self._evaluator = private_connection()
-        self._evaluator.execute("SET arrow_lossless_conversion = true")
-        self.engine = Engine(self.evaluate)
+        self.engine = Engine(Evaluator())
         self.capture = Capture(self.name)
         self.views: dict[tuple[str, str], ViewEntry] = {}
+        self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
         self.revision = 0
+        self.epoch_limit = 1 << 62
         self._next_scan = 1
         self._reader: Any = None
 
@@ -92,11 +107,23 @@ class Database:
             private = path in ("", ":memory:")
             key = os.path.realpath(path)
             found = None if private else _open_databases.get(key)
-            if found is None:
-                found = cls(path, config)
+            if found is not None:
+                if found.config != dict(config or {}):
+                    raise OperationalError(
+                        f"{path} is open in this process with another config",
+                        where=f"open: {found.config}; asked for: {dict(config or {})}",
+                        why="connections of one process to one file share its engine",
+                        hint="close the other connections, or leave config the same",
+                    )
+                return found
+            found = cls(path, config)
+            try:
                 restore(found)
-                if not private:
-                    _open_databases[key] = found
+            except BaseException:
+                found.root.close()
+                raise
+            if not private:
+                _open_databases[key] = found
             return found
 
     # Names ---------------------------------------------------------------------------------------
@@ -110,34 +137,27 @@ class Database:
         """Note a scan number that a stored view uses."""
         self._next_scan = max(self._next_scan, number + 1)
 
-    def resolve(self, con: Any, parts: Sequence[str]) -> QualifiedName:
-        """The qualified name that `[schema.]name` means on this cursor, existing or not."""
-        if len(parts) > 1:
-            return QualifiedName(parts[-2], parts[-1])
-        key = parts[-1].casefold()
-        for schema in self.search_path(con):
-            for known in (*self.views, *self.change_tables):
-                if known == (schema.casefold(), key):
-                    return QualifiedName(schema, parts[-1])
-        return QualifiedName(con.execute("SELECT current_schema()").fetchall()[0][0], parts[-1])
-
-    def search_path(self, con: Any) -> list[str]:
-        return list(con.execute("SELECT current_schemas(false)").fetchall()[0][0])
+    def keys(self) -> set[tuple[str, str]]:
+        """The keys of all views, change tables and captured tables."""
+        captured = (table.key for table in self.capture.tables())
+        return {*self.views, *self.unbuilt, *self.change_tables, *captured}
 
     def view(self, con: Any, parts: Sequence[str]) -> ViewEntry:
-        """The materialized view of this name. ProgrammingError if there is none."""
-        name = self.resolve(con, parts)
-        entry = self.views.get(name.key)
-        if entry is None:
-            known = ", ".join(sorted(str(v.name) for v in self.views.values())) or "none"
-            raise ProgrammingError(
-                f"there is no materialized view {'.'.join(parts)}", hint=f"known materialized views: {known}"
-            )
-        return entry
+        """The materialized view of this name. ProgrammingError if there is none, OperationalError if it is not built."""
+        key = locate(self, con, parts, temporary=False)
+        if key in self.views:
+            return self.views[key]
+        if key in self.unbuilt:
+            raise self.unbuilt[key].error()
+        known = ", ".join(sorted(str(v.name) for v in self.views.values())) or "none"
+        raise ProgrammingError(
+            f"there is no materialized view {'.'.join(parts)}", hint=f"known materialized views: {known}"
+        )
 
     def change_table(self, con: Any, parts: Sequence[str]) -> ChangeTable | None:
         """The change table of this name, or None."""
-        return self.change_tables.get(self.resolve(con, parts).key)
+        key = locate(self, con, parts, temporary=False)
+        return self.change_tables.get(key) if key else None
 
     def relation_key(self, name: QualifiedName) -> str:
         """How the engine and the binder call a table."""
@@ -175,11 +195,18 @@ class Database:
             if table.lost is not None and self.relation_key(table.name) in entry.tables:
                 raise lost(f"materialized view {entry.name}", table)
         if entry.maintained.broken:
-            raise OperationalError(
-                f"materialized view {entry.name} cannot be trusted",
-                why=entry.maintained.broken,
-                hint=f"REFRESH MATERIALIZED VIEW {entry.name}",
-            )
+            raise untrusted(entry.name, entry.maintained.broken)
+
+    def give_up(self, entry: ViewEntry, why: str) -> None:
+        """Stop maintaining a view that may have missed changes: reading it raises until REFRESH."""
+        if not entry.maintained.broken:
+            self.detach(entry)
+            entry.maintained.broken = why
+
+    def detach(self, entry: ViewEntry) -> None:
+        """Take a view out of the engine, if it is in it."""
+        if entry.maintained.name in self.engine.views:
+            self.engine.drop_view(entry.maintained.name)
 
     def _table_scan(self, table: ChangeTable, session: Any) -> Scan:
         import pyarrow as pa
@@ -218,31 +245,14 @@ class Database:
     def session(self) -> ReadSession:
         return ReadSession(self.engine)
 
-    def evaluate(self, rows: Any, expressions: Sequence[str]) -> pa.Table:
-        """SQL expressions over the columns of `rows`, in row order, by DuckDB on a private connection."""
-        import duckdb
-        import pyarrow as pa
+    def load(self, con: Any, name: str) -> Iterator[pa.RecordBatch]:
+        """The present rows of a table as the transaction of `con` sees them.
 
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        self._evaluator.register("__rows", table)
-        try:
-            select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
-            return self._evaluator.sql(f"SELECT {select} FROM __rows").to_arrow_table().combine_chunks()
-        except duckdb.Error as error:
-            from storage.errors import DataError
-
-            raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
-        finally:
-            self._evaluator.unregister("__rows")
-
-    def load(self, con: Any, relation: str) -> Iterator[pa.RecordBatch]:
-        """The rows of an ordinary table as the transaction of `con` sees them, in the relation's column order."""
-        columns = ", ".join(quote(c.name) for c in self.engine.relations[relation].columns)
-        con.execute("SET SESSION arrow_lossless_conversion = true")
-        try:
-            yield from con.sql(f"SELECT {columns} FROM {relation}").to_arrow_reader(65536)
-        finally:
-            con.execute("RESET SESSION arrow_lossless_conversion")
+        A change table that keeps no rows has none to load: views over it are built before the first change.
+        """
+        if any(self.relation_key(table.name) == name for table in self.change_tables.values()):
+            return
+        yield from load_rows(con, self.engine.relations[name])
 
     # Bookkeeping ---------------------------------------------------------------------------------
 
@@ -260,9 +270,23 @@ class Database:
             ],
         )
 
+    def note_epoch(self) -> None:
+        """Reserve more epoch numbers in the file when those reserved are used up."""
+        if self.engine.epoch >= self.epoch_limit:
+            from sqlfront.persistence import reserve_epochs
+
+            reserve_epochs(self)
+
     def changed(self) -> None:
         """Tell cursors to look at the catalog again."""
         self.revision += 1
+
+
+def untrusted(view: QualifiedName, why: str) -> OperationalError:
+    """The error for reading a view that may be wrong."""
+    return OperationalError(
+        f"materialized view {view} cannot be trusted", why=why, hint=f"REFRESH MATERIALIZED VIEW {view}"
+    )
 
 
 def scan_name(number: int) -> str:

@@ -11,15 +11,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from maintenance.relation import Column
+from maintenance.view import MaintainedView
 from planner.classify import plan_view
+from planner.plan import Plan
 from planner.query import Definition
 from planner.refusal import Refusal
 from sqlfront import persistence
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import SCHEMA, ChangeTable, Database, ViewEntry, scan_name
+from sqlfront.names import locate, new_name
 from sqlfront.options import check_options
 from sqlfront.statements import CreateChangeTable, CreateMaterializedView, Name
+from sqlfront.transactions import captured, rollback
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
 from storage.errors import IntegrityError, NotSupportedError, ProgrammingError
@@ -28,7 +32,7 @@ from storage.errors import IntegrityError, NotSupportedError, ProgrammingError
 def create_view(database: Database, con: Any, statement: CreateMaterializedView) -> None:
     """Bind, plan, build and store a view. On any error nothing has changed. O(rows of its tables)."""
     options = check_options("materialized view", statement.options)
-    name = database.resolve(con, statement.name.parts)
+    name = new_name(database, con, statement.name.parts)
     with database.engine.lock:
         old = database.views.get(name.key)
         if old is not None and statement.if_not_exists:
@@ -56,9 +60,9 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         except BaseException:
             _drop_maintained(database, con, entry)
             raise
-        if old is not None:
-            _drop_maintained(database, con, old, keep=entry.tables)
         database.views[name.key] = entry
+        if old is not None:
+            _drop_maintained(database, con, old)
         database.changed()
 
 
@@ -83,11 +87,7 @@ def build_view(
     tables = {atom.table for atom in definition.atoms}
     newly_captured = [table for table in sorted(tables) if _capture(database, con, catalog, table, definition)]
     try:
-        with transaction(con):
-            _catch_up(database, con)
-            maintained = database.engine.create_view(
-                f"{name}#{scan}", definition, plan, lambda relation: database.load(con, relation)
-            )
+        maintained = _build(database, con, f"{name}#{scan}", definition, plan)
     except BaseException:
         for table in newly_captured:
             _release(database, con, table)
@@ -114,8 +114,7 @@ def cardinalities(database: Database, con: Any, definition: Definition) -> dict[
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool) -> None:
     """Drop a materialized view and what only it needed."""
     with database.engine.lock:
-        key = database.resolve(con, name.parts).key
-        if key not in database.views and if_exists:
+        if if_exists and locate(database, con, name.parts, temporary=False) not in database.views:
             return
         entry = database.view(con, name.parts)
         with transaction(con):
@@ -139,7 +138,7 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
         fresh = build_view(
             database, con, entry.name, entry.select, entry.options, entry.column_names, database.new_scan()
         )
-        database.engine.drop_view(entry.maintained.name)
+        database.detach(entry)
         entry.maintained, entry.definition = fresh.maintained, fresh.definition
         database.changed()
 
@@ -165,7 +164,7 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
             why="the durable log of change tables comes with the Spark work; until then they live in memory",
             hint="leave durable out, and feed the table again after reopening the database",
         )
-    name = database.resolve(con, statement.name.parts)
+    name = new_name(database, con, statement.name.parts)
     with database.engine.lock:
         if name.key in database.change_tables:
             if statement.if_not_exists:
@@ -335,11 +334,27 @@ def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:
         )
 
 
-def _catch_up(database: Database, con: Any) -> None:
-    """Bring other views up to date with writers that bypassed us, so that all views share one state."""
-    from sqlfront.transactions import catch_up
-
-    catch_up(database, con)
+def _build(database: Database, con: Any, name: str, definition: Definition, plan: Plan) -> MaintainedView:
+    """Build a view from one snapshot, after taking in what other writers have committed up to it."""
+    engine = database.engine
+    con.execute("BEGIN")
+    applied, maintained, committed = None, None, False
+    try:
+        changes = captured(database, con, own=False, consume=True)
+        applied = engine.apply(changes) if changes else None
+        maintained = engine.create_view(name, definition, plan, lambda relation: database.load(con, relation))
+        con.execute("COMMIT")
+        committed = True
+    finally:
+        if not committed:
+            if maintained is not None:
+                engine.drop_view(name)
+            if applied is not None:
+                engine.undo(applied)
+            rollback(con)
+    if applied is not None:
+        engine.commit(applied)
+    return maintained
 
 
 def _release(database: Database, con: Any, table: str) -> None:
@@ -354,9 +369,9 @@ def _release(database: Database, con: Any, table: str) -> None:
     database.capture.uninstall(con, name)
 
 
-def _drop_maintained(database: Database, con: Any, entry: ViewEntry, keep: set[str] = frozenset()) -> None:
-    database.engine.drop_view(entry.maintained.name)
-    for table in entry.tables - set(keep):
+def _drop_maintained(database: Database, con: Any, entry: ViewEntry) -> None:
+    database.detach(entry)
+    for table in entry.tables:
         _release(database, con, table)
 
 

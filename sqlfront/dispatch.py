@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront import ddl, dml, show, table_ddl
 from sqlfront import statements as own
 from sqlfront.statements import PassThrough, Statement
+from sqlfront.loading import lossless
 from sqlfront.transactions import Transaction, rollback
 from storage.errors import NotSupportedError, ProgrammingError
 
@@ -128,8 +129,9 @@ def _read_inside(connection: Connection, text: str, params: Any) -> None:
         with transaction.applied():
             connection._session = connection._database.session()
             with connection._session.holding():
-                connection._duck.execute(text, params)
-                table = connection._duck.to_arrow_table()
+                with lossless(connection._duck):
+                    connection._duck.execute(text, params)
+                    table = connection._duck.to_arrow_table()
         connection._session = connection._database.session()
         set_result(connection, table)
 

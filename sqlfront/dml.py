@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.database import ChangeTable, lost
+from sqlfront.names import captured_table, locate
+from sqlfront.loading import lossless
 from sqlfront.statements import PassThrough
 from sqlfront.transactions import Transaction, rollback
 from storage.capture_sql import quote
@@ -29,13 +31,13 @@ def needs_us(connection: Connection, statement: PassThrough) -> bool:
     """Whether a write concerns a captured table, a change table, or a view (which cannot be written)."""
     database = connection._database
     for target in statement.targets:
-        name = database.resolve(connection._duck, target.parts)
-        if name.key in database.views:
+        key = locate(database, connection._duck, target.parts)
+        if key in database.views or key in database.unbuilt:
             raise ProgrammingError(
-                f"{name} is a materialized view and cannot be written",
+                f"{'.'.join(target.parts)} is a materialized view and cannot be written",
                 hint="change the tables that it reads; it follows",
             )
-        if name.key in database.change_tables or database.capture.columns(name):
+        if key is not None:
             return True
     return False
 
@@ -78,7 +80,7 @@ def unit(connection: Connection) -> Iterator[Transaction]:
 def _write_table(connection: Connection, statement: PassThrough, params: Any, many: bool) -> Any:
     database, con = connection._database, connection._duck
     if statement.kind == "merge" or statement.upsert:
-        name = database.resolve(con, statement.targets[0].parts)
+        name = captured_table(database, locate(database, con, statement.targets[0].parts))
         with _reading_own(connection):
             return database.capture.run_upsert_or_merge(
                 con, name, statement.text, params, in_transaction=True, many=many
@@ -158,8 +160,7 @@ def _with_alias(statement: PassThrough, end: int, text: str, table: ChangeTable)
 
 def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.ndarray]:
     """What the statement changed on the temporary table, as rows and weights."""
-    con.execute("SET SESSION arrow_lossless_conversion = true")
-    try:
+    with lossless(con):
         if plain_insert:
             rows = con.sql(f"FROM temp.{_STAGE}").to_arrow_table()
             return rows, np.ones(rows.num_rows, np.int64)
@@ -167,8 +168,6 @@ def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.n
             f"SELECT *, -1 AS __weight FROM (FROM temp.{_BEFORE} EXCEPT ALL FROM temp.{_STAGE}) UNION ALL "
             f"SELECT *, 1 FROM (FROM temp.{_STAGE} EXCEPT ALL FROM temp.{_BEFORE})"
         ).to_arrow_table()
-    finally:
-        con.execute("RESET SESSION arrow_lossless_conversion")
     weights = rows.column("__weight").to_numpy().astype(np.int64)
     return rows.drop_columns(["__weight"]), weights
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database import ViewEntry, scan_name
 from sqlfront.ddl import view_query
+from sqlfront.names import locate
 from sqlfront.statements import Equality, PassThrough
 from storage.errors import DataError
 
@@ -29,7 +30,7 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
     for number, reference in reversed(list(enumerate(statement.references or ()))):
         if not reference.equalities:
             continue
-        entry = database.views.get(database.resolve(connection._duck, reference.parts).key)
+        entry = database.views.get(locate(database, connection._duck, reference.parts) or ("", ""))
         if entry is None:
             continue
         where = _codes(connection, entry, reference.equalities, params)

@@ -52,7 +52,11 @@ def parse_select(sql: str, source: SourceText) -> Tree:
         if str(answer.get("position", "")).isdigit():
             at = source.start + characters(int(answer["position"]))
             where = source.where((at, _token_end(source.statement, at)))
-        raise ProgrammingError(answer["error_message"], where=where, why="DuckDB's parser does not accept the query.")
+        if answer["error_type"] == "not implemented":
+            where = source.where((source.start, _token_end(source.statement, source.start)))
+            raise ProgrammingError("A view's query must be a SELECT", where=where)
+        message = answer["error_message"]
+        raise ProgrammingError(message[:1].upper() + message[1:], where=where)
     if len(answer["statements"]) != 1:
         raise ProgrammingError("Expected one query", why=f"{len(answer['statements'])} statements were given.")
     node: Tree = answer["statements"][0]["node"]
@@ -80,7 +84,10 @@ def render_all(trees: Sequence[Tree], column: Callable[[list[str]], list[str]] =
     if not trees:
         return []
     selects = [_select_of([_printable(tree, column) | {"alias": ""}]) for tree in trees]
-    query = "SELECT list(json_deserialize_sql(s) ORDER BY i) FROM (SELECT unnest(?::JSON[]) AS s, generate_subscripts(?::JSON[], 1) AS i)"
+    query = (
+        "SELECT list(json_deserialize_sql(s) ORDER BY i) "
+        "FROM (SELECT unnest(?::JSON[]) AS s, generate_subscripts(?::JSON[], 1) AS i)"
+    )
     return [text.removeprefix("SELECT ") for text in _ask(query, selects, selects)]
 
 
@@ -295,9 +302,11 @@ def _select_template() -> str:
 def _reserved_words() -> frozenset[str]:
     """Words DuckDB quotes when it prints them; read from DuckDB so that no list of ours goes stale."""
     with _lock:
-        rows = _parser().execute(
-            "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"
-        ).fetchall()
+        rows = (
+            _parser()
+            .execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
+            .fetchall()
+        )
     return frozenset(row[0].lower() for row in rows)
 
 

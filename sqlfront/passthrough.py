@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from sqlfront.statements import Kind, Name, PassThrough
 from sqlfront.tokens import Token, tokenize
 
+Reads = tuple[tuple[int, int, str], ...]
+
 _HEAD = 2000
 _TAIL_WORD = re.compile(r"returning|conflict|select|from", re.IGNORECASE)
 _TAIL_WORDS = re.compile(
@@ -72,7 +74,9 @@ def _tokens(text: str) -> list[Token]:
 
 def _has_tail(text: str, start: int) -> bool:
     """Whether RETURNING, ON CONFLICT or a query may follow the VALUES list (or the scan cannot tell)."""
-    return _TAIL_WORD.search(text, start) is not None and any(match.group(1) or match.group() in ("--", "/*", "$") for match in _TAIL_WORDS.finditer(text, start))
+    return _TAIL_WORD.search(text, start) is not None and any(
+        match.group(1) or match.group() in ("--", "/*", "$") for match in _TAIL_WORDS.finditer(text, start)
+    )
 
 
 def _after_ctes(words: Sequence[str]) -> int:
@@ -130,7 +134,9 @@ def _insert(text: str, start: int, tokens: list[Token], words: list[str], body: 
     updates = conflict >= 0 and _find(words, conflict, "do", "update") >= 0
     tail = min((i for i in (conflict, returning) if i >= 0), default=len(words))
     query = next((i for i in range(at, tail) if words[i] in ("select", "from", "with", "values", "table")), tail)
-    reads = ((tokens[query].start, tokens[tail - 1].end, ""),) if query < tail and words[query] != "values" else ()
+    reads: Reads = (
+        ((tokens[query].start, tokens[tail - 1].end, ""),) if query < tail and words[query] != "values" else ()
+    )
     if query < tail and words[query] == "values" and "select" in words[query:tail]:
         reads = ((tokens[query].start, tokens[tail - 1].end, ""),)
     if body and reads:
@@ -150,7 +156,7 @@ def _update(text: str, start: int, tokens: list[Token], words: list[str], body: 
     returning = _find(words, at, "returning")
     sets = _find(words, at, "set")
     end = tokens[returning - 1].end if returning >= 0 else len(text)
-    reads = ()
+    reads: Reads = ()
     if sets >= 0:
         edit = _blank(text, tokens[body].start, tokens[sets].end, "SELECT")
         reads = ((tokens[0].start, end, edit),)
@@ -162,7 +168,7 @@ def _delete(text: str, start: int, tokens: list[Token], words: list[str], body: 
     returning = _find(words, at, "returning")
     end = tokens[returning - 1].end if returning >= 0 else len(text)
     using, where = _find(words, at, "using"), _find(words, at, "where")
-    reads = ()
+    reads: Reads = ()
     begin = tokens[body].start
     if using >= 0:
         reads = ((tokens[0].start, end, _blank(text, begin, tokens[using].end, "FROM")),)
@@ -176,7 +182,7 @@ def _merge(text: str, start: int, tokens: list[Token], words: list[str], body: i
     returning = _find(words, at, "returning")
     using = _find(words, at, "using")
     actions = [i for phrase in (("matched",), ("not", "matched")) if (i := _find(words, at, "when", *phrase)) >= 0]
-    reads: tuple[tuple[int, int, str], ...] = ()
+    reads: Reads = ()
     if using >= 0 and actions and "select" not in words[min(actions) :]:
         edit = _blank(text, tokens[body].start, tokens[using].end, "FROM x JOIN")
         reads = ((tokens[0].start, tokens[min(actions) - 1].end, edit),)
@@ -224,7 +230,7 @@ def _create(text: str, start: int, tokens: list[Token], words: list[str], body: 
         name, _ = _name(tokens, table + 1) if table >= 0 else (None, 0)
         return PassThrough(text, start, "ddl", _targets(name), verb="create", object=what)
     query = _find(words, after, "as")
-    reads = ()
+    reads: Reads = ()
     if what in ("table", "view") and 0 <= query < len(words) - 1:
         reads = ((tokens[query + 1].start, _without_data(text, tokens, words), ""),)
     kind: Kind = "create_table_as" if what == "table" and reads else "ddl"
@@ -243,7 +249,7 @@ def _drop(text: str, start: int, tokens: list[Token], words: list[str], body: in
     what = words[body + 1] if body + 1 < len(words) else ""
     at = _skip(words, body + 2, ("if", "exists"))
     if_exists = at > body + 2
-    names = []
+    names: list[Name] = []
     while True:
         name, at = _name(tokens, at)
         names += _targets(name)
@@ -253,9 +259,7 @@ def _drop(text: str, start: int, tokens: list[Token], words: list[str], body: in
     if what == "trigger" and words[at : at + 1] == ["on"]:
         names = list(_targets(_name(tokens, at + 1)[0]))
     cascade = words[-1] == "cascade"
-    return PassThrough(
-        text, start, "ddl", tuple(names), verb="drop", object=what, if_exists=if_exists, cascade=cascade
-    )
+    return PassThrough(text, start, "ddl", tuple(names), verb="drop", object=what, if_exists=if_exists, cascade=cascade)
 
 
 def _alter(text: str, start: int, tokens: list[Token], words: list[str], body: int) -> PassThrough:

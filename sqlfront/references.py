@@ -153,7 +153,7 @@ def _equalities(item: Tree, conditions: list[Tree], alone: bool, text: str) -> t
         )
         for column, value in ((left, right), (right, left)):
             names = column.get("column_names") if column["class"] == "COLUMN_REF" else None
-            if not names or not (len(names) == 1 and alone or len(names) == 2 and names[0].lower() == name):
+            if not names or not ((len(names) == 1 and alone) or (len(names) == 2 and names[0].lower() == name)):
                 continue
             if equality := _equality(names[-1], value, text):
                 found.append(equality)

@@ -7,6 +7,7 @@ threads, so a stream finds its epoch in the **read session** of the cursor's cur
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,33 +25,33 @@ SCAN_PREFIX = "__sqlfront_scan_"
 class ReadSession:
     """The reading of one statement: all its scans see the state in which it began.
 
-    While the reading thread holds the engine's lock it says so in `held`, so that DuckDB's threads, which
-    produce its rows, go on without the lock instead of waiting for it forever. `error` keeps what a scan
-    raised, as DuckDB passes on only its text.
+    While the reading thread holds the engine's lock (`holding`), DuckDB's threads, which produce its rows,
+    go on under that lock instead of waiting for it forever. `error` keeps what a scan raised, as DuckDB
+    passes on only its text.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.version, self.epoch = engine.version, engine.epoch
-        self.held = False
         self.error: BaseException | None = None
+        self._turn = threading.Condition()
+        self._held = 0
+        self._inside = 0
 
     @contextmanager
     def holding(self) -> Iterator[None]:
         """Read on under the engine's lock: nobody can commit in between."""
         with self._engine.lock:
-            before, self.held = self.held, True
+            self._held += 1
             try:
                 yield
             finally:
-                self.held = before
+                self._release()
 
     @contextmanager
     def guard(self) -> Iterator[None]:
         """The lock, for one batch; raises StaleRead if the state is no longer that of this session."""
-        owned = False
-        while not self.held and not owned:
-            owned = self._engine.lock.acquire(timeout=0.005)
+        borrowed = self._enter()
         try:
             if self._engine.version != self.version:
                 raise StaleRead(
@@ -61,8 +62,33 @@ class ReadSession:
                 )
             yield
         finally:
-            if owned:
-                self._engine.lock.release()
+            self._leave(borrowed)
+
+    def _enter(self) -> bool:
+        """Come under the lock: True if the reading thread holds it for us, False if it is our own."""
+        while True:
+            with self._turn:
+                if self._held:
+                    self._inside += 1
+                    return True
+            # The reader may take the lock and wait for this very batch: never wait for the lock alone.
+            if self._engine.lock.acquire(timeout=0.005):
+                return False
+
+    def _leave(self, borrowed: bool) -> None:
+        if not borrowed:
+            self._engine.lock.release()
+            return
+        with self._turn:
+            self._inside -= 1
+            self._turn.notify_all()
+
+    def _release(self) -> None:
+        """Give the lock up only after the batches that are being made under it are done."""
+        with self._turn:
+            self._held -= 1
+            while self._inside:
+                self._turn.wait()
 
 
 class Scan:

@@ -108,7 +108,7 @@ class Shell:
             return self._foot(_counted(count, "row") + " changed" if rows else "", start)
         more = bool(self.most) and len(rows) > self.most
         rows = rows[: self.most] if more else rows
-        if text := _plain(rows):
+        if text := _plain(names, rows):
             self._say(text)
             return self._foot("", start)
         types = [str(column[1]).strip('"') for column in description or ()]
@@ -183,8 +183,11 @@ def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {text}"
 
 
-def _plain(rows: Sequence[Sequence[Any]]) -> str:
-    """The text of a result that is one drawing over several lines, such as an EXPLAIN; empty for others."""
+def _plain(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """The text of a result that is a drawing, such as an EXPLAIN, line by line; empty for others."""
+    if names == ["property", "value"]:
+        width = max((len(row[0]) for row in rows), default=0)
+        return "\n".join(f"{row[0]:<{width}}  {row[1]}".rstrip() for row in rows)
     if len(rows) != 1:
         return ""
     texts = [cell for cell in rows[0] if isinstance(cell, str) and "\n" in cell]

@@ -213,7 +213,9 @@ def _create_table(reader: Reader, start: int) -> Statement:
     _refuse_both(reader, or_replace, if_not_exists, name)
     columns, primary_key, unique = _table_elements(reader)
     options = reader.options() if reader.skip("with") else ()
-    source, source_options, source_at = None, (), None
+    source: str | None = None
+    source_options: tuple[tuple[str, Any], ...] = ()
+    source_at: tuple[int, int] | None = None
     if reader.skip("from"):
         token = reader.identifier("the kind of source")
         source, source_at = token.name.lower(), (token.start, token.end)
@@ -260,9 +262,7 @@ def _table_elements(
     reader.expect(")")
     _check_keys(reader, columns, [*keys, *unique])
     in_key = set(keys[0]) if keys else set()
-    final = tuple(
-        ColumnDefinition(c.name, c.type, c.not_null or c.name in in_key, c.default) for c in columns
-    )
+    final = tuple(ColumnDefinition(c.name, c.type, c.not_null or c.name in in_key, c.default) for c in columns)
     return final, keys[0] if keys else (), tuple(unique)
 
 
@@ -283,11 +283,17 @@ def _column(
         elif reader.skip("unique"):
             unique.append((token.name,))
         elif reader.skip("default"):
-            begin, end = reader.span_until(lambda t: t.text in ",)" or t.keyword in _COLUMN_WORDS[:-1])
-            default = reader.text[begin:end]
+            default = _default(reader)
         elif not reader.skip("null"):
             raise reader.error("Expected NOT NULL, DEFAULT, PRIMARY KEY or UNIQUE")
     return ColumnDefinition(token.name, kind, not_null, default)
+
+
+def _default(reader: Reader) -> str:
+    """The text of a DEFAULT expression; its first word may be NULL or NOT."""
+    first = reader.at
+    begin, end = reader.span_until(lambda t: t.text in ",)" or (t.keyword in _COLUMN_WORDS and reader.at > first))
+    return reader.text[begin:end]
 
 
 _COLUMN_WORDS = ("not", "default", "primary", "unique", "check", "references", "null")

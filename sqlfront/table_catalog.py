@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sqlfront.parse_tree import quoted
+from sqlfront.tokens import tokenize
 
 Column = tuple[str, str, bool]
 
@@ -55,7 +56,7 @@ class DuckDBCatalog:
         return self._resolved[wanted]
 
     def columns(self, table: str) -> list[Column] | None:
-        """Columns of a table or plain view of the current database."""
+        """Columns of a table or plain view of the current database; a collation is written behind the type."""
         found = self._relations.get(table)
         if found is None:
             return None
@@ -64,7 +65,8 @@ class DuckDBCatalog:
             "WHERE database_name = current_database() AND schema_name = ? AND table_name = ? ORDER BY column_index",
             found[:2],
         ).fetchall()
-        return [(name, kind, bool(not_null)) for name, kind, not_null in rows]
+        collations = self._collations(found)
+        return [(name, kind + collations.get(name.lower(), ""), bool(not_null)) for name, kind, not_null in rows]
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         """Declared keys; a view has none."""
@@ -89,9 +91,20 @@ class DuckDBCatalog:
         found = self._relations.get(table)
         return found[2] if found and found[2] else None
 
+    def _collations(self, found: tuple[str, str, str]) -> dict[str, str]:
+        """` COLLATE name` by column: DuckDB lists collations nowhere but in the table's CREATE statement."""
+        row = self._con.execute(
+            "SELECT sql FROM duckdb_tables() WHERE database_name = current_database() "
+            "AND schema_name = ? AND table_name = ? AND contains(sql, 'COLLATE')",
+            found[:2],
+        ).fetchone()
+        return _declared_collations(row[0]) if row else {}
+
     def _find(self, parts: tuple[str, ...]) -> str | None:
-        """Prefer the earliest schema of the search path, as DuckDB's own lookup does."""
+        """Prefer the earliest schema of the search path, as DuckDB's own lookup does; temporary relations hide all."""
         schema = parts[-2] if len(parts) > 1 else None
+        if schema is None and self._con.execute(_TEMPORARY, {"name": parts[-1]}).fetchone():
+            return None
         row = self._con.execute(
             """
             SELECT schema_name, name, sql FROM (
@@ -116,3 +129,21 @@ class DuckDBCatalog:
         table = f"{quoted(row[0])}.{quoted(row[1])}"
         self._relations[table] = row
         return table
+
+
+_TEMPORARY = """
+    SELECT 1 FROM duckdb_tables() WHERE temporary AND lower(table_name) = $name
+    UNION ALL SELECT 1 FROM duckdb_views() WHERE temporary AND lower(view_name) = $name"""
+
+
+def _declared_collations(create: str) -> dict[str, str]:
+    """The COLLATE clauses of a CREATE TABLE statement by lower-case column name."""
+    found, depth, column = {}, 0, ""
+    tokens = tokenize(create)
+    for previous, token, following in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
+        if depth == 1 and previous is not None and previous.text in "(," and token.is_name:
+            column = token.name.lower()
+        if token.keyword == "collate" and following is not None:
+            found[column] = f" COLLATE {following.text}"
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlfront import ddl
+from sqlfront.names import captured_table, locate
 from sqlfront.statements import Name, PassThrough
 from storage.capture import QualifiedName
 from storage.capture_ddl import classify
@@ -20,8 +21,7 @@ def needs_us(connection: Connection, statement: PassThrough) -> bool:
     if statement.object == "schema" and statement.verb == "drop":
         return any(_in_schema(connection, statement))
     for target in statement.targets:
-        key = database.resolve(connection._duck, target.parts).key
-        if key in database.views or key in database.change_tables or database.capture.columns(_known(connection, key)):
+        if locate(database, connection._duck, target.parts) is not None:
             return True
     return False
 
@@ -38,9 +38,10 @@ def alter(connection: Connection, statement: PassThrough) -> None:
             "DROP SCHEMA is refused", why=f"materialized views live in it or read it: {names}", hint="drop them first"
         )
     for target in statement.targets:
-        table = _known(connection, database.resolve(con, target.parts).key)
-        if not database.capture.columns(table):
+        key = locate(database, con, target.parts)
+        if key not in {table.key for table in database.capture.tables()}:
             continue
+        table = captured_table(database, key)
         tree = sqlglot.parse_one(statement.text, dialect="duckdb")
         verdict = classify(tree, database.capture.columns(table))
         if verdict.action == "transparent":
@@ -65,13 +66,13 @@ def alter(connection: Connection, statement: PassThrough) -> None:
 def _refuse_ours(connection: Connection, statement: PassThrough) -> None:
     database = connection._database
     for target in statement.targets:
-        name = database.resolve(connection._duck, target.parts)
-        if name.key in database.views:
+        key, name = locate(database, connection._duck, target.parts), ".".join(target.parts)
+        if key in database.views or key in database.unbuilt:
             raise ProgrammingError(
                 f"{name} is a materialized view",
                 hint=f"DROP MATERIALIZED VIEW {name}, or CREATE OR REPLACE MATERIALIZED VIEW {name}",
             )
-        if name.key in database.change_tables:
+        if key in database.change_tables:
             raise ProgrammingError(f"{name} is a change table", hint=f"DROP CHANGE TABLE {name}")
 
 
@@ -164,13 +165,6 @@ def _rename(old: str, new: str):
         return node
 
     return change
-
-
-def _known(connection: Connection, key: tuple[str, str]) -> QualifiedName:
-    for table in connection._database.capture.tables():
-        if table.key == key:
-            return table
-    return QualifiedName(*key)
 
 
 def _in_schema(connection: Connection, statement: PassThrough):

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maintenance.engine import Change
+from maintenance.critical import Uninterrupted, undo_whole
 from sqlfront.database import ChangeTable, Database
+from sqlfront.loading import forget_lossless, lossless
+from storage.errors import Error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,56 +43,53 @@ class Transaction:
         """Whether the transaction may have changes of its own."""
         return self._written or bool(self._tables)
 
-    def add_batch(self, table: ChangeTable, rows: Any, weights: np.ndarray | None) -> None:
-        """Note changes of a change table, as they come from outside."""
-        import pyarrow as pa
-
-        rows = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        self.add(table, rows, np.ones(rows.num_rows, np.int64) if weights is None else weights)
-
-    def add(self, table: ChangeTable, rows: pa.Table, weights: np.ndarray) -> None:
-        """Note changes of a change table."""
-        self._tables.setdefault(self._database.relation_key(table.name), []).append((rows, weights))
+    def add(self, table: ChangeTable, rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None) -> None:
+        """Note changes of a change table. DataError if a value does not fit its column; nothing is noted then."""
+        name = self._database.relation_key(table.name)
+        rows = self._database.engine.relations[name].as_declared(rows)
+        weights = np.ones(rows.num_rows, np.int64) if weights is None else weights
+        self._tables.setdefault(name, []).append((rows, weights))
 
     def truncated(self, table: ChangeTable) -> None:
         """Note that a lost change table starts again from empty."""
         self._truncated[self._database.relation_key(table.name)] = table
 
-    def changes(self) -> dict[str, Change]:
-        """All changes so far, per relation of the engine: captured rows and change tables' rows."""
+    def changes(self, *, consume: bool = False) -> dict[str, Change]:
+        """All changes so far, per relation of the engine; `consume` takes captured rows out of DuckDB, for COMMIT."""
         import pyarrow as pa
 
-        found = {}
-        for relation, (rows, weights) in captured(self._database, self._con, own=True).items():
-            found[relation] = Change(rows, weights)
+        found = captured(self._database, self._con, own=True, consume=consume)
         for relation, parts in self._tables.items():
-            rows = pa.concat_tables([rows for rows, _ in parts]) if len(parts) > 1 else parts[0][0]
+            rows = pa.concat_tables([rows for rows, _ in parts])
             found[relation] = Change(rows, np.concatenate([weights for _, weights in parts]))
         return found
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The views with this transaction's changes in them, for a read to its end; the caller holds the lock."""
-        engine = self._database.engine
+        engine, applied = self._database.engine, None
         changes = self.changes() if self.touched() else {}
-        applied = engine.apply(changes) if changes else None
         try:
+            if changes:
+                with Uninterrupted():
+                    applied = engine.apply(changes)
             yield
         finally:
             if applied is not None:
-                engine.undo(applied)
+                undo_whole(engine, applied)
 
     def commit(self) -> Epoch | None:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
         database, con = self._database, self._con
-        with database.engine.lock:
-            committed = False
-            applied = None
+        with database.engine.lock, Uninterrupted() as signals:
+            applied, committed = None, False
             try:
-                changes = self.changes()
+                catch_up(database)
+                con.execute("SELECT 1")  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
+                changes = self.changes(consume=True)
                 if changes:
                     applied = database.engine.apply(changes)
-                    database.capture.consume(con, database.capture.pending(con, own=True))
+                signals.check()
                 con.execute("COMMIT")
                 committed = True
             finally:
@@ -102,6 +102,7 @@ class Transaction:
             for relation in self._tables:
                 database.engine.relations[relation].passed = True
             self.epoch = database.engine.commit(applied) if applied is not None else None
+            database.note_epoch()
             return self.epoch
 
 
@@ -114,61 +115,67 @@ def rollback(con: Any) -> None:
     except duckdb.TransactionException as error:
         if "no transaction is active" not in str(error):
             raise
+    forget_lossless(con)
 
 
-def captured(database: Database, con: Any, *, own: bool) -> dict[str, tuple[pa.Table, np.ndarray]]:
-    """Captured rows of ordinary tables as this cursor's transaction sees them, in the relations' column order."""
-    if not database.capture.tables():
+def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[str, Change]:
+    """Captured rows of ordinary tables as the transaction of `con` sees them, in the relations' column order."""
+    tables = [name for name in database.capture.tables() if database.relation_key(name) in database.engine.relations]
+    if not tables:
         return {}
-    con.execute("SET SESSION arrow_lossless_conversion = true")
-    try:
-        pending = database.capture.pending(con, own=own)
-    finally:
-        con.execute("RESET SESSION arrow_lossless_conversion")
+    with lossless(con):
+        if consume:
+            read = database.capture.take(con, tables, own=own)
+        else:
+            read = database.capture.pending(con, tables, own=own).tables
     found = {}
-    for name, rows in pending.tables.items():
+    for name, rows in read.items():
         relation = database.engine.relations[database.relation_key(name)]
         weights = rows.column("_weight").to_numpy().astype(np.int64)
-        by_name = {column.casefold(): column for column in rows.column_names}
-        columns = [by_name[column.name.casefold()] for column in relation.columns if column.name.casefold() in by_name]
-        found[relation.name] = (rows.select(columns), weights)
+        place = {column.casefold(): i for i, column in enumerate(rows.column_names)}
+        columns = [rows.column(place[column.name.casefold()]) for column in relation.columns]
+        names = [column.name for column in relation.columns]
+        found[relation.name] = Change(rows.from_arrays(columns, names=names), weights)
     return found
 
 
-def catch_up(database: Database, con: Any) -> None:
-    """Take in what writers that bypassed us have committed, as one epoch. In an open transaction of `con`.
+def catch_up(database: Database) -> None:
+    """Take in what writers that bypassed us have committed, as one epoch, in a transaction of its own.
 
-    Raises OperationalError when a table can no longer be followed.
+    Views that cannot follow, because the triggers are gone or a change does not fit, are given up: reading them
+    raises. One query when nobody has bypassed us.
     """
-    if not database.capture.tables() or not database.capture.check(con):
-        return
-    pending = database.capture.pending(con, own=False)
-    changes = {
-        relation: Change(rows, weights) for relation, (rows, weights) in captured(database, con, own=False).items()
-    }
-    with database.engine.lock:
-        applied = database.engine.apply(changes)
-        try:
-            database.capture.consume(con, pending)
-        except BaseException:
-            database.engine.undo(applied)
-            raise
-        database.engine.commit(applied)
-
-
-def catch_up_now(database: Database) -> None:
-    """`catch_up` in a transaction of its own, before a read in autocommit."""
     if not database.capture.tables():
         return
-    with database.engine.lock:
+    with database.engine.lock, Uninterrupted():
         con = database.reader_cursor()
-        if not database.capture.check(con):
-            return
-        con.execute("BEGIN")
+        broken, foreign = database.capture.look(con)
+        for table in broken:
+            why = f"the triggers that capture the changes of {table} were dropped, or the table itself"
+            for entry in database.readers(table):
+                database.give_up(entry, why)
+        if foreign:
+            _take_foreign(database, con)
+            database.capture.compact(con)
+
+
+def _take_foreign(database: Database, con: Any) -> None:
+    applied, committed = None, False
+    con.execute("BEGIN")
+    try:
+        changes = captured(database, con, own=False, consume=True)
         try:
-            catch_up(database, con)
-        except BaseException:
-            rollback(con)
-            raise
+            applied = database.engine.apply(changes)
+        except Error as error:
+            for entry in [entry for entry in database.views.values() if entry.tables & set(changes)]:
+                database.give_up(entry, f"changes made past sqlfront do not fit: {error.what}")
         con.execute("COMMIT")
-        database.capture.compact(con)
+        committed = True
+    finally:
+        if not committed:
+            if applied is not None:
+                database.engine.undo(applied)
+            rollback(con)
+    if applied is not None:
+        database.engine.commit(applied)
+        database.note_epoch()

@@ -58,7 +58,12 @@ DEAD_ROWS_BEFORE_CHECKPOINT = 1 << 16
 
 @dataclass(frozen=True)
 class Pending:
-    """Captured changes as read: per table with changes its columns and `_weight` (int64)."""
+    """Captured changes as read: per table with changes its columns and `_weight` (int64).
+
+    Values are as DuckDB exports them to Arrow, which has no 128-bit integers: HUGEINT and UHUGEINT come
+    as the same bits under decimal128(38, 0), so a UHUGEINT from 2**127 on looks negative there. Use
+    `source_sql` to compute on such columns.
+    """
 
     tables: dict[QualifiedName, pa.Table]
     own: bool | None

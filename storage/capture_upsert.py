@@ -134,9 +134,7 @@ def _prepare_insert(con: Any, target: Target, parts: Parts, parameters: Paramete
         if not set(provided) <= set(types):
             return None, False
         names = ", ".join(quote(name) for name in provided)
-        query = (
-            f"SELECT {names} FROM {target.table} LIMIT 0"  # with the target's types, so that it casts as INSERT does
-        )
+        query = f"SELECT {names} FROM {target.table} LIMIT 0"  # the target's types: it casts as the INSERT does
         con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_source AS {query}").fetchall()
         query = f"INSERT INTO {SOURCE} {parts.source}"
         con.execute(query, _used(query, parameters)).fetchall()

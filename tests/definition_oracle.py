@@ -166,7 +166,11 @@ def _same_row(one: Row, other: Row) -> bool:
 
 def _same_value(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
-        return (math.isnan(one) and math.isnan(other)) or one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+        return (
+            (math.isnan(one) and math.isnan(other))
+            or one == other
+            or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+        )
     return type(one) is type(other) and one == other
 
 

@@ -265,11 +265,16 @@ class Terminal:
     """The shell in a pseudo-terminal."""
 
     def __init__(self, tmp_path: Path) -> None:
-        self.pid, self.file = pty.fork()
-        if self.pid == 0:
-            os.chdir(ROOT)
-            os.environ.update(SQLFRONT_HISTORY=str(tmp_path / "history"), TERM="xterm", COLUMNS="80", LINES="24")
-            os.execv(sys.executable, [sys.executable, "-c", PLAIN])
+        self.file, end = pty.openpty()
+        environment = dict(
+            os.environ, SQLFRONT_HISTORY=str(tmp_path / "history"), TERM="xterm", COLUMNS="80", LINES="24"
+        )
+        own_terminal = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", own_terminal + PLAIN],
+            stdin=end, stdout=end, stderr=end, start_new_session=True, cwd=ROOT, env=environment,
+        )  # fmt: skip
+        os.close(end)
         self.seen = ""
 
     def expect(self, text: str, seconds: float = 30) -> None:
@@ -306,9 +311,8 @@ def test_ctrl_c_stops_a_statement_and_clears_a_line_but_does_not_kill_the_shell(
         terminal.expect("42 │")
         terminal.expect("sqlfront>")
         terminal.send("\x04")
-        assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) == 0
-    except BaseException:
-        os.kill(terminal.pid, signal.SIGKILL)
-        raise
+        assert terminal.process.wait(30) == 0
     finally:
+        terminal.process.kill()
+        terminal.process.wait()
         os.close(terminal.file)

@@ -182,6 +182,23 @@ def test_every_way_in(con: Any, capture: Capture) -> None:
     assert sum(take(capture, con).values()) == -7
 
 
+def test_many_tables_are_watched_at_once(con: Any, capture: Capture) -> None:
+    for i in range(4):
+        con.execute(f"CREATE TABLE t{i}(a INTEGER)")
+        capture.install(con, QualifiedName("main", f"t{i}"), ["a"])
+    for i in (3, 0):
+        assert not capture.check(con)
+        con.execute(f"INSERT INTO t{i} VALUES ({i})")
+        assert capture.check(con)
+        assert capture.has_foreign(con)
+        assert take(capture, con) == {(i,): 1}
+        assert not capture.check(con), "consumed rows leave dead ones behind, which are no changes"
+        assert not capture.has_foreign(con)
+    con.execute("DROP TABLE t2")
+    with pytest.raises(OperationalError, match="t2"):
+        capture.check(con)
+
+
 def test_triggers_of_the_users_are_seen_through(con: Any, capture: Capture) -> None:
     con.execute("CREATE TABLE log(a INTEGER)")
     con.execute(

@@ -11,7 +11,7 @@ import pytest
 
 from storage.capture import Capture, QualifiedName
 from storage.capture_parse import dissect, number_parameters, parameter_names
-from storage.errors import NotSupportedError, OperationalError
+from storage.errors import InternalError, NotSupportedError, OperationalError
 
 T = QualifiedName("main", "t")
 
@@ -202,7 +202,20 @@ def test_rows_of_later_row_groups_inside_a_transaction() -> None:
         assert changes(capture, con) == expected
 
 
-@pytest.mark.parametrize("source", ["(v) VALUES ('x')", "BY NAME SELECT 'x' AS v", "(v, k) VALUES ('x', DEFAULT)"])
+def test_a_change_that_is_not_captured_in_full_is_undone(
+    con: Any, capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful(con: Any, *_: Any) -> None:
+        con.execute("CREATE OR REPLACE TEMP TABLE __sqlfront_after AS FROM temp.main.__sqlfront_before LIMIT 1")
+
+    monkeypatch.setattr("storage.capture_upsert._copy_after", forgetful)
+    with pytest.raises(InternalError, match="nothing was changed"):
+        capture.run_upsert_or_merge(con, T, "INSERT OR REPLACE INTO t SELECT k, 'new', 0 FROM t")
+    assert con.execute("SELECT DISTINCT v FROM t ORDER BY v").fetchall() == [("a",), ("b",), ("c",)]
+    assert capture.check(con) is False
+
+
+@pytest.mark.parametrize("source", ["(v) VALUES ('x')", "(v, k) VALUES ('x', DEFAULT)"])
 def test_a_key_that_comes_from_a_default(con: Any, source: str) -> None:
     con.execute("CREATE TABLE s(k INTEGER PRIMARY KEY DEFAULT 1, v VARCHAR); INSERT INTO s VALUES (1, 'a'), (2, 'b')")
     capture, table = Capture("memory"), QualifiedName("main", "s")

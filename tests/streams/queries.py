@@ -1,0 +1,187 @@
+"""Random view queries: acyclic joins of up to five atoms, in every mode that views have."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.streams.schema import DOMAINS, Column, Table
+
+
+@dataclass(frozen=True)
+class FloatSum:
+    """Output column `place` is SUM or AVG of the floating `expression`; `plain`: of a column, so exactly rounded."""
+
+    place: int
+    function: str
+    expression: str
+    condition: str
+    plain: bool
+
+
+@dataclass(frozen=True)
+class Query:
+    """A view's SELECT; `body` is its part from FROM to WHERE, `keys` its GROUP BY items."""
+
+    items: tuple[str, ...]
+    body: str
+    mode: str
+    keys: tuple[str, ...] = ()
+    having: str = ""
+    floats: tuple[FloatSum, ...] = ()
+    tables: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
+
+    @property
+    def sql(self) -> str:
+        return self._select(self.items)
+
+    @property
+    def judged(self) -> str:
+        """The query with the values and signs under each floating sum as lists, for an exact sum."""
+        lists = [f"list({f.expression}){f.condition} AS l{f.place}" for f in self.floats]
+        return self._select((*self.items, *lists))
+
+    def _select(self, items: tuple[str, ...]) -> str:
+        text = f"SELECT {'DISTINCT ' if self.mode == 'set' else ''}{', '.join(items)} {self.body}"
+        text += f" GROUP BY {', '.join(self.keys)}" if self.keys else ""
+        return text + (f" HAVING {self.having}" if self.having else "")
+
+
+@dataclass(frozen=True)
+class _Atom:
+    alias: str
+    table: Table
+
+    def columns(self, *roles: str) -> list[Column]:
+        return [column for column in self.table.columns if column.role in roles]
+
+
+def random_query(choose: random.Random, tables: tuple[Table, ...], most: int, *, products: bool = True) -> Query:
+    """A query over at most `most` atoms; `products`: of floating columns, which NaN and infinities must not enter."""
+    features: set[str] = set()
+    atoms = _random_atoms(choose, tables, most, features)
+    conditions = _joins(choose, atoms, features) + _filters(choose, atoms, features)
+    body = "FROM " + ", ".join(f"{atom.table.name} AS {atom.alias}" for atom in atoms)
+    body += f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    mode = choose.choice(["bag", "set", "group", "group", "group"])
+    features.add(mode)
+    every = [f"{atom.alias}.{c.name}" for atom in atoms for c in atom.columns("one", "two", "int", "decimal")]
+    keys = choose.sample(every, min(len(every), choose.choice([1, 1, 2, 2, 3, 4])))
+    names = tuple(dict.fromkeys(atom.table.name for atom in atoms))
+    if mode != "group":
+        items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
+        return Query(tuple(items), body, mode, tables=names, features=frozenset(features))
+    if choose.random() < 0.2:
+        keys = []
+        features.add("scalar")
+    query = _grouped(choose, atoms, body, keys, names, features)
+    if not products and "float product" in query.features:
+        return random_query(choose, tables, most, products=products)
+    return query
+
+
+def _random_atoms(choose: random.Random, tables: tuple[Table, ...], most: int, features: set[str]) -> list[_Atom]:
+    count = min(most, choose.choice([1, 2, 2, 3, 3, 3, 4, 4, 5, 5]))
+    pool = list(tables) if choose.random() < 0.7 else [choose.choice(tables)]
+    chosen = [choose.choice(pool) for _ in range(count)]
+    largest = max(chosen.count(table) for table in chosen)
+    features |= {f"self-join of {n}" for n in (2, 3) if largest >= n} | {f"{count} atoms"}
+    return [_Atom(f"t{i}", table) for i, table in enumerate(chosen)]
+
+
+def _joins(choose: random.Random, atoms: list[_Atom], features: set[str]) -> list[str]:
+    """Each atom shares columns with one before it, so the query is acyclic."""
+    conditions = []
+    for i, atom in enumerate(atoms[1:], 1):
+        other = choose.choice(atoms[:i])
+        wanted = choose.choice([0, 1, 1, 1, 1, 1, 1, 2, 2])
+        pairs = [(x, y) for role in ("one", "two") for x in atom.columns(role) for y in other.columns(role)]
+        pairs = choose.sample(pairs, min(len(pairs), wanted))
+        if not pairs:
+            features.add("cross product")
+        for x, y in pairs:
+            conditions.append(f"{atom.alias}.{x.name} = {other.alias}.{y.name}")
+            if x.type != y.type:
+                features.add("mixed types")
+            if x.type in ("HUGEINT", "UUID", "DECIMAL(38,2)"):
+                features.add("two-word key")
+            if x.type in ("VARCHAR", "BLOB"):
+                features.add("text key")
+    return conditions
+
+
+def _filters(choose: random.Random, atoms: list[_Atom], features: set[str]) -> list[str]:
+    conditions = []
+    for atom in atoms:
+        if choose.random() < 0.2:
+            column = choose.choice(atom.table.columns)
+            conditions.append(_condition(choose, f"{atom.alias}.{column.name}", column))
+            features.add("predicate")
+    return conditions
+
+
+def _condition(choose: random.Random, name: str, column: Column) -> str:
+    if choose.random() < 0.3 or column.type not in DOMAINS or column.role not in ("one", "two"):
+        return choose.choice([f"{name} IS NOT NULL", f"{name} IS NULL", f"{name} IS DISTINCT FROM NULL"])
+    value = choose.choice(DOMAINS[column.type])
+    if isinstance(value, bytes):
+        return f"octet_length({name}) > 0"
+    return f"{name} {choose.choice(['=', '<>', '>=', '<'])} CAST('{value}' AS {column.type})"
+
+
+def _grouped(
+    choose: random.Random, atoms: list[_Atom], body: str, keys: list[str], names: tuple[str, ...], features: set[str]
+) -> Query:
+    items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
+    if items and choose.random() < 0.1:
+        items.pop()
+        features.add("hidden group key")
+    floats: list[FloatSum] = []
+    for _ in range(choose.choice([1, 1, 2, 2, 3])):
+        condition = ""
+        if choose.random() < 0.15:
+            atom = choose.choice(atoms)
+            column = choose.choice(atom.table.columns)
+            condition = f" FILTER (WHERE {_condition(choose, f'{atom.alias}.{column.name}', column)})"
+            features.add("filter")
+        text = _aggregate(choose, atoms, condition, len(items), floats, features)
+        items.append(f"{text}{condition} AS m{len(items)}")
+    having = ""
+    if choose.random() < 0.15:
+        having = choose.choice(["count(*) > 1", "count(*) % 2 = 1", "count(*) >= 3"])
+        features.add("having")
+    return Query(tuple(items), body, "group", tuple(keys), having, tuple(floats), names, frozenset(features))
+
+
+def _aggregate(
+    choose: random.Random, atoms: list[_Atom], condition: str, place: int, floats: list[FloatSum], features: set[str]
+) -> str:
+    numbers = [
+        (atom.alias, c) for atom in atoms for c in atom.columns("int", "decimal", "float") if c.type != "BOOLEAN"
+    ]
+    kind = choose.choice(["count(*)", "count", "sum", "sum", "sum", "avg", "product", "product", "product"])
+    if kind == "count(*)" or not numbers:
+        return "count(*)"
+    features.add(kind)
+    if kind == "count":
+        atom = choose.choice(atoms)
+        return f"count({atom.alias}.{choose.choice(atom.table.columns).name})"
+    alias, column = choose.choice(numbers)
+    expression, plain = f"{alias}.{column.name}", True
+    is_float = column.role == "float"
+    if kind == "product":
+        kind = choose.choice(["sum", "sum", "avg"])
+        others = [(a, c) for a, c in numbers if a != alias] or numbers
+        second, factor = choose.choice(others)
+        wide = "::HUGEINT" if column.role == factor.role == "int" else ""
+        if column.role == "decimal":  # DuckDB's own product of narrow decimals may overflow.
+            wide = f"::DECIMAL(19,{column.type[8:-1].split(',')[1]})"
+        expression = f"{expression}{wide} * {second}.{factor.name}"
+        is_float, plain = is_float or factor.role == "float", False
+        if is_float:
+            features.add("float product")
+    features.add("float sum" if is_float else "exact sum")
+    if is_float:
+        floats.append(FloatSum(place, kind, expression, condition, plain))
+    return f"{kind}({expression})"
