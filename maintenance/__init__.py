@@ -1,1 +1,1 @@
-
+"""Runs plans: view trees over shared stores, bulk builds, enumeration, and the epoch engine."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Uninterrupted:
-    """SIGINT that arrives in the body is handled at its end, or at `check`. Other threads than the main one get none."""
+    """SIGINT that arrives in the body is handled at its end, or at `check`. Only the main thread gets any."""
 
     __slots__ = ("_arrived", "_before", "_frame")
 

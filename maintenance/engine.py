@@ -18,6 +18,7 @@ import numpy as np
 
 from maintenance.critical import Uninterrupted
 from maintenance.epoch import Applied, Epoch, RowGate
+from maintenance.filling import copy_rows, fill_store
 from maintenance.ingest import Ingest
 from maintenance.machine import MAX_VIEWS, Encoded, Machine, RelationPrograms
 from maintenance.programs import Assembler
@@ -29,6 +30,7 @@ from planner.query import Definition
 from storage import layout as at
 from storage.encoding import Dictionaries
 from storage.errors import DataError, IntegrityError, InternalError
+from storage.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +95,8 @@ class Engine:
             try:
                 fresh = self._open_stores(view)
                 for relation, store in fresh:
-                    self._fill_store(relation, store, load)
+                    rows = self.retained_rows(relation) if relation.retain else load(relation.name)
+                    fill_store(self.machine, relation, store, rows, self._rescale)
                 view.bind_leaves()
                 view.build(self.machine)
             except BaseException:
@@ -124,13 +127,12 @@ class Engine:
         not fit its column. The state is then as before.
         """
         with self.lock:
-            while True:
-                try:
-                    encoded = [self._encode(name, change) for name, change in changes.items()]
-                    break
-                except Rescale as needed:
-                    self._rescale(needed)
-            return self._apply(encoded)
+            return self._apply(self._encode_all(changes))
+
+    def apply_now(self, changes: Mapping[str, Change], started: float | None = None) -> Epoch:
+        """`apply` and `commit`; Ctrl-C undoes the epoch."""
+        with self.lock:
+            return self._commit_whole(self._encode_all(changes), started)
 
     def apply_batches(self, batches: Mapping[str, Any], names: Mapping[str, str | None]) -> Epoch | None:
         """A committed epoch of record batches by the shortest way; None (and nothing changed) if one needs the long.
@@ -150,23 +152,23 @@ class Engine:
                 used.append(ingest)
             if len({id(item.relation) for item in encoded}) < len(encoded):
                 return None
-            return self.commit(self._apply(encoded), started)
+            return self._commit_whole(encoded, started)
 
     def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
         """A committed epoch of one row, without Arrow; returns the epoch's number."""
-        gate = self._gates.get(name)
         with self.lock:
+            gate = self._gates.get(name)
             if gate is not None and gate.run(row, weight):
                 self.epoch += 1
                 self.version += 1
                 return self.epoch
             relation = self.relations[name]
-            relation.check_row(row)
+            relation.check_row(row, weight)
             data = relation.encode_row(row, weight)
             if data is None:
                 change = Change(relation.as_batch(row), np.array([weight], np.int64))
-                return self.commit(self.apply({name: change})).number
-            return self.commit(self._apply([self._encoded(relation, data)])).number
+                return self.apply_now({name: change}).number
+            return self._commit_whole([self._encoded(relation, data)]).number
 
     def undo(self, applied: Applied) -> None:
         """Take an applied epoch back."""
@@ -184,6 +186,16 @@ class Engine:
                     self.dictionaries.sweep_if_needed()
             seconds = time.perf_counter() - (started if started is not None else applied.started)
             return Epoch(self, self.epoch, applied, seconds)
+
+    def _commit_whole(self, encoded: list[Encoded], started: float | None = None) -> Epoch:
+        with Uninterrupted() as signals:
+            applied = self._apply(encoded)
+            try:
+                signals.check()
+            except BaseException:
+                self.undo(applied)
+                raise
+            return self.commit(applied, started)
 
     def _apply(self, encoded: list[Encoded]) -> Applied:
         """Run an epoch; widen values and run again after an overflow; undo it on any failure."""
@@ -235,6 +247,13 @@ class Engine:
 
     # Inner workings ------------------------------------------------------------------------------
 
+    def _encode_all(self, changes: Mapping[str, Change]) -> list[Encoded]:
+        while True:
+            try:
+                return [self._encode(name, change) for name, change in changes.items()]
+            except Rescale as needed:
+                self._rescale(needed)
+
     def _encode(self, name: str, change: Change) -> Encoded:
         relation = self.relations[name]
         return self._encoded(relation, relation.encode(change.rows, change.weights))
@@ -246,7 +265,7 @@ class Engine:
         """The same rows with the relation's present programs."""
         return Encoded(item.relation, self._programs[item.relation.name], item.address, item.rows, item.keep)
 
-    def _touched(self, relation: Relation) -> list:
+    def _touched(self, relation: Relation) -> list[Table]:
         tables = [store.table for store in relation.stores.values()]
         for view in self._readers(relation):
             tables += view.tables()
@@ -282,7 +301,7 @@ class Engine:
     def _widen(self, relations: list[Relation]) -> None:
         views = {view.name: view for relation in relations for view in self._readers(relation)}
         stores = [store for relation in relations for store in relation.stores.values()]
-        if max(item.limbs for item in (*views.values(), *stores)) >= at.MAX_LIMBS:
+        if max([view.limbs for view in views.values()] + [store.limbs for store in stores]) >= at.MAX_LIMBS:
             raise DataError("a sum is too large to be kept", why=f"it needs more than {64 * at.MAX_LIMBS} bits")
         for view in views.values():
             view.widen(view.limbs + 1)
@@ -337,7 +356,7 @@ class Engine:
             indexes, summed = demanded_indexes(view.tree, view.tree.leaves[atom.name], view.definition)
             old = store.table
             if relation.reindex(store, indexes, summed) and store.key in known:
-                self._copy_rows(old, store)
+                copy_rows(self.machine, old, store)
             if store.key not in known:
                 fresh.append((relation, store))
             store.users.add(view.name)
@@ -353,45 +372,8 @@ class Engine:
                     source.store.table.release()
                 source.relation.close_store(source.store, view.name)
 
-    def _copy_rows(self, old, store: LeafStore) -> None:
-        assembler = Assembler()
-        assembler.scan(old)
-        assembler.path(0)
-        assembler.upsert(store.table)
-        assembler.path_end()
-        self.machine.run(assembler.program(), rows=int(old.header[at.USED]))
-        old.release()
-
-    def _fill_store(self, relation: Relation, store: LeafStore, load: Load) -> None:
-        batches = self.retained_rows(relation) if relation.retain else load(relation.name)
-        for rows, weights in _weighted(batches):
-            while True:
-                try:
-                    data = relation.encode(rows, weights)
-                except Rescale as needed:
-                    self._rescale(needed)
-                    continue
-                program = self._store_program(relation, store)
-                if self.machine.run(program, data, len(data)) & at.OVERFLOW == 0:
-                    break
-                self.machine.run(program, data, len(data), -1)
-                store.limbs += 1
-                store.table.widen(store.limbs)
-        sweep = Assembler()
-        sweep.finish(at.SWEEP, [store.table])
-        self.machine.run_once(sweep.program())
-        if store.indexes and store.table.live:
-            store.table.compact(0)
-
-    def _store_program(self, relation: Relation, store: LeafStore) -> np.ndarray:
-        assembler = Assembler()
-        relation.lift(assembler, store)
-        assembler.path(0)
-        assembler.upsert(store.table)
-        assembler.path_end()
-        return assembler.program()
-
-    def retained_rows(self, relation: Relation):
+    @staticmethod
+    def retained_rows(relation: Relation) -> Iterable[tuple[pa.RecordBatch, np.ndarray]]:
         """The rows of a retained table as (RecordBatch, weights) pairs."""
         from maintenance.output import table_batches
 
@@ -415,8 +397,3 @@ class Engine:
             del self._programs[name], self._gates[name], self._ingests[name]
         self._highest = max((view.number for view in self.views.values()), default=0)
         self._counts = self.machine.counters[: self._highest + 1].copy()
-
-
-def _weighted(batches: Iterable[Any]):
-    for item in batches:
-        yield item if isinstance(item, tuple) else (item, None)

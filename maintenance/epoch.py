@@ -79,7 +79,7 @@ class RowGate:
 
     def run(self, row: Sequence[Any], weight: int) -> bool:
         """Apply the row; False (and nothing changed) if it must go the general way."""
-        if not self._open or len(row) != self._columns or NULL_CODE in row:
+        if not self._open or len(row) != self._columns or NULL_CODE in row or weight == NULL_CODE:
             return False
         try:
             self._pack(self._buffer, 0, *(self._pick(row) if self._pick is not None else row), weight)

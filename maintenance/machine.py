@@ -65,7 +65,7 @@ class Machine:
         self.scratch[at.STACK] = self._stack.ctypes.data
         self.scratch[at.COUNTERS] = self.counters.ctypes.data
         self.address = int(self.scratch.ctypes.data)
-        self._words = memoryview(self.scratch)
+        self._words = self.scratch.data
         self._reserve_entries(40)
         self._finalizer = weakref.finalize(self, _free_buffers, self.scratch)
 
@@ -84,8 +84,8 @@ class Machine:
         return run_epoch(self._entries_address, count, self.address, sign)
 
     def _reserve_entries(self, words: int) -> None:
-        self._entries = memoryview(np.zeros(words, np.int64)).cast("B")
-        self._entries_address = int(np.frombuffer(self._entries, np.uint8).ctypes.data)
+        entries = np.zeros(8 * words, np.uint8)
+        self._entries, self._entries_address = entries.data, int(entries.ctypes.data)
 
     @property
     def runs(self) -> int:

@@ -86,6 +86,7 @@ class Reader:
             ]
         )
         if raw.kind == "avg":
+            assert present is not None
             array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
         else:
             array = decode_sum(limbs, shift, present, raw.type)

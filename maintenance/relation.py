@@ -158,6 +158,8 @@ class Relation:
         data = np.empty((count, self.width), np.int64)
         if weights is None:
             data[:, -1] = 1
+        elif count and weights.min() == at.NULL_CODE:
+            raise _too_negative()
         else:
             data[:, -1] = weights
         computed = self._evaluate(rows)
@@ -181,8 +183,8 @@ class Relation:
         data[0, -1] = weight
         return data
 
-    def check_row(self, row: Sequence[Any]) -> None:
-        """Raise DataError unless a row has one value per column and no NULL where the table forbids it."""
+    def check_row(self, row: Sequence[Any], weight: int) -> None:
+        """Raise DataError unless a row has one value per column, no NULL where the table forbids it, and a weight."""
         if len(row) != len(self.columns):
             raise DataError(
                 f"{self.name} has {len(self.columns)} columns, the row has {len(row)} values",
@@ -191,6 +193,8 @@ class Relation:
         for column, value in zip(self.columns, row, strict=True):
             if value is None and column.not_null:
                 raise IntegrityError(f"column {column.name} of {self.name} is NOT NULL", hint="give a value")
+        if not -at.NULL_CODE > weight > at.NULL_CODE:
+            raise DataError(f"a weight of {weight}", hint="weights are whole numbers of less than 64 bits")
 
     def as_batch(self, row: Sequence[Any]) -> pa.RecordBatch:
         """One row of Python values as Arrow, cast as the columns' types say."""
@@ -335,6 +339,12 @@ class Rescale(Exception):
     def __init__(self, relation: Relation, item: Input, limbs: int, shift: int) -> None:
         super().__init__(item.expression)
         self.relation, self.item, self.limbs, self.shift = relation, item, limbs, shift
+
+
+def _too_negative() -> DataError:
+    return DataError(
+        "a weight of -2^63", why="an epoch must be able to be taken back", hint="delete fewer rows at once"
+    )
 
 
 def factors_tuple(factors: Iterable[LeafColumn]) -> tuple[LeafColumn, ...]:

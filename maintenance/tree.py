@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from maintenance.shapes import Shape, parts_of, shape_of
+from maintenance.shapes import Part, Shape, parts_of, shape_of
 from planner.plan import Node, Plan
 from planner.query import Definition
 from storage.table import Table
@@ -91,7 +91,8 @@ class Tree:
             self._demand_enumeration(counted)
         self._settle()
 
-    def parts(self, view: View):
+    def parts(self, view: View) -> tuple[Part, ...]:
+        """The values of a view's rows: one per distinct part of the measures on its atoms."""
         return parts_of(self.definition.measures, view.atoms)
 
     def shape(self, view: View, limbs: int) -> Shape:
@@ -209,8 +210,8 @@ class Tree:
         if not self.carries(view) and set(view.link) <= bound:
             steps.append(Step(view, "message", view.link, True))
             return
-        access = "row" if len(known) == len(view.node.variables) else "members"
-        steps.append(Step(view, access, known, not inside))
+        whole = len(known) == len(view.node.variables)
+        steps.append(Step(view, "row" if whole else "members", known, not inside))
         bound |= set(view.node.variables)
         for child in inside:
             self._descend(child, bound, steps)

@@ -46,12 +46,12 @@ def kernel(signature: str, *, inline: bool = False) -> Callable[[Callable[..., A
     def compile_now(function: Callable[..., Any]) -> Any:
         directory = cache_directory()
         _announce(directory)
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(directory)
+        before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+        numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
         try:
             return numba.njit(signature, cache=True, nogil=True, inline="always" if inline else "never")(function)
         finally:
-            numba.config.CACHE_DIR = before
+            numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
 
     return compile_now
 
