@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from operator import itemgetter
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class Epoch:
-    """One committed epoch: its `number` and the `seconds` it took."""
+    """One committed epoch: its `number` and the `seconds` it took, from the call to its end.
+
+    Tables and views are called as in SQL, without the schema if that is main.
+    """
 
     def __init__(self, engine: Engine, number: int, applied: Applied, seconds: float) -> None:
         self.number, self.seconds = number, seconds
@@ -31,12 +35,22 @@ class Epoch:
         before, after = self._applied.counts
         touched = {item.relation.name for item in self._applied.encoded}
         views = [view for view in self._engine.views.values() if view.relations & touched]
-        return {v.name: int(after[v.number] - before[v.number]) for v in views if v.number < len(before)}
+        return {shown(v.name): int(after[v.number] - before[v.number]) for v in views if v.number < len(before)}
+
+    @property
+    def view_seconds(self) -> dict[str, float]:
+        """`seconds` apportioned to the views by their steps: all views of an epoch are updated by one program."""
+        steps = self.steps
+        total = sum(steps.values())
+        return {view: self.seconds * count / total if total else 0.0 for view, count in steps.items()}
 
     @property
     def rows(self) -> dict[str, int]:
-        """Netted rows per table: how many distinct full rows changed their multiplicity. Computed when asked."""
-        return {item.relation.name: netted_rows(item.relation, item.keep) for item in self._applied.encoded}
+        """Netted rows per table: how many distinct rows, in the columns that views read, changed their multiplicity.
+
+        Computed when asked.
+        """
+        return {shown(item.relation.name): netted_rows(item.relation, item.keep) for item in self._applied.encoded}
 
     def __repr__(self) -> str:
         return f"Epoch(number={self.number}, seconds={self.seconds:.6f})"
@@ -100,6 +114,11 @@ class RowGate:
         if flags:
             self._engine.shrink([self.relation])
         return True
+
+
+def shown(name: str) -> str:
+    """The engine's name of a table or a view (with the number of its build behind #) as a user would write it."""
+    return re.sub(r"#\d+$", "", name).removeprefix("main.")
 
 
 def netted_rows(relation: Relation, rows: Any) -> int:

@@ -193,8 +193,8 @@ class Relation:
         for column, value in zip(self.columns, row, strict=True):
             if value is None and column.not_null:
                 raise IntegrityError(f"column {column.name} of {self.name} is NOT NULL", hint="give a value")
-        if not -at.NULL_CODE > weight > at.NULL_CODE:
-            raise DataError(f"a weight of {weight}", hint="weights are whole numbers of less than 64 bits")
+        if not isinstance(weight, int) or not -at.NULL_CODE > weight > at.NULL_CODE:
+            raise DataError(f"a weight of {weight!r}", hint="weights are whole numbers of less than 64 bits")
 
     def as_batch(self, row: Sequence[Any]) -> pa.RecordBatch:
         """One row of Python values as Arrow, cast as the columns' types say."""

@@ -26,7 +26,7 @@ def read_changes(
     `_change_type` insert, delete, update_preimage or update_postimage; there may be one of them.
     Raises ProgrammingError for unknown, doubled or missing columns, DataError for bad control values.
     """
-    rows = _as_arrow(what, changes)
+    rows = as_arrow(what, changes)
     names = [name.casefold() for name in rows.schema.names]
     position = {name: i for i, name in enumerate(names)}
     if len(position) < len(names):
@@ -51,14 +51,17 @@ def read_changes(
         values = rows.column(at)
         if column.not_null and values.null_count:
             raise IntegrityError(
-                f"a change of {what} has NULL in column {column.name}", why="the column is NOT NULL", hint="give a value"
+                f"a change of {what} has NULL in column {column.name}",
+                why="the column is NOT NULL",
+                hint="give a value",
             )
         picked.append(values)
     kind = type(rows)
     return kind.from_arrays(picked, names=[column.name for column in columns]), weights
 
 
-def _as_arrow(what: str, changes: Any) -> pa.Table | pa.RecordBatch:
+def as_arrow(what: str, changes: Any) -> pa.Table | pa.RecordBatch:
+    """Changes from anything that exports Arrow. ProgrammingError for other objects."""
     import pyarrow as pa
 
     if isinstance(changes, (pa.RecordBatch, pa.Table)):
@@ -91,9 +94,7 @@ def _weights(what: str, rows: Any, position: dict[str, int]) -> np.ndarray | Non
     signs = pc.index_in(column, pa.array(list(_SIGNS), column.type))
     if signs.null_count:
         bad = next(value for value in column.to_pylist() if value not in _SIGNS)
-        raise DataError(
-            f"{CHANGE_TYPE} of {what} is {bad!r} in some row", hint="one of " + ", ".join(_SIGNS)
-        )
+        raise DataError(f"{CHANGE_TYPE} of {what} is {bad!r} in some row", hint="one of " + ", ".join(_SIGNS))
     return np.array(list(_SIGNS.values()), np.int64)[signs.to_numpy()]
 
 

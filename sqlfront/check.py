@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlfront.loading import lossless
+from sqlfront.names import shown
 from storage.capture_sql import quote
 from storage.errors import ProgrammingError
 
@@ -23,8 +25,8 @@ def check_view(connection: Connection, entry: ViewEntry) -> pa.Table:
     for table in database.change_tables.values():
         if database.relation_key(table.name) in entry.tables and not table.retain:
             raise ProgrammingError(
-                f"materialized view {entry.name} cannot be checked",
-                why=f"change table {table.name} was created WITH (retain = false) and keeps no rows",
+                f"materialized view {shown(entry.name)} cannot be checked",
+                why=f"change table {shown(table.name)} was created WITH (retain = false) and keeps no rows",
                 hint="create the change table WITH (retain = true)",
             )
     names = ", ".join(quote(name) for name, _ in entry.definition.columns)
@@ -33,7 +35,8 @@ def check_view(connection: Connection, entry: ViewEntry) -> pa.Table:
     with session.holding():
         con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_expected AS {renamed}")
         con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_found AS SELECT * FROM {entry.name}")
-        result = con.sql(_difference(entry)).to_arrow_table()
+        with lossless(con):
+            result = con.sql(_difference(entry)).to_arrow_table()
         con.execute("DROP TABLE temp.__sqlfront_expected; DROP TABLE temp.__sqlfront_found")
     return result
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from maintenance.critical import Uninterrupted
 from sqlfront import dispatch
-from sqlfront.changes import read_changes
 from sqlfront.database import Database
-from sqlfront.failures import translated
+from sqlfront.failures import expect_copy, translated
 from sqlfront.names import name_parts
 from sqlfront.scans import ReadSession
-from sqlfront.statements import parse_statement
+from sqlfront.statements import PassThrough, parse_statement
 from sqlfront.transactions import Transaction, catch_up, rollback
-from storage.errors import InterfaceError, ProgrammingError
+from storage.errors import InterfaceError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
     import pandas
@@ -46,12 +47,14 @@ class Connection:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._duck = database.root.cursor()
-        self._duck.execute("SET SESSION python_scan_all_frames = true")
         self._transaction: Transaction | None = None
         self._session: ReadSession | None = None
+        self._again: tuple[PassThrough, Any] | None = None
         self._revision = -1
         self._gates: dict[str, str | None] = {}
+        self._scans: set[str] = set()
         self._closed = False
+        database.enter(self)
         self._has_result = False
 
     # SQL -----------------------------------------------------------------------------------------
@@ -88,36 +91,37 @@ class Connection:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row of the result, or None."""
+        self._again = None
         with self._reading():
             return self._duck.fetchone()
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """The next rows of the result, at most `size`."""
+        self._again = None
         with self._reading():
             return self._duck.fetchmany(size)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All remaining rows, of one epoch."""
-        with self._reading():
-            return self._duck.fetchall()
+        return self._whole(self._duck.fetchall)
 
     def df(self) -> pandas.DataFrame:
         """All remaining rows as a pandas DataFrame."""
-        with self._reading():
-            return self._duck.df()
+        return self._whole(self._duck.df)
 
     fetchdf = df
 
     def to_arrow_table(self) -> pa.Table:
         """All remaining rows as an Arrow table."""
-        with self._reading():
-            return self._duck.to_arrow_table()
+        return self._whole(self._arrow_table)
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
         """The remaining rows as a lazy stream of record batches, pinned to its epoch (StaleRead)."""
         import pyarrow as pa
 
+        self._again = None
         with self._reading():
+            expect_copy()
             reader = self._duck.to_arrow_reader(batch_size)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
 
@@ -143,7 +147,7 @@ class Connection:
         Raises IntegrityError when a row would be there a negative number of times; nothing is changed then.
         O(changes * the update cost of each view).
         """
-        if self._transaction is None and self._revision == self._database.revision and not self._closed:
+        if type(changes) is dict and self._transaction is None and self._revision == self._database.revision and not self._closed:
             epoch = self._database.engine.apply_batches(changes, self._gates)
             if epoch is not None:
                 return epoch
@@ -225,14 +229,12 @@ class Connection:
         """End the connection; an open transaction is rolled back."""
         if self._closed:
             return
-        from sqlfront.persistence import save_epoch
-
         if self._transaction is not None:
             rollback(self._duck)
             self._transaction = None
-        save_epoch(self._database)
         self._duck.close()
         self._closed = True
+        self._database.leave(self)
 
     def __enter__(self) -> Connection:
         return self
@@ -249,12 +251,29 @@ class Connection:
         if self._has_result:
             self._duck.abort()
             self._has_result = False
+            self._again = None
         if self._revision != self._database.revision:
-            with self._database.engine.lock:
-                for name, scan in self._database.scans(self._current_session):
+            with self._database.engine.lock, Uninterrupted():
+                scans = dict(self._database.scans(self._session_finder()))
+                for name in self._scans - scans.keys():
+                    self._duck.unregister(name)
+                for name, scan in scans.items():
                     self._duck.register(name, scan)
+                self._scans = set(scans)
                 self._gates = {}
                 self._revision = self._database.revision
+
+    def _session_finder(self) -> Callable[[], ReadSession]:
+        """`_current_session` for scans, which must not keep alive the connection that keeps them."""
+        reference = weakref.ref(self)
+
+        def find() -> ReadSession:
+            connection = reference()
+            if connection is None:
+                raise InterfaceError("the connection is gone", hint="keep it while you read from it")
+            return connection._current_session()
+
+        return find
 
     def _current_session(self) -> ReadSession:
         if self._session is None:
@@ -265,7 +284,7 @@ class Connection:
         return None if self._session is None else self._session.error
 
     @contextmanager
-    def _reading(self):
+    def _reading(self) -> Iterator[None]:
         if self._closed:
             raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
         with translated(self._session_error):
@@ -275,7 +294,28 @@ class Connection:
                 with self._session.holding():
                     yield
 
-    def _batches(self, reader: pa.RecordBatchReader):
+    def _whole(self, fetch: Callable[[], Any]) -> Any:
+        """All rows under the lock. When another has committed since `execute`, the query runs again first."""
+        again, self._again = self._again, None
+        with self._database.engine.lock:
+            try:
+                with self._reading():
+                    return fetch()
+            except StaleRead:
+                if again is None:
+                    raise
+            self._duck.abort()
+            with translated(self._session_error):
+                dispatch.read(self, *again)
+            self._again = None
+            with self._reading():
+                return fetch()
+
+    def _arrow_table(self) -> pa.Table:
+        expect_copy()
+        return self._duck.to_arrow_table()
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         while True:
             with self._reading():
                 try:
@@ -288,8 +328,7 @@ class Connection:
         """Begin the read session of a statement, after taking in what other writers have committed."""
         database = self._database
         if database.views or database.change_tables:
-            if self._transaction is None:
-                catch_up(database)
+            catch_up(database)
             self._session = database.session()
         else:
             self._session = None

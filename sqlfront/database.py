@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from maintenance.engine import Engine
 from maintenance.relation import Column
 from sqlfront.loading import Evaluator, load_rows
-from sqlfront.names import locate
+from sqlfront.names import locate, shown
 from sqlfront.scans import SCAN_PREFIX, ReadSession, Scan
 from storage.capture import Capture, QualifiedName
 from storage.errors import Lost, OperationalError, ProgrammingError
@@ -49,13 +49,14 @@ class ViewEntry:
 
 @dataclass
 class UnbuiltView:
-    """A view that the file knows but that could not be brought back; REFRESH tries again."""
+    """A view that the file knows but that could not be brought back; REFRESH tries again. `raw`: its scan's columns."""
 
     name: QualifiedName
     select: str
     options: dict[str, Any]
     column_names: tuple[str, ...]
     scan: int
+    raw: tuple[str, ...]
     why: str
 
     def error(self) -> OperationalError:
@@ -94,9 +95,10 @@ class Database:
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
         self.revision = 0
-        self.epoch_limit = 1 << 62
+        self.epoch_limit: int | None = None
         self._next_scan = 1
         self._reader: Any = None
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @classmethod
     def open(cls, path: str, config: Mapping[str, Any] | None) -> Database:
@@ -104,9 +106,8 @@ class Database:
         from sqlfront.persistence import restore
 
         with _registry_lock:
-            private = path in ("", ":memory:")
             key = os.path.realpath(path)
-            found = None if private else _open_databases.get(key)
+            found = None if path in ("", ":memory:") else _open_databases.get(key)
             if found is not None:
                 if found.config != dict(config or {}):
                     raise OperationalError(
@@ -122,9 +123,33 @@ class Database:
             except BaseException:
                 found.root.close()
                 raise
-            if not private:
+            if not found.in_memory:
                 _open_databases[key] = found
             return found
+
+    @property
+    def in_memory(self) -> bool:
+        return self.path in ("", ":memory:")
+
+    def enter(self, connection: Any) -> None:
+        """Note a connection; the database stays open as long as there is one."""
+        self._connections.add(connection)
+
+    def leave(self, connection: Any) -> None:
+        """Forget a connection that closes. The last one closes the file, so that other processes may open it."""
+        from sqlfront.persistence import save_epoch
+
+        with _registry_lock:
+            self._connections.discard(connection)
+            if self._connections:
+                return
+            save_epoch(self)
+            key = os.path.realpath(self.path)
+            if _open_databases.get(key) is self:
+                del _open_databases[key]
+            if self._reader is not None:
+                self._reader.close()
+            self.root.close()
 
     # Names ---------------------------------------------------------------------------------------
 
@@ -149,7 +174,7 @@ class Database:
             return self.views[key]
         if key in self.unbuilt:
             raise self.unbuilt[key].error()
-        known = ", ".join(sorted(str(v.name) for v in self.views.values())) or "none"
+        known = ", ".join(sorted(shown(v.name) for v in self.views.values())) or "none"
         raise ProgrammingError(
             f"there is no materialized view {'.'.join(parts)}", hint=f"known materialized views: {known}"
         )
@@ -176,6 +201,8 @@ class Database:
         """The registered name and the scan of every view and change table; `session()` is the cursor's."""
         for entry in self.views.values():
             yield scan_name(entry.scan), self.view_scan(entry, session)
+        for unbuilt in self.unbuilt.values():
+            yield scan_name(unbuilt.scan), _failing_scan(unbuilt, session)
         for table in self.change_tables.values():
             yield scan_name(table.scan), self._table_scan(table, session)
 
@@ -193,7 +220,7 @@ class Database:
         """Raise if the view reads a change table whose rows were lost, or its build has been given up."""
         for table in self.change_tables.values():
             if table.lost is not None and self.relation_key(table.name) in entry.tables:
-                raise lost(f"materialized view {entry.name}", table)
+                raise lost(f"materialized view {shown(entry.name)}", table)
         if entry.maintained.broken:
             raise untrusted(entry.name, entry.maintained.broken)
 
@@ -222,10 +249,10 @@ class Database:
             from maintenance.output import table_batches
 
             if table.lost is not None:
-                raise lost(f"change table {table.name}", table)
+                raise lost(f"change table {shown(table.name)}", table)
             if not table.retain:
                 raise ProgrammingError(
-                    f"change table {table.name} does not keep its rows",
+                    f"change table {shown(table.name)} does not keep its rows",
                     why="it was created WITH (retain = false): only what the views need is kept",
                     hint="query the views, or create it WITH (retain = true)",
                 )
@@ -272,7 +299,7 @@ class Database:
 
     def note_epoch(self) -> None:
         """Reserve more epoch numbers in the file when those reserved are used up."""
-        if self.engine.epoch >= self.epoch_limit:
+        if self.epoch_limit is not None and self.engine.epoch >= self.epoch_limit:
             from sqlfront.persistence import reserve_epochs
 
             reserve_epochs(self)
@@ -282,10 +309,20 @@ class Database:
         self.revision += 1
 
 
+def _failing_scan(unbuilt: UnbuiltView, session: Any) -> Scan:
+    """What a view that is not built answers to every read: why, and the way out."""
+    import pyarrow as pa
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        raise unbuilt.error()
+
+    return Scan(lambda: pa.schema([(name, pa.null()) for name in unbuilt.raw]), batches, session)
+
+
 def untrusted(view: QualifiedName, why: str) -> OperationalError:
     """The error for reading a view that may be wrong."""
     return OperationalError(
-        f"materialized view {view} cannot be trusted", why=why, hint=f"REFRESH MATERIALIZED VIEW {view}"
+        f"materialized view {shown(view)} cannot be trusted", why=why, hint=f"REFRESH MATERIALIZED VIEW {shown(view)}"
     )
 
 
@@ -297,6 +334,6 @@ def lost(what: str, table: ChangeTable) -> Lost:
     """The error for reading what went with an earlier process."""
     return Lost(
         f"{what}: lost at epoch {table.lost}",
-        why=f"change table {table.name} is kept in memory only and the database has been closed since",
-        hint=f"feed {table.name} again from empty: TRUNCATE {table.name}, then con.apply or INSERT",
+        why=f"change table {shown(table.name)} is kept in memory only and the database has been closed since",
+        hint=f"feed {shown(table.name)} again from empty: TRUNCATE {shown(table.name)}, then con.apply or INSERT",
     )

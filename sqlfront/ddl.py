@@ -1,4 +1,4 @@
-"""CREATE, DROP, REFRESH and ALTER of materialized views and change tables.
+"""CREATE, DROP, REFRESH and ALTER of materialized views.
 
 Each runs in autocommit, under the engine's lock, in one DuckDB transaction: the catalog and the
 engine change together or not at all.
@@ -19,10 +19,10 @@ from planner.refusal import Refusal
 from sqlfront import persistence
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
-from sqlfront.database import SCHEMA, ChangeTable, Database, ViewEntry, scan_name
-from sqlfront.names import locate, new_name
+from sqlfront.database import SCHEMA, Database, UnbuiltView, ViewEntry, scan_name
+from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
-from sqlfront.statements import CreateChangeTable, CreateMaterializedView, Name
+from sqlfront.statements import CreateMaterializedView, Name
 from sqlfront.transactions import captured, rollback
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
@@ -34,17 +34,17 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     options = check_options("materialized view", statement.options)
     name = new_name(database, con, statement.name.parts)
     with database.engine.lock:
-        old = database.views.get(name.key)
+        old = database.views.get(name.key) or database.unbuilt.get(name.key)
         if old is not None and statement.if_not_exists:
             return
         if old is not None and not statement.or_replace:
             raise ProgrammingError(
-                f"materialized view {name} exists already",
+                f"materialized view {shown(name)} exists already",
                 hint="CREATE OR REPLACE MATERIALIZED VIEW, or CREATE MATERIALIZED VIEW IF NOT EXISTS",
             )
         if old is None:
-            _refuse_other_object(con, name)
-        persistence.prepare(con)
+            refuse_other_object(con, name)
+        persistence.prepare(database, con)
         scan = database.new_scan()
         entry = build_view(
             database, con, name, statement.query, options, statement.columns, scan,
@@ -53,15 +53,16 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         try:
             with transaction(con):
                 if old is not None:
-                    _forget_view(con, old)
+                    _forget_view(con, old.name)
                 register_scan(database, con, entry)
                 create_duckdb_view(con, entry)
                 database.save_view(con, entry)
         except BaseException:
             _drop_maintained(database, con, entry)
             raise
+        database.unbuilt.pop(name.key, None)
         database.views[name.key] = entry
-        if old is not None:
+        if isinstance(old, ViewEntry):
             _drop_maintained(database, con, old)
         database.changed()
 
@@ -80,14 +81,12 @@ def build_view(
 ) -> ViewEntry:
     """Bind and plan a query and build its maintained view, capturing the tables it reads."""
     catalog = EngineCatalog(database, con)
-    definition = bind_view(
-        query, con, catalog, column_names=column_names, statement=statement, offset=offset
-    )
+    definition = bind_view(query, con, catalog, column_names=column_names, statement=statement, offset=offset)
     plan = plan_definition(definition, cardinalities(database, con, definition))
     tables = {atom.table for atom in definition.atoms}
     newly_captured = [table for table in sorted(tables) if _capture(database, con, catalog, table, definition)]
     try:
-        maintained = _build(database, con, f"{name}#{scan}", definition, plan)
+        maintained = _build(database, con, f"{database.relation_key(name)}#{scan}", definition, plan)
     except BaseException:
         for table in newly_captured:
             _release(database, con, table)
@@ -114,33 +113,55 @@ def cardinalities(database: Database, con: Any, definition: Definition) -> dict[
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool) -> None:
     """Drop a materialized view and what only it needed."""
     with database.engine.lock:
-        if if_exists and locate(database, con, name.parts, temporary=False) not in database.views:
+        key = locate(database, con, name.parts, temporary=False)
+        entry = database.unbuilt.get(key) if key in database.unbuilt else None
+        if entry is None and key not in database.views and if_exists:
             return
-        entry = database.view(con, name.parts)
+        entry = entry or database.view(con, name.parts)
         with transaction(con):
-            _forget_view(con, entry)
-        del database.views[entry.name.key]
-        _drop_maintained(database, con, entry)
+            _forget_view(con, entry.name)
+        database.unbuilt.pop(entry.name.key, None)
+        database.views.pop(entry.name.key, None)
+        if isinstance(entry, ViewEntry):
+            _drop_maintained(database, con, entry)
         database.changed()
 
 
 def refresh_view(database: Database, con: Any, name: Name) -> None:
-    """Rebuild a view from its sources. Refused when a source does not keep its rows."""
+    """Rebuild a view from its sources, and with it the views that share its stores: those are read anew too.
+
+    Refused when a source does not keep its rows. If it fails half-way, the views not yet rebuilt raise until REFRESH.
+    """
     with database.engine.lock:
+        unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
+        if unbuilt is not None:
+            register_all(database, con)
+            _adopt(database, con, _built_again(database, con, unbuilt))
+            database.changed()
+            return
         entry = database.view(con, name.parts)
-        for table in database.change_tables.values():
-            if database.relation_key(table.name) in entry.tables and not table.retain:
-                raise ProgrammingError(
-                    f"materialized view {entry.name} cannot be rebuilt",
-                    why=f"change table {table.name} was created WITH (retain = false) and keeps no rows",
-                    hint="create the change table WITH (retain = true)",
-                )
-        fresh = build_view(
-            database, con, entry.name, entry.select, entry.options, entry.column_names, database.new_scan()
-        )
-        database.detach(entry)
-        entry.maintained, entry.definition = fresh.maintained, fresh.definition
-        database.changed()
+        if _passing(database, entry):
+            raise ProgrammingError(
+                f"materialized view {shown(entry.name)} cannot be rebuilt",
+                why=f"change table {_passing(database, entry)} was created WITH (retain = false) and keeps no rows",
+                hint="create the change table WITH (retain = true)",
+            )
+        group = [entry, *_sharing(database, entry)]
+        for member in group:
+            database.detach(member)
+        try:
+            for member in group:
+                fresh = _built_again(database, con, member)
+                member.maintained, member.definition = fresh.maintained, fresh.definition
+                with transaction(con):
+                    remake_duckdb_view(database, con, member)
+        except BaseException as error:
+            for member in group:
+                if member.maintained.name not in database.engine.views:
+                    member.maintained.broken = f"REFRESH was not completed: {error}"
+            raise
+        finally:
+            database.changed()
 
 
 def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[str, Any], ...]) -> None:
@@ -149,72 +170,11 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
     entry.options.update(check_options("materialized view", options))
 
 
-def create_change_table(database: Database, con: Any, statement: CreateChangeTable) -> None:
-    """Register a table that the engine keeps; DuckDB sees it as a view over a scan."""
-    options = check_options("change table", statement.options)
-    if statement.source is not None:
-        raise NotSupportedError(
-            "CREATE CHANGE TABLE ... FROM is not supported yet",
-            why="change sources come with the Spark work",
-            hint="create it without FROM and feed it with con.apply",
-        )
-    if options.get("durable"):
-        raise NotSupportedError(
-            "durable = true is not supported yet",
-            why="the durable log of change tables comes with the Spark work; until then they live in memory",
-            hint="leave durable out, and feed the table again after reopening the database",
-        )
-    name = new_name(database, con, statement.name.parts)
-    with database.engine.lock:
-        if name.key in database.change_tables:
-            if statement.if_not_exists:
-                return
-            if not statement.or_replace:
-                raise ProgrammingError(f"change table {name} exists already", hint="CREATE OR REPLACE CHANGE TABLE")
-            drop_change_table(database, con, statement.name, if_exists=False, cascade=False)
-        _refuse_other_object(con, name)
-        persistence.prepare(con)
-        table = _change_table(database, con, name, statement, options)
-        relation = database.relation_key(name)
-        database.engine.create_table(relation, table.columns, retain=table.retain)
-        database.change_tables[name.key] = table
-        try:
-            with transaction(con):
-                register_all(database, con)
-                types = ", ".join(f"CAST({_scan_column(database, c)} AS {c.type}) AS {quote(c.name)}" for c in table.columns)
-                con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {scan_name(table.scan)}")
-                persistence.save_change_table(con, table)
-        except BaseException:
-            del database.change_tables[name.key]
-            database.engine.drop_table(relation)
-            raise
-        database.changed()
-
-
-def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
-    """Drop a change table; views that read it stop it unless CASCADE drops them too."""
-    with database.engine.lock:
-        table = database.change_table(con, name.parts)
-        if table is None:
-            if if_exists:
-                return
-            raise ProgrammingError(f"there is no change table {name}")
-        drop_readers(database, con, table.name, cascade=cascade, what=f"DROP CHANGE TABLE {name}")
-        with transaction(con):
-            con.execute(f"DROP VIEW IF EXISTS {table.name}")
-            con.execute(
-                f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?", [table.name.schema, table.name.name]
-            )
-        del database.change_tables[table.name.key]
-        database.engine.drop_table(database.relation_key(table.name))
-        database.changed()
-
-
 def drop_readers(database: Database, con: Any, table: QualifiedName, *, cascade: bool, what: str) -> None:
     """Drop the views that read a table, or refuse naming them."""
     readers = database.readers(table)
     if readers and not cascade:
-        names = ", ".join(str(entry.name) for entry in readers)
+        names = ", ".join(shown(entry.name) for entry in readers)
         raise IntegrityError(
             f"{what} is refused",
             why=f"materialized views read the table: {names}",
@@ -227,6 +187,13 @@ def drop_readers(database: Database, con: Any, table: QualifiedName, *, cascade:
 def create_duckdb_view(con: Any, entry: ViewEntry) -> None:
     """Make the DuckDB view that users see: the final projection over the scan of the maintained core."""
     con.execute(f"CREATE VIEW {entry.name} AS {view_query(entry.definition, entry, scan_name(entry.scan))}")
+
+
+def remake_duckdb_view(database: Database, con: Any, entry: ViewEntry) -> None:
+    """The DuckDB view anew: SELECT * may have got more columns."""
+    con.execute(f"DROP VIEW IF EXISTS {entry.name}")
+    register_scan(database, con, entry)
+    create_duckdb_view(con, entry)
 
 
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
@@ -272,44 +239,6 @@ def transaction(con: Any) -> Iterator[None]:
 # Inside ------------------------------------------------------------------------------------------
 
 
-def _change_table(
-    database: Database, con: Any, name: QualifiedName, statement: CreateChangeTable, options: dict[str, Any]
-) -> ChangeTable:
-    """Check the declared columns by making such a table in DuckDB, and ask it for their types."""
-    from storage.encoding import codec_for
-
-    columns = ", ".join(f"{quote(c.name)} {c.type}" for c in statement.columns)
-    defaults = {c.name: c.default for c in statement.columns if c.default is not None}
-    import duckdb
-
-    try:
-        con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_types ({columns})")
-        types = con.execute("DESCRIBE __sqlfront_types").fetchall()
-        con.execute("DROP TABLE __sqlfront_types")
-    except duckdb.Error as error:
-        raise ProgrammingError(f"CREATE CHANGE TABLE {name}: {error}", hint="see the types DuckDB supports") from error
-    keys = ([statement.primary_key] if statement.primary_key else []) + list(statement.unique)
-    known = {c.name.casefold() for c in statement.columns}
-    for key in keys:
-        for column in key:
-            if column.casefold() not in known:
-                raise ProgrammingError(f"the key of {name} names a column it does not have: {column}")
-    primary = {column.casefold() for column in statement.primary_key}
-    made = tuple(
-        Column(row[0], row[1], declared.not_null or row[0].casefold() in primary)
-        for row, declared in zip(types, statement.columns, strict=True)
-    )
-    for column in made:
-        codec_for(column.type, database.engine.dictionaries)
-    return ChangeTable(name, made, tuple(map(tuple, keys)), defaults, options, database.new_scan())
-
-
-def _scan_column(database: Database, column: Column) -> str:
-    from storage.encoding import codec_for
-
-    return codec_for(column.type, database.engine.dictionaries).cast_sql(column.name)
-
-
 def _capture(database: Database, con: Any, catalog: EngineCatalog, table: str, definition: Definition) -> bool:
     """Make the engine follow a table; True if it did not before."""
     name = catalog.name(table)
@@ -321,6 +250,8 @@ def _capture(database: Database, con: Any, catalog: EngineCatalog, table: str, d
     database.capture.install(con, name, [column.name for column in columns])
     if fresh:
         database.engine.create_table(table, columns, retain=False)
+    elif columns != list(database.engine.relations[table].columns):
+        database.engine.relations[table].columns = tuple(columns)  # Columns were added since.
     return fresh
 
 
@@ -328,7 +259,7 @@ def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:
     relation = database.engine.relations[database.relation_key(table.name)]
     if not table.retain and relation.passed:
         raise ProgrammingError(
-            f"a view over change table {table.name} cannot be built any more",
+            f"a view over change table {shown(table.name)} cannot be built any more",
             why="rows have passed already, and WITH (retain = false) they are not kept",
             hint="create views before the first change, or the table WITH (retain = true)",
         )
@@ -375,12 +306,45 @@ def _drop_maintained(database: Database, con: Any, entry: ViewEntry) -> None:
         _release(database, con, table)
 
 
-def _forget_view(con: Any, entry: ViewEntry) -> None:
-    con.execute(f"DROP VIEW IF EXISTS {entry.name}")
-    con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [entry.name.schema, entry.name.name])
+def _forget_view(con: Any, name: QualifiedName) -> None:
+    con.execute(f"DROP VIEW IF EXISTS {name}")
+    con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [name.schema, name.name])
 
 
-def _refuse_other_object(con: Any, name: QualifiedName) -> None:
+def _adopt(database: Database, con: Any, fresh: ViewEntry) -> None:
+    """Put a view that could not be built before among the others: its columns are made anew."""
+    with transaction(con):
+        _forget_view(con, fresh.name)
+        register_scan(database, con, fresh)
+        create_duckdb_view(con, fresh)
+        database.save_view(con, fresh)
+    del database.unbuilt[fresh.name.key]
+    database.views[fresh.name.key] = fresh
+
+
+def _built_again(database: Database, con: Any, entry: ViewEntry | UnbuiltView) -> ViewEntry:
+    return build_view(database, con, entry.name, entry.select, entry.options, entry.column_names, database.new_scan())
+
+
+def _passing(database: Database, entry: ViewEntry) -> str | None:
+    """A change table that the view reads and that keeps no rows."""
+    for table in database.change_tables.values():
+        if database.relation_key(table.name) in entry.tables and not table.retain:
+            return shown(table.name)
+    return None
+
+
+def _sharing(database: Database, entry: ViewEntry) -> list[ViewEntry]:
+    """The other views that read a store which this one reads, as far as they can be rebuilt."""
+    users = set().union(*(source.store.users for source in entry.maintained.sources.values()))
+    return [
+        other
+        for other in database.views.values()
+        if other is not entry and other.maintained.name in users and not _passing(database, other)
+    ]
+
+
+def refuse_other_object(con: Any, name: QualifiedName) -> None:
     found = con.execute(
         "SELECT 'table' FROM duckdb_tables() WHERE lower(schema_name) = ? AND lower(table_name) = ? "
         "AND database_name = current_database() UNION ALL "
@@ -389,5 +353,6 @@ def _refuse_other_object(con: Any, name: QualifiedName) -> None:
         [*name.key, *name.key],
     ).fetchall()
     if found:
-        raise ProgrammingError(f"a {found[0][0]} named {name} exists already", hint="choose another name, or drop it")
-
+        raise ProgrammingError(
+            f"a {found[0][0]} named {shown(name)} exists already", hint="choose another name, or drop it"
+        )

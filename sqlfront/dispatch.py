@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlfront import ddl, dml, show, table_ddl
+from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
 from sqlfront import statements as own
-from sqlfront.statements import PassThrough, Statement
+from sqlfront.frames import as_user
 from sqlfront.loading import lossless
+from sqlfront.statements import PassThrough, Statement
 from sqlfront.transactions import Transaction, rollback
 from storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
 
+# What surely leaves captured tables as they are. Others may write: EXECUTE, EXPLAIN ANALYZE, CALL.
+_QUIET = {"begin", "select", "copy_to", "create_table_as", "show_tables", "describe", "prepare", "attach", "use", "set"}
 _WRITES = {"insert", "update", "delete", "merge", "truncate", "copy_from"}
 
 
@@ -45,9 +50,9 @@ def _run_own(connection: Connection, statement: Statement) -> None:
         case own.AlterMaterializedView():
             ddl.alter_view(database, con, statement.name, statement.options)
         case own.CreateChangeTable():
-            ddl.create_change_table(database, con, statement)
+            change_table_ddl.create_change_table(database, con, statement)
         case own.DropChangeTable():
-            ddl.drop_change_table(
+            change_table_ddl.drop_change_table(
                 database, con, statement.name, if_exists=statement.if_exists, cascade=statement.cascade
             )
         case own.Subscribe():
@@ -55,8 +60,16 @@ def _run_own(connection: Connection, statement: Statement) -> None:
                 "SUBSCRIBE is not supported yet", why="change feeds of views come next", hint="read the view"
             )
         case _:
-            connection._start_reading()
-            set_result(connection, show.show(connection, statement))
+            _show(connection, statement)
+
+
+def _show(connection: Connection, statement: Statement) -> None:
+    transaction, database = connection._transaction, connection._database
+    with database.engine.lock, nullcontext() if transaction is None else transaction.applied():
+        connection._start_reading()
+        table = show.show(connection, statement)
+    connection._session = database.session()
+    set_result(connection, table)
 
 
 _READS = (
@@ -86,11 +99,14 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
         query = statement.text.rstrip().rstrip(";")
         read(connection, f"SELECT * FROM ({query}) WHERE name NOT LIKE '\\_\\_sqlfront\\_%' ESCAPE '\\'", None)
     elif many:
-        connection._start_reading()
-        connection._duck.executemany(statement.text, params)
+        with connection._database.engine.lock:
+            connection._start_reading()
+            as_user(partial(connection._duck.executemany, statement.text, params))
         connection._has_result = True
     else:
         read(connection, statement, params)
+    if connection._transaction is not None and kind not in _QUIET:
+        connection._transaction.touch()
 
 
 def _end(connection: Connection, kind: str) -> None:
@@ -106,19 +122,29 @@ def _end(connection: Connection, kind: str) -> None:
 
 def read(connection: Connection, statement: PassThrough | str, params: Any) -> None:
     """Run a statement that DuckDB executes, perhaps reading views: all its scans see one epoch."""
+    database = connection._database
+    if database.views or database.change_tables:
+        with database.engine.lock:  # Nobody commits between the beginning of the session and its first scans.
+            _read_views(connection, statement, params)
+    else:
+        connection._session = None
+        text = statement if isinstance(statement, str) else statement.text
+        as_user(partial(connection._duck.execute, text, params))
+    connection._has_result = True
+
+
+def _read_views(connection: Connection, statement: PassThrough | str, params: Any) -> None:
     from sqlfront.lookups import narrowed
 
     connection._start_reading()
-    session = connection._session
     text = statement if isinstance(statement, str) else narrowed(connection, statement, params)
-    if session is None:
-        connection._duck.execute(text, params)
-    elif connection._transaction is not None and connection._transaction.touched():
+    if connection._transaction is not None and connection._transaction.touched():
         _read_inside(connection, text, params)
-    else:
-        with session.holding():
-            connection._duck.execute(text, params)
-    connection._has_result = True
+        return
+    with connection._current_session().holding():
+        as_user(partial(connection._duck.execute, text, params))
+    if isinstance(statement, PassThrough) and statement.kind == "select":
+        connection._again = statement, params
 
 
 def _read_inside(connection: Connection, text: str, params: Any) -> None:
@@ -130,8 +156,7 @@ def _read_inside(connection: Connection, text: str, params: Any) -> None:
             connection._session = connection._database.session()
             with connection._session.holding():
                 with lossless(connection._duck):
-                    connection._duck.execute(text, params)
-                    table = connection._duck.to_arrow_table()
+                    table = as_user(partial(connection._duck.sql, text, params=params)).to_arrow_table()
         connection._session = connection._database.session()
         set_result(connection, table)
 

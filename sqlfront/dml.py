@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlfront.database import ChangeTable, lost
-from sqlfront.names import captured_table, locate
+from sqlfront.failures import expect_copy
+from sqlfront.frames import as_user, user_object
 from sqlfront.loading import lossless
+from sqlfront.names import captured_table, locate
 from sqlfront.statements import PassThrough
 from sqlfront.transactions import Transaction, rollback
 from storage.capture_sql import quote
@@ -81,15 +84,39 @@ def _write_table(connection: Connection, statement: PassThrough, params: Any, ma
     database, con = connection._database, connection._duck
     if statement.kind == "merge" or statement.upsert:
         name = captured_table(database, locate(database, con, statement.targets[0].parts))
-        with _reading_own(connection):
+        with _reading_own(connection), _user_objects(con, statement):
             return database.capture.run_upsert_or_merge(
                 con, name, statement.text, params, in_transaction=True, many=many
             )
     with _reading_own(connection):
-        if many:
-            con.executemany(statement.text, params)
-        else:
-            con.execute(statement.text, params)
+        return _run(con, statement.text, params, many)
+
+
+@contextmanager
+def _user_objects(con: Any, statement: PassThrough) -> Iterator[None]:
+    """Register the Python objects that a statement names, where it is not run from the user's frame."""
+    names = {reference.parts[0] for reference in statement.references or () if len(reference.parts) == 1}
+    known = con.execute(
+        "SELECT lower(table_name) FROM duckdb_tables() UNION ALL SELECT lower(view_name) FROM duckdb_views()"
+    ).fetchall()
+    objects = {name: user_object(name) for name in names if (name.lower(),) not in known}
+    objects = {name: value for name, value in objects.items() if hasattr(value, "__arrow_c_stream__")}
+    for name, value in objects.items():
+        con.register(name, value)
+    try:
+        yield
+    finally:
+        for name in objects:
+            con.unregister(name)
+
+
+def _run(con: Any, text: str, params: Any, many: bool) -> Any:
+    """Run a write in DuckDB; its result as an Arrow table that keeps every type."""
+    with lossless(con):
+        if not many:
+            return as_user(partial(con.sql, text, params=params)).to_arrow_table()
+        as_user(partial(con.executemany, text, params))
+        expect_copy()
         return con.to_arrow_table()
 
 
@@ -138,11 +165,7 @@ def _write_change_table(
         text = f"{statement.text[: target.start]}temp.{_STAGE}{statement.text[target.end :]}"
         if not plain_insert and statement.kind in ("update", "delete"):
             text = _with_alias(statement, target.end, text, table)
-        if many:
-            con.executemany(text, params)
-        else:
-            con.execute(text, params)
-        result = con.to_arrow_table()
+        result = _run(con, text, params, many)
         rows, weights = _staged(con, table, plain_insert)
         con.execute(f"DROP TABLE temp.{_STAGE}; DROP TABLE IF EXISTS temp.{_BEFORE}")
     if rows.num_rows:

@@ -80,9 +80,7 @@ class Explanation:
         notes = [_form(view)]
         if view.node.connex and view.parent is not None:
             notes.append("enumerated")
-        notes += [
-            f"index on {', '.join(map(self.definition.label, index)) or 'all rows'}" for index in view.indexes
-        ]
+        notes += [f"index on {', '.join(map(self.definition.label, index)) or 'all rows'}" for index in view.indexes]
         if view.table is not None and self.maintained is not None:
             notes.append(f"{view.table.live} rows")
         return f"{title}  {'; '.join(notes)}"
@@ -118,7 +116,9 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
     return Explanation(view.definition, view.plan, view.tree, view)
 
 
-def explain_query(database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0) -> Explanation:
+def explain_query(
+    database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
+) -> Explanation:
     """The explanation of a query that is not a view: bound and planned, nothing built."""
     from sqlfront.binder import bind_view
     from sqlfront.catalog import EngineCatalog
@@ -128,7 +128,9 @@ def explain_query(database: Database, con: Any, query: str, statement: str | Non
     definition = bind_view(query, con, EngineCatalog(database, con), statement=statement, offset=offset)
     plan = plan_definition(definition, cardinalities(database, con, definition))
     widths = {
-        c.name: codec_for(c.type, database.engine.dictionaries).words for atom in definition.atoms for c in atom.variables
+        c.name: codec_for(c.type, database.engine.dictionaries).words
+        for atom in definition.atoms
+        for c in atom.variables
     }
     return Explanation(definition, plan, Tree(definition, plan, widths, counted=definition.mode == "bag"))
 

@@ -8,8 +8,13 @@ from contextlib import contextmanager
 
 from storage import errors
 
-# Results of DML reach Arrow through the cursor, the only way to have them; DuckDB advises relations for large reads.
-warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
+
+def expect_copy() -> None:
+    """Keep DuckDB from warning of the copy that Arrow output of an executed statement makes: a user cannot avoid it.
+
+    Only where our modules cause it; called each time, as others (pytest) put back the filters that they found.
+    """
+    warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, r"sqlfront\.")
 
 
 @contextmanager
@@ -21,12 +26,16 @@ def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterato
         yield
     except duckdb.Error as error:
         inner = scan_error() if scan_error is not None else None
-        if isinstance(inner, errors.Error):
+        if isinstance(inner, (errors.Error, KeyboardInterrupt)):
             raise inner from error
         raise translate(error) from error
+    except RuntimeError as error:
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from error  # What DuckDB makes of SIGINT.
     except OSError as error:
         inner = scan_error() if scan_error is not None else None
-        if isinstance(inner, errors.Error):
+        if isinstance(inner, (errors.Error, KeyboardInterrupt)):
             raise inner from error
         raise
 

@@ -14,13 +14,19 @@ from storage.errors import DataError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_MOST_PREPARED = 64
+
 
 class Evaluator:
-    """SQL expressions over a batch of rows, by DuckDB on a private connection; one thread at a time."""
+    """SQL expressions over a batch of rows, by DuckDB on a private connection; one thread at a time.
+
+    A query is prepared once per schema and list of expressions: parsing and binding cost more than a small batch.
+    """
 
     def __init__(self) -> None:
         self._con = private_connection()
         self._con.execute("SET arrow_lossless_conversion = true")
+        self._prepared: dict[Any, tuple[_Rows, str]] = {}
 
     def __call__(
         self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], expressions: Sequence[str]
@@ -30,16 +36,45 @@ class Evaluator:
         import pyarrow as pa
 
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        self._con.register("__rows", table)
         try:
-            casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
-            select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
-            query = f"SELECT {select} FROM (SELECT {casts} FROM __rows)"
-            return self._con.sql(query).to_arrow_table().combine_chunks()
+            source, name = self._prepare(table.schema, types, expressions)
+            source.table = table
+            try:
+                return self._con.execute(f"EXECUTE {name}").to_arrow_table().combine_chunks()
+            finally:
+                source.table = table.schema.empty_table()
         except duckdb.Error as error:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
-        finally:
-            self._con.unregister("__rows")
+
+    def _prepare(self, schema: pa.Schema, types: Mapping[str, str], expressions: Sequence[str]) -> tuple[_Rows, str]:
+        key = (schema, tuple(types.items()), tuple(expressions))
+        if key not in self._prepared:
+            if len(self._prepared) >= _MOST_PREPARED:
+                self._forget()
+            number = len(self._prepared)
+            source = _Rows(schema.empty_table())
+            self._con.register(f"__rows{number}", source)
+            casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
+            select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
+            self._con.execute(f"PREPARE __q{number} AS SELECT {select} FROM (SELECT {casts} FROM __rows{number})")
+            self._prepared[key] = source, f"__q{number}"
+        return self._prepared[key]
+
+    def _forget(self) -> None:
+        for number in range(len(self._prepared)):
+            self._con.execute(f"DEALLOCATE __q{number}")
+            self._con.unregister(f"__rows{number}")
+        self._prepared.clear()
+
+
+class _Rows:
+    """What a prepared query scans: the batch of the moment."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
 
 
 def load_rows(con: Any, relation: Relation) -> Iterator[pa.RecordBatch]:

@@ -36,7 +36,7 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
         where = _codes(connection, entry, reference.equalities, params)
         if where:
             name = f"{scan_name(entry.scan)}_{number}"
-            connection._duck.register(name, database.view_scan(entry, connection._current_session, where))
+            connection._duck.register(name, database.view_scan(entry, connection._session_finder(), where))
             alias = "" if reference.alias else f' AS "{entry.name.name}"'
             query = view_query(entry.definition, entry, name)
             text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"

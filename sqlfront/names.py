@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.parse_tree import quoted
 from sqlfront.tokens import tokenize
 from storage.capture import QualifiedName
 from storage.errors import NotSupportedError, ProgrammingError
@@ -64,6 +65,12 @@ def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedNam
 def captured_table(database: Database, key: Key | None) -> QualifiedName:
     """The captured table of this key, spelled as the catalog spells it."""
     return next(table for table in database.capture.tables() if table.key == key)
+
+
+def shown(name: QualifiedName) -> str:
+    """A name as a user would write it: quoted where it must be, without the schema if that is main."""
+    own = quoted(name.name)
+    return own if name.schema == "main" else f"{quoted(name.schema)}.{own}"
 
 
 def name_parts(name: str) -> list[str]:

@@ -7,7 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from maintenance.relation import Column
-from sqlfront.database import SCHEMA, ChangeTable, Database
+from sqlfront.database import SCHEMA, ChangeTable, Database, UnbuiltView, scan_name
+from sqlfront.names import shown
 from storage.capture import QualifiedName
 from storage.errors import Error
 
@@ -20,13 +21,18 @@ CREATE TABLE IF NOT EXISTS {SCHEMA}.views (
     schema VARCHAR, name VARCHAR, query VARCHAR, options VARCHAR, column_names VARCHAR, scan BIGINT);
 CREATE TABLE IF NOT EXISTS {SCHEMA}.change_tables (
     schema VARCHAR, name VARCHAR, columns VARCHAR, keys VARCHAR, defaults VARCHAR, options VARCHAR, scan BIGINT);
-CREATE TABLE IF NOT EXISTS {SCHEMA}.state (epoch BIGINT);
+CREATE TABLE IF NOT EXISTS {SCHEMA}.state (epoch BIGINT, reserved BIGINT);
 """
 
 
-def prepare(con: Any) -> None:
-    """Make the bookkeeping tables."""
+EPOCHS_RESERVED = 1 << 32  # More than one process gets through between two looks at the limit.
+
+
+def prepare(database: Database, con: Any) -> None:
+    """Make the bookkeeping tables, and reserve epoch numbers in a file, before the first epoch that matters."""
     con.execute(_TABLES)
+    if database.epoch_limit is None and not database.in_memory:
+        reserve_epochs(database)
 
 
 def save_change_table(con: Any, table: ChangeTable) -> None:
@@ -45,15 +51,26 @@ def save_change_table(con: Any, table: ChangeTable) -> None:
     )
 
 
+def reserve_epochs(database: Database) -> None:
+    """Write down that epoch numbers up to a limit may be used by this process: after a crash none comes again."""
+    database.epoch_limit = database.engine.epoch + EPOCHS_RESERVED
+    _write_epoch(database, database.epoch_limit)
+
+
 def save_epoch(database: Database) -> None:
-    """Remember the last epoch, so that its number is never used again."""
-    if database.path in ("", ":memory:") or not (database.views or database.change_tables):
-        return
+    """Write down the last epoch at an orderly end: the next process goes on from there."""
+    if database.epoch_limit is not None:
+        _write_epoch(database, database.engine.epoch)
+        database.epoch_limit = None
+
+
+def _write_epoch(database: Database, reserved: int) -> None:
+    from sqlfront.ddl import transaction
+
     con = database.root.cursor()
-    con.execute("BEGIN")
-    con.execute(f"DELETE FROM {SCHEMA}.state")
-    con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?)", [database.engine.epoch])
-    con.execute("COMMIT")
+    with transaction(con):
+        con.execute(f"DELETE FROM {SCHEMA}.state")
+        con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, ?)", [database.engine.epoch, reserved])
     con.close()
 
 
@@ -64,12 +81,13 @@ def restore(database: Database) -> None:
     """
     con = database.root.cursor()
     known = con.execute(
-        "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'views'",
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",
         [database.name, SCHEMA],
     ).fetchall()[0][0]
     if not known:
+        con.close()
         return
-    database.engine.epoch = (con.execute(f"SELECT max(epoch) FROM {SCHEMA}.state").fetchall()[0][0]) or 0
+    [(database.engine.epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
     problems = database.capture.open(con)
     for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
         _restore_change_table(database, row)
@@ -79,6 +97,8 @@ def restore(database: Database) -> None:
     for problem in problems:
         print(f"sqlfront: {problem}", file=sys.stderr)
     con.close()
+    if database.views or database.unbuilt or database.change_tables:
+        reserve_epochs(database)
     database.changed()
 
 
@@ -99,18 +119,45 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
 
 
 def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
-    from sqlfront.ddl import build_view
+    from sqlfront.ddl import build_view, register_all, remake_duckdb_view, transaction
 
-    schema, name, query, options, column_names, scan = row
+    schema, view, query, options, column_names, scan = row
     database.take_scan(scan)
+    name, names, settings = QualifiedName(schema, view), tuple(json.loads(column_names)), json.loads(options)
+    register_all(database, con)
     try:
-        entry = build_view(
-            database, con, QualifiedName(schema, name), query, json.loads(options), tuple(json.loads(column_names)), scan
-        )
+        entry = build_view(database, con, name, query, settings, names, scan)
     except Error as error:
-        print(f"sqlfront: materialized view {schema}.{name} could not be rebuilt: {error}", file=sys.stderr)
+        why = f"it could not be rebuilt when the database was opened: {error.what}"
+        database.unbuilt[name.key] = UnbuiltView(name, query, settings, names, scan, _raw_names(con, name, scan), why)
+        print(f"sqlfront: materialized view {shown(name)} could not be rebuilt: {error}", file=sys.stderr)
         return
-    database.views[entry.name.key] = entry
+    database.views[name.key] = entry
+    described = con.execute(
+        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
+        "AND schema_name = ? AND table_name = ? ORDER BY column_index",
+        [name.schema, name.name],
+    ).fetchall()
+    if tuple(described) != entry.definition.columns:
+        with transaction(con):
+            remake_duckdb_view(database, con, entry)
+
+
+def _raw_names(con: Any, name: QualifiedName, scan: int) -> tuple[str, ...]:
+    """The columns that the DuckDB view of a materialized view reads from its scan."""
+    import sqlglot
+    from sqlglot import exp
+
+    found = con.execute(
+        "SELECT sql FROM duckdb_views() WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
+        [name.schema, name.name],
+    ).fetchall()
+    for (sql,) in found:
+        for select in sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Select):
+            source = select.args.get("from_")
+            if source is not None and source.this.name == scan_name(scan):
+                return tuple(dict.fromkeys(column.name for column in select.find_all(exp.Column))) or ("one",)
+    return ("one",)
 
 
 def progress(items: list[Any], what: str) -> Iterable[Any]:
@@ -119,7 +166,9 @@ def progress(items: list[Any], what: str) -> Iterable[Any]:
     for number, item in enumerate(items):
         if shown:
             done = 30 * number // len(items)
-            print(f"\rsqlfront: {what} [{'#' * done}{'.' * (30 - done)}] {number}/{len(items)}", end="", file=sys.stderr)
+            print(
+                f"\rsqlfront: {what} [{'#' * done}{'.' * (30 - done)}] {number}/{len(items)}", end="", file=sys.stderr
+            )
         yield item
     if shown:
         print(f"\rsqlfront: {what} [{'#' * 30}] {len(items)}/{len(items)}", file=sys.stderr)

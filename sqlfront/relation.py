@@ -63,8 +63,9 @@ class Relation:
 
         with self._cursor() as cursor:
             cursor.execute(self._query)
-            names = [column[0] for column in cursor.description or []]
-            print(draw(names, cursor.fetchmany(rows)))
+            head = cursor.description or []
+            names, types = [column[0] for column in head], [str(column[1]) for column in head]
+            print("\n".join(draw_table(names, types, cursor.fetchmany(rows))))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_arrow_reader().__arrow_c_stream__(requested_schema)

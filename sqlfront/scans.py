@@ -105,8 +105,12 @@ class Scan:
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         import pyarrow as pa
 
-        reader = pa.RecordBatchReader.from_batches(self._schema(), self._stream(self._session()))
-        return reader.__arrow_c_stream__()
+        session = self._session()
+        try:
+            return pa.RecordBatchReader.from_batches(self._schema(), self._stream(session)).__arrow_c_stream__()
+        except BaseException as error:
+            session.error = error
+            raise
 
     def _stream(self, session: ReadSession) -> Iterator[pa.RecordBatch]:
         batches: Iterator[pa.RecordBatch] | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront import statements as own
 from sqlfront.check import check_view
 from sqlfront.explanation import explain_query, explain_view
+from sqlfront.names import shown
 from sqlfront.state import state_rows
 from storage.errors import InternalError
 
@@ -23,12 +24,14 @@ def show(connection: Connection, statement: own.Statement) -> pa.Table:
     database, con = connection._database, connection._duck
     match statement:
         case own.ShowMaterializedViews():
-            return _table(_VIEWS, [_view_row(entry) for entry in database.views.values()])
+            unbuilt = [(shown(view.name), *[None] * 5, view.select) for view in database.unbuilt.values()]
+            return _table(_VIEWS, [*map(_view_row, database.views.values()), *unbuilt])
         case own.ShowChangeTables():
             return _table(_CHANGE_TABLES, [_change_table_row(database, t) for t in database.change_tables.values()])
         case own.ShowState(name=name):
             entries = [database.view(con, name.parts)] if name else list(database.views.values())
-            return _table(_STATE, state_rows(database, entries))
+            with database.engine.lock:
+                return _table(_STATE, state_rows(database, entries))
         case own.ExplainMaterializedView(name=name):
             rows = explain_view(database, con, name.parts).lines()
             return _table({"property": pa.string(), "value": pa.string()}, rows)
@@ -61,7 +64,7 @@ def _view_row(entry: Any) -> tuple[Any, ...]:
         store.table.bytes() for store in {id(s.store): s.store for s in view.sources.values()}.values()
     )
     cost = view.plan.cost
-    return str(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.select
+    return shown(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.select
 
 
 def _change_table_row(database: Any, table: Any) -> tuple[Any, ...]:
@@ -69,7 +72,7 @@ def _change_table_row(database: Any, table: Any) -> tuple[Any, ...]:
     rows = relation.base.table.live if relation.base is not None else None
     status = "ready" if table.lost is None else f"lost at epoch {table.lost}"
     columns = ", ".join(f"{c.name} {c.type}" for c in table.columns)
-    return str(table.name), columns, table.retain, bool(table.options.get("durable")), rows, status
+    return shown(table.name), columns, table.retain, bool(table.options.get("durable")), rows, status
 
 
 def _table(columns: dict[str, Any], rows: list[tuple[Any, ...]]) -> pa.Table:

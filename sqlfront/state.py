@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from maintenance.view import label
+from sqlfront.names import shown
 from storage import layout as at
 from storage.table import Table
 
@@ -14,25 +15,35 @@ if TYPE_CHECKING:
 
 
 def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[Any, ...]]:
-    """One row per stored node: view, node, kind, rows, entries (with groups), bytes, load, longest probe, shared."""
+    """One row per stored node: view, node, kind, rows, entries (with groups), bytes, load, longest probe, shared.
+
+    Under the engine's lock: dictionaries are swept, so that only values that are in use count.
+    """
+    for dictionary in database.engine.dictionaries:
+        dictionary.sweep()
     rows = []
     for entry in entries:
         view = entry.maintained
         for atom, source in view.sources.items():
             shared = len(source.store.users) > 1 or sum(s.store is source.store for s in view.sources.values()) > 1
-            rows.append((str(entry.name), atom, "leaf", *figures(source.store.table), shared))
+            rows.append((shown(entry.name), atom, "leaf", *figures(source.store.table), shared))
         for node in view.tree.stored_inner():
             if node.table is not None:
                 kind = "view" if node.full else "message"
-                rows.append((str(entry.name), label(view, node), kind, *figures(node.table), False))
+                rows.append((shown(entry.name), label(view, node), kind, *figures(node.table), False))
         if view.tree.projection is not None:
-            rows.append((str(entry.name), "projection", "projection", *figures(view.tree.projection), False))
+            rows.append((shown(entry.name), "projection", "projection", *figures(view.tree.projection), False))
     for relation in database.engine.relations.values():
         if relation.base is not None:
             rows.append((None, relation.name, "table", *figures(relation.base.table), True))
-    for name, dictionary in (("varchar", database.engine.dictionaries.varchar), ("blob", database.engine.dictionaries.blob)):
+    for name, dictionary in (
+        ("varchar", database.engine.dictionaries.varchar),
+        ("blob", database.engine.dictionaries.blob),
+    ):
         if dictionary.live():
-            rows.append((None, name, "dictionary", dictionary.live(), dictionary.live(), dictionary.bytes(), None, None, True))
+            rows.append(
+                (None, name, "dictionary", dictionary.live(), dictionary.live(), dictionary.bytes(), None, None, True)
+            )
     return rows
 
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any
 
 from sqlfront import ddl
-from sqlfront.names import captured_table, locate
-from sqlfront.statements import Name, PassThrough
+from sqlfront.catalog import EngineCatalog
+from sqlfront.names import captured_table, locate, shown
+from sqlfront.statements import PassThrough
 from storage.capture import QualifiedName
-from storage.capture_ddl import classify
-from storage.errors import IntegrityError, NotSupportedError, ProgrammingError
+from storage.capture_ddl import Verdict, classify
+from storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
+    from sqlglot import exp
+
     from sqlfront.connection import Connection
+    from sqlfront.database import Database, ViewEntry
 
 
 def needs_us(connection: Connection, statement: PassThrough) -> bool:
@@ -33,9 +39,11 @@ def alter(connection: Connection, statement: PassThrough) -> None:
     database, con = connection._database, connection._duck
     _refuse_ours(connection, statement)
     if statement.object == "schema":
-        names = ", ".join(str(entry.name) for entry in _in_schema(connection, statement))
+        names = ", ".join(map(shown, _in_schema(connection, statement)))
         raise IntegrityError(
-            "DROP SCHEMA is refused", why=f"materialized views live in it or read it: {names}", hint="drop them first"
+            "DROP SCHEMA is refused",
+            why=f"materialized views or change tables live in it, or read it: {names}",
+            hint="drop them first",
         )
     for target in statement.targets:
         key = locate(database, con, target.parts)
@@ -52,10 +60,10 @@ def alter(connection: Connection, statement: PassThrough) -> None:
         if verdict.action == "follow" and connection._transaction is None:
             _follow(connection, statement, table, verdict)
             return
-        names = ", ".join(str(entry.name) for entry in database.readers(table))
+        names = ", ".join(shown(entry.name) for entry in database.readers(table))
         why = verdict.reason if verdict.action == "refuse" else "it cannot be followed inside a transaction"
         raise IntegrityError(
-            f"{statement.verb.upper()} {statement.object.upper()} on {table} is refused",
+            f"{statement.verb.upper()} {statement.object.upper()} on {shown(table)} is refused",
             why=f"{why}; materialized views read the table: {names}",
             hint="drop the views first" if verdict.action == "refuse" else "COMMIT first",
         )
@@ -81,95 +89,112 @@ def _drop_table(connection: Connection, statement: PassThrough, table: Qualified
     if connection._transaction is not None:
         raise NotSupportedError("a table that views read cannot be dropped in a transaction", hint="COMMIT first")
     with database.engine.lock:
-        ddl.drop_readers(database, con, table, cascade=statement.cascade, what=f"DROP TABLE {table}")
+        ddl.drop_readers(database, con, table, cascade=statement.cascade, what=f"DROP TABLE {shown(table)}")
         con.execute(statement.text)
         database.capture.uninstall(con, table)
 
 
-def _follow(connection: Connection, statement: PassThrough, table: QualifiedName, verdict) -> None:
+def _follow(connection: Connection, statement: PassThrough, table: QualifiedName, verdict: Verdict) -> None:
     """A renaming: the capture, the engine's relation and the views' definitions take the new names."""
     database, con = connection._database, connection._duck
-    readers = database.readers(table)
+    new = QualifiedName(table.schema, verdict.renamed_to) if verdict.renamed_to else None
+    columns = dict([verdict.renamed_column]) if verdict.renamed_column else None
     with database.engine.lock:
-        new = QualifiedName(table.schema, verdict.renamed_to) if verdict.renamed_to else None
-        columns = dict([verdict.renamed_column]) if verdict.renamed_column else None
-        changed = verdict.renamed_to or verdict.renamed_column
-        if changed and readers:
-            texts = {str(entry.name): renamed_query(entry.select, table, verdict) for entry in readers}
+        readers = database.readers(table)
+        renamed = bool(new or columns)
+        texts = [_renamed(database, entry, table, verdict) for entry in readers] if renamed else []
         database.capture.follow(con, table, statement.text, renamed_to=new, renamed_columns=columns)
-        if not (changed and readers):
+        if not renamed:
             return
         for entry in readers:
-            entry.select = texts[str(entry.name)]
-            fresh = ddl.build_view(
-                database, con, entry.name, entry.select, entry.options, entry.column_names, database.new_scan()
-            )
-            database.engine.drop_view(entry.maintained.name)
-            entry.maintained, entry.definition, entry.tables = fresh.maintained, fresh.definition, fresh.tables
-            with ddl.transaction(con):
-                con.execute(
-                    f"UPDATE {ddl.SCHEMA}.views SET query = ? WHERE schema = ? AND name = ?",
-                    [entry.select, entry.name.schema, entry.name.name],
-                )
-                con.execute(f"DROP VIEW {entry.name}")
-                ddl.register_scan(database, con, entry)
-                ddl.create_duckdb_view(con, entry)
-        if new is not None:
-            relation = database.relation_key(table)
-            if relation in database.engine.relations:
-                database.engine.drop_table(relation)
+            database.detach(entry)
+        database.engine.drop_table(database.relation_key(table))
+        for entry, text in zip(readers, texts, strict=True):
+            _rebuild(database, con, entry, text)
         database.changed()
 
 
-def renamed_query(query: str, table: QualifiedName, verdict) -> str:
-    """A view's query under the new names, by sqlglot: every reference to the table or its column is rewritten."""
+def _rebuild(database: Database, con: Any, entry: ViewEntry, query: str) -> None:
+    """Build a view anew from its query under new names; its columns keep theirs."""
+    names = tuple(name for name, _ in entry.definition.columns)
+    entry.select, entry.column_names = query, names
+    try:
+        fresh = ddl.build_view(database, con, entry.name, query, entry.options, names, database.new_scan())
+        entry.maintained, entry.definition, entry.tables = fresh.maintained, fresh.definition, fresh.tables
+        with ddl.transaction(con):
+            con.execute(
+                f"UPDATE {ddl.SCHEMA}.views SET query = ?, column_names = ? WHERE schema = ? AND name = ?",
+                [query, json.dumps(names), entry.name.schema, entry.name.name],
+            )
+            ddl.remake_duckdb_view(database, con, entry)
+    except Error as error:
+        database.give_up(entry, f"it could not follow a renaming: {error.what}")
+
+
+def _renamed(database: Database, entry: ViewEntry, table: QualifiedName, verdict: Verdict) -> str:
+    """A view's query under the new names. NotSupportedError where it does not say enough to be rewritten."""
+    key = database.relation_key(table)
+    others = {
+        column.name.casefold() for name in entry.tables - {key} for column in database.engine.relations[name].columns
+    }
+    try:
+        return renamed_query(entry.select, table, verdict, others)
+    except NotSupportedError as error:
+        error.args = (f"{error}\nView: {shown(entry.name)}",)
+        raise
+
+
+def renamed_query(query: str, table: QualifiedName, verdict: Verdict, others: Collection[str]) -> str:
+    """A query under the new names: every reference to the table or its column is rewritten.
+
+    `others` are the columns of the query's other tables, in lower case.
+    """
     import sqlglot
     from sqlglot import exp
 
     tree = sqlglot.parse_one(query, dialect="duckdb")
-    aliases = set()
-    for reference in tree.find_all(exp.Table):
-        if reference.name.casefold() == table.name.casefold():
-            aliases.add(reference.alias_or_name.casefold())
-            if verdict.renamed_to:
-                if not reference.alias:
-                    reference.set("alias", exp.TableAlias(this=exp.to_identifier(reference.name, quoted=True)))
-                reference.set("this", exp.to_identifier(verdict.renamed_to, quoted=True))
+    references = [t for t in tree.find_all(exp.Table) if t.name.casefold() == table.name.casefold()]
     if verdict.renamed_column:
-        old, new = verdict.renamed_column
-        several = len(list(tree.find_all(exp.Table))) > 1
-        for column in tree.find_all(exp.Column):
-            if column.name.casefold() != old.casefold():
-                continue
-            if column.table and column.table.casefold() not in aliases:
-                continue
-            if not column.table and several:
-                raise NotSupportedError(
-                    f"renaming column {old} is refused",
-                    why=f"a view's query uses {old} without saying of which table",
-                    hint="qualify the column in the view (CREATE OR REPLACE), or drop the view first",
-                )
-            if isinstance(column.parent, exp.Select) and not isinstance(column.parent, exp.Alias):
-                column.replace(exp.alias_(column.copy().transform(_rename(old, new)), old, quoted=True))
-            else:
-                column.set("this", exp.to_identifier(new, quoted=True))
+        _rename_column(tree, [t.alias_or_name for t in references], *verdict.renamed_column, others)
+    for reference in references if verdict.renamed_to else ():
+        if not reference.alias:
+            reference.set("alias", exp.TableAlias(this=exp.to_identifier(reference.name, quoted=True)))
+        reference.set("this", exp.to_identifier(verdict.renamed_to, quoted=True))
     return tree.sql(dialect="duckdb")
 
 
-def _rename(old: str, new: str):
+def _rename_column(tree: exp.Expression, aliases: list[str], old: str, new: str, others: Collection[str]) -> None:
     from sqlglot import exp
 
-    def change(node):
-        if isinstance(node, exp.Identifier) and node.name.casefold() == old.casefold():
-            return exp.to_identifier(new, quoted=True)
-        return node
+    name = old.casefold()
+    joins = list(tree.find_all(exp.Join))
+    natural = any(join.args.get("method") == "NATURAL" for join in joins)
+    using = any(column.name.casefold() == name for join in joins for column in join.args.get("using") or ())
+    alias = any(other.alias.casefold() == name for other in tree.find_all(exp.Alias))
+    plain = any(c.name.casefold() == name and not c.table for c in tree.find_all(exp.Column))
+    if natural or using or (plain and (alias or name in others)):
+        raise NotSupportedError(
+            f"renaming column {old} is refused",
+            why=f"a view's query uses {old} by NATURAL, USING or an alias, or without saying of which table",
+            hint="qualify the column in the view (CREATE OR REPLACE), or drop the view first",
+        )
+    owners = {other.casefold() for other in aliases}
+    for column in tree.find_all(exp.Column):
+        if column.name.casefold() == name and (not column.table or column.table.casefold() in owners):
+            if not column.table:
+                column.set("table", exp.to_identifier(aliases[0], quoted=True))
+            column.set("this", exp.to_identifier(new, quoted=True))
 
-    return change
 
-
-def _in_schema(connection: Connection, statement: PassThrough):
-    names = {Name(t.parts, t.start, t.end).parts[-1].casefold() for t in statement.targets}
-    for entry in connection._database.views.values():
-        schemas = {entry.name.schema.casefold()} | {table.split(".")[0].strip('"').casefold() for table in entry.tables}
-        if schemas & names:
-            yield entry
+def _in_schema(connection: Connection, statement: PassThrough) -> Iterator[QualifiedName]:
+    """The views and change tables that live in the schemas a statement names, and the views that read them."""
+    database = connection._database
+    dropped = {target.parts[-1].casefold() for target in statement.targets}
+    for entry in database.views.values():
+        catalog = EngineCatalog(database, connection._duck)
+        schemas = {entry.name.schema, *(catalog.name(table).schema for table in entry.tables)}
+        if {schema.casefold() for schema in schemas} & dropped:
+            yield entry.name
+    for other in (*database.unbuilt.values(), *database.change_tables.values()):
+        if other.name.schema.casefold() in dropped:
+            yield other.name

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.engine import Change
 from maintenance.critical import Uninterrupted, undo_whole
+from maintenance.engine import Change
 from sqlfront.database import ChangeTable, Database
 from sqlfront.loading import forget_lossless, lossless
 from storage.errors import Error

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.explanation import Explanation, explain_view
 from sqlfront.lookups import output_variables
+from sqlfront.names import shown
 from sqlfront.state import state_rows
 from storage.errors import NotSupportedError, ProgrammingError
 
@@ -23,7 +24,7 @@ class View:
 
     @property
     def name(self) -> str:
-        return str(self._entry.name)
+        return shown(self._entry.name)
 
     def count(self) -> int:
         """The number of SQL rows. O(1) for bags and one-table results; else a walk over the tuples."""

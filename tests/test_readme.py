@@ -28,11 +28,12 @@ def blocks(page: Path) -> list[tuple[str, str]]:
 
 def promised(code: str) -> list[str]:
     """What a snippet says it prints: the comment lines right below a print(...)."""
-    found = []
-    lines = code.splitlines()
-    for number, line in enumerate(lines):
-        if line.startswith("# ") and number and (lines[number - 1].startswith(("print(", "# ")) or found):
+    found, below = [], False
+    for line in code.splitlines():
+        if below and line.startswith("# "):
             found.append(line[2:])
+        else:
+            below = line.strip().startswith("print(")
     return found
 
 

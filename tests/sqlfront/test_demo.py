@@ -13,11 +13,11 @@ from sqlfront.demo.tpch import STREAMED, TABLES, Source, schema, views
 
 @pytest.fixture(scope="module")
 def source():
-    return Source(0.002, 4)
+    return Source(0.01, 4)
 
 
 def test_every_view_equals_its_query(capsys):
-    assert main(["--scale", "0.002", "--refreshes", "4"]) == 0
+    assert main(["--scale", "0.01", "--refreshes", "4"]) == 0
     output = capsys.readouterr().out
     assert "Every view equals its query" in output
     assert "8 refreshes" in output
@@ -58,4 +58,4 @@ def test_the_judge_finds_a_wrong_row_and_a_wrong_type(source):
 
 def test_wrong_options_are_refused():
     with pytest.raises(SystemExit):
-        main(["--scale", "0"])
+        main(["--scale", "0.001"])

@@ -93,7 +93,7 @@ def test_sign_negation_and_magnitude(a, limbs):
     data = words(a, limbs, 1)
     assert kernels.sign_of(data.ctypes.data, 1, limbs) == (a > 0) - (a < 0)
     out = words(0, limbs)
-    assert kernels.magnitude(data.ctypes.data, 1, limbs, out.ctypes.data, 0, 0) == (a < 0)
+    assert kernels.magnitude(data.ctypes.data, 1, limbs, out.ctypes.data, 0) == (a < 0)
     assert number_of(out, limbs) == wrapped(abs(a), limbs)
     kernels.negate(data.ctypes.data, 1, limbs)
     assert number_of(data, limbs, 1) == wrapped(-a, limbs)

@@ -31,8 +31,9 @@ DOMAINS: dict[str, list[Value]] = {
 }
 # Types that join with each other, cast by DuckDB to the wider one.
 FAMILIES = [
-    ["BIGINT"], ["BIGINT"], ["BIGINT"], ["VARCHAR"], ["VARCHAR"], ["HUGEINT"], ["UUID"], ["DECIMAL(38,2)"], ["INTEGER", "BIGINT"],
-    ["SMALLINT", "INTEGER", "HUGEINT"], ["DATE"], ["DATE", "TIMESTAMP"], ["DOUBLE"], ["BLOB"], ["UBIGINT"],
+    ["BIGINT"], ["BIGINT"], ["BIGINT"], ["VARCHAR"], ["VARCHAR"], ["HUGEINT"], ["UUID"], ["DECIMAL(38,2)"],
+    ["INTEGER", "BIGINT"], ["SMALLINT", "INTEGER", "HUGEINT"],
+    ["DATE"], ["DATE", "TIMESTAMP"], ["DOUBLE"], ["BLOB"], ["UBIGINT"],
     ["DECIMAL(5,1)", "DECIMAL(38,2)"],
 ]  # fmt: skip
 INTEGERS, DECIMALS = ["BIGINT", "INTEGER", "SMALLINT", "BOOLEAN"], ["DECIMAL(9,2)", "DECIMAL(18,3)", "DECIMAL(4,1)"]

@@ -1,0 +1,185 @@
+"""A database file is closed and opened again: what comes back, what is lost, and what says so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import sqlfront
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "data.duckdb")
+
+
+def setup(path):
+    con = sqlfront.connect(path)
+    con.execute("CREATE TABLE t (a BIGINT, b VARCHAR)")
+    con.execute("CREATE TABLE u (a BIGINT, d DECIMAL(9, 2))")
+    con.execute("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+    con.execute("INSERT INTO u VALUES (1, 1.5), (1, 2.5)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT b, sum(d) AS s FROM t JOIN u ON t.a = u.a GROUP BY b")
+    con.execute("CREATE SCHEMA s")
+    con.execute("CREATE MATERIALIZED VIEW s.w (k) AS SELECT a FROM t WHERE b <> 'y'")
+    return con
+
+
+def rows(con, query):
+    return sorted(con.execute(query).fetchall(), key=str)
+
+
+def test_views_come_back_with_what_plain_duckdb_wrote_in_between(path):
+    with setup(path) as con:
+        before = rows(con, "FROM v"), rows(con, "FROM s.w")
+    with sqlfront.connect(path) as con:
+        assert (rows(con, "FROM v"), rows(con, "FROM s.w")) == before
+        assert [c[0] for c in con.execute("FROM s.w").description] == ["k"]
+        con.execute("INSERT INTO u VALUES (2, 7)")
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 4), ("y", 7)]
+    with duckdb.connect(path) as plain:
+        assert plain.execute("SELECT count(*) FROM u").fetchall() == [(3,)]
+        plain.execute("INSERT INTO t VALUES (1, 'z')")
+        plain.execute("DELETE FROM u WHERE a = 2")
+    with sqlfront.connect(path) as con:
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 4), ("z", 4)]
+        assert rows(con, "FROM s.w") == [(1,), (1,)]
+        con.execute("INSERT INTO t VALUES (1, 'z')")
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 4), ("z", 8)]
+        for view in ("v", "s.w"):
+            assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+
+
+def test_the_last_connection_lets_another_process_in(path):
+    con = setup(path)
+    other = con.cursor()
+    con.close()
+    assert rows(other, "SELECT count(*) FROM t") == [(2,)]
+    other.close()
+    code = f"import duckdb; print(duckdb.connect({path!r}).execute('SELECT count(*) FROM t').fetchall())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "[(2,)]\n", done.stderr
+
+
+def test_two_connects_share_one_engine_and_must_agree_on_the_config(path):
+    one = setup(path)
+    two = sqlfront.connect(path)
+    two.execute("INSERT INTO t VALUES (5, 'five')")
+    assert rows(one, "FROM s.w") == [(1,), (5,)]
+    with pytest.raises(sqlfront.OperationalError, match="another config"):
+        sqlfront.connect(path, config={"threads": 1})
+    one.close()
+    assert rows(two, "FROM s.w") == [(1,), (5,)]
+    two.close()
+    sqlfront.connect(path, config={"threads": 1}).close()
+
+
+def test_epoch_numbers_are_never_used_again(path):
+    data = {"t": pa.table({"a": [9], "b": ["q"]})}
+    with setup(path) as con:
+        con.cursor().close()
+        last = con.apply(data).number
+        assert con.apply(data).number == last + 1
+    with sqlfront.connect(path) as con:
+        assert con.apply(data).number > last + 1
+
+
+def test_epoch_numbers_survive_a_crash(path):
+    code = f"""
+import os, sqlfront
+con = sqlfront.connect({path!r})
+con.execute("CREATE CHANGE TABLE c (a BIGINT)")
+for i in range(100):
+    number = con.apply_row("c", (i,))
+print(number, flush=True)
+os._exit(1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = int(done.stdout)
+    with sqlfront.connect(path) as con:
+        con.execute("TRUNCATE c")
+        assert con.apply_row("c", (1,)) > last >= 100
+
+
+@pytest.mark.parametrize("retain", ["true", "false"])
+def test_a_change_table_is_lost_until_it_is_fed_again(path, retain):
+    with setup(path) as con:
+        con.execute(f"CREATE CHANGE TABLE c (a BIGINT, n INTEGER DEFAULT 1) WITH (retain = {retain})")
+        con.execute("CREATE MATERIALIZED VIEW x AS SELECT b, sum(n) AS n FROM t JOIN c ON t.a = c.a GROUP BY b")
+        epoch = con.apply_row("c", (1, 5))
+        assert rows(con, "FROM x") == [("x", 5)]
+    con = sqlfront.connect(path)
+    refused = ["FROM x", "SELECT * FROM v JOIN x USING (b)", "FROM c", "INSERT INTO c VALUES (1, 1)"]
+    for query in refused:
+        with pytest.raises(sqlfront.Error, match=f"(?s)lost at epoch {epoch}.*TRUNCATE c") as raised:
+            con.execute(query)
+        assert isinstance(raised.value, sqlfront.OperationalError)
+    for change in (lambda: con.apply({"c": pa.table({"a": [1]})}), lambda: con.apply_row("c", (1, 1))):
+        with pytest.raises(sqlfront.OperationalError, match="lost at epoch"):
+            change()
+    with pytest.raises(sqlfront.OperationalError, match="lost at epoch"):
+        con.view("x").count()
+    assert con.execute("SHOW CHANGE TABLES").fetchall()[0][-1] == f"lost at epoch {epoch}"
+    assert rows(con, "SELECT b FROM v") == [("x",)]
+    con.execute("TRUNCATE c")
+    con.execute("INSERT INTO c (a) VALUES (2)")
+    assert con.apply_row("c", (2, 6)) > epoch
+    assert rows(con, "FROM x") == [("y", 7)]
+    assert con.execute("SHOW CHANGE TABLES").fetchall()[0][-1] == "ready"
+    con.close()
+
+
+def test_a_view_that_cannot_be_rebuilt_says_so_until_refresh(path, capsys):
+    setup(path).close()
+    with duckdb.connect(path) as plain:
+        for name in plain.execute("SELECT trigger_name FROM duckdb_triggers() WHERE table_name = 'u'").fetchall():
+            plain.execute(f'DROP TRIGGER "{name[0]}" ON u')
+        plain.execute("CREATE TABLE kept AS FROM u")
+        plain.execute("DROP TABLE u")
+    with sqlfront.connect(path) as con:
+        assert "materialized view v could not be rebuilt" in capsys.readouterr().err
+        for read in (lambda: con.execute("SELECT * FROM v WHERE s > 1").fetchall(), lambda: con.view("v").rows()):
+            with pytest.raises(
+                sqlfront.OperationalError, match=r"(?s)v cannot be trusted.*REFRESH MATERIALIZED VIEW v"
+            ):
+                read()
+        assert rows(con, "FROM s.w") == [(1,)]
+        assert [row[0] for row in rows(con, "SHOW MATERIALIZED VIEWS")] == ["s.w", "v"]
+        with pytest.raises(sqlfront.Error):
+            con.execute("REFRESH MATERIALIZED VIEW v")
+        with pytest.raises(sqlfront.ProgrammingError, match="materialized view"):
+            con.execute("INSERT INTO v VALUES (1, 2)")
+        con.execute("CREATE TABLE u AS FROM kept")
+        con.execute("REFRESH MATERIALIZED VIEW v")
+        con.execute("INSERT INTO u VALUES (2, 3)")
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 4), ("y", 3)]
+    with sqlfront.connect(path) as con:
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 4), ("y", 3)]
+
+
+def test_a_view_that_cannot_be_rebuilt_can_be_dropped_or_replaced(path):
+    setup(path).close()
+    with duckdb.connect(path) as plain:
+        for name, table in plain.execute("SELECT trigger_name, table_name FROM duckdb_triggers()").fetchall():
+            plain.execute(f'DROP TRIGGER "{name}" ON {table}')
+        plain.execute("DROP TABLE t")
+    with sqlfront.connect(path) as con:
+        con.execute("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT a FROM u")
+        assert rows(con, "FROM v") == [(1,), (1,)]
+        con.execute("DROP MATERIALIZED VIEW s.w")
+        assert [row[0] for row in rows(con, "SHOW MATERIALIZED VIEWS")] == ["v"]
+
+
+def test_rebuilding_shows_its_progress_on_a_terminal(path, capsys, monkeypatch):
+    setup(path).close()
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    sqlfront.connect(path).close()
+    shown = capsys.readouterr().err
+    assert "rebuilding views" in shown and "2/2" in shown
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    sqlfront.connect(path).close()
+    assert capsys.readouterr().err == ""
