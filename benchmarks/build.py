@@ -57,11 +57,13 @@ def measure(way: str, count: int) -> dict[str, Any]:
     tables = data(count)
     _warm()
     con = sqlfront.connect()
+    harness.release()
     before = harness.resident()
     if way == "duckdb":
         for name in tables:
             con.register("rows", tables[name])
             con.execute(f"CREATE TABLE {name} AS SELECT * FROM rows")
+        harness.release()
         before = harness.resident()
     else:
         retained = str(way == "retained").lower()
@@ -72,6 +74,7 @@ def measure(way: str, count: int) -> dict[str, Any]:
     start = time.perf_counter()
     con.execute(f"CREATE MATERIALIZED VIEW answer AS {VIEW}")
     seconds = _stream(con, tables) if way == "streamed" else time.perf_counter() - start
+    harness.release()
     growth = harness.resident() - before
     _compare(con, tables)
     state = con.execute("SHOW STATE").to_arrow_table().to_pydict()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import os
@@ -43,6 +44,20 @@ def resident() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def release() -> None:
+    """Give free memory that allocators hold back to the system, so that `resident` sees live data."""
+    import ctypes
+    import gc
+
+    import pyarrow
+
+    gc.collect()
+    pyarrow.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError, OSError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def report(name: str, title: str, rows: Sequence[Mapping[str, Any]], *, notes: Sequence[str] = ()) -> Path:

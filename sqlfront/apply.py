@@ -34,7 +34,7 @@ def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
         return _apply_at_once(connection, tables, changes, started)
     autocommit = connection._transaction is None
     with unit(connection) as transaction:
-        # Everything is read and checked before anything is written: in BEGIN, a failure leaves the transaction as it was.
+        # Everything is checked before anything is written: in BEGIN, a failure leaves the transaction as it was.
         ordinary, noted = [], []
         for number, (name, data) in enumerate(changes.items()):
             table = tables[name]

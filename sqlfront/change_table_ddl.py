@@ -115,8 +115,8 @@ def _change_table(
         Column(row[0], row[1], declared.not_null or row[0].casefold() in primary)
         for row, declared in zip(types, statement.columns, strict=True)
     )
-    for column in made:
-        codec_for(column.type, database.engine.dictionaries)
+    for each in made:
+        codec_for(each.type, database.engine.dictionaries)
     return ChangeTable(name, made, tuple(map(tuple, keys)), defaults, options, database.new_scan())
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,19 @@ if TYPE_CHECKING:
     from sqlfront.explanation import Explanation
     from sqlfront.relation import Relation
     from sqlfront.view import View
+
+
+_open: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what the program has left open, and let go of DuckDB's objects while its module is still there."""
+    for connection in list(_open):
+        for stream in list(connection._streams):
+            stream.close()
+        connection.close()
+        del connection._duck, connection._database
 
 
 def connect(database: str = ":memory:", *, config: Mapping[str, Any] | None = None) -> Connection:
@@ -53,8 +67,10 @@ class Connection:
         self._revision = -1
         self._gates: dict[str, str | None] = {}
         self._scans: set[str] = set()
+        self._streams: weakref.WeakSet[Generator[pa.RecordBatch]] = weakref.WeakSet()
         self._closed = False
         database.enter(self)
+        _open.add(self)
         self._has_result = False
 
     # SQL -----------------------------------------------------------------------------------------
@@ -86,7 +102,7 @@ class Connection:
         """A lazy relation over a query: it runs again at each read."""
         from sqlfront.relation import Relation
 
-        self._ready()
+        self._check_open()
         return Relation(self, query)
 
     def fetchone(self) -> tuple[Any, ...] | None:
@@ -119,11 +135,16 @@ class Connection:
         """The remaining rows as a lazy stream of record batches, pinned to its epoch (StaleRead)."""
         import pyarrow as pa
 
-        self._again = None
+        again, self._again = self._again, None
         with self._reading():
-            expect_copy()
-            reader = self._duck.to_arrow_reader(batch_size)
-        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+            if again is not None:
+                reader = dispatch.stream(self, *again, batch_size)
+            else:
+                expect_copy()
+                reader = self._duck.to_arrow_reader(batch_size)
+        batches = self._batches(reader)
+        self._streams.add(batches)
+        return pa.RecordBatchReader.from_batches(reader.schema, batches)
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
@@ -147,7 +168,12 @@ class Connection:
         Raises IntegrityError when a row would be there a negative number of times; nothing is changed then.
         O(changes * the update cost of each view).
         """
-        if type(changes) is dict and self._transaction is None and self._revision == self._database.revision and not self._closed:
+        if (
+            type(changes) is dict
+            and self._transaction is None
+            and self._revision == self._database.revision
+            and not self._closed
+        ):
             epoch = self._database.engine.apply_batches(changes, self._gates)
             if epoch is not None:
                 return epoch
@@ -207,7 +233,7 @@ class Connection:
 
     def cursor(self) -> Connection:
         """Another connection to the same database, with its own transaction."""
-        self._ready()
+        self._check_open()
         return Connection(self._database)
 
     def register(self, name: str, data: Any) -> Connection:
@@ -246,8 +272,7 @@ class Connection:
 
     def _ready(self) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views."""
-        if self._closed:
-            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
+        self._check_open()
         if self._has_result:
             self._duck.abort()
             self._has_result = False
@@ -262,6 +287,10 @@ class Connection:
                 self._scans = set(scans)
                 self._gates = {}
                 self._revision = self._database.revision
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
 
     def _session_finder(self) -> Callable[[], ReadSession]:
         """`_current_session` for scans, which must not keep alive the connection that keeps them."""
@@ -285,8 +314,9 @@ class Connection:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        if self._closed:
-            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
+        self._check_open()
+        if not self._has_result:
+            raise InterfaceError("there is no result to fetch", hint="execute a query first")
         with translated(self._session_error):
             if self._session is None:
                 yield
@@ -315,7 +345,7 @@ class Connection:
         expect_copy()
         return self._duck.to_arrow_table()
 
-    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: pa.RecordBatchReader) -> Generator[pa.RecordBatch]:
         while True:
             with self._reading():
                 try:

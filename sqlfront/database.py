@@ -95,6 +95,7 @@ class Database:
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
         self.revision = 0
+        self.macros: bool | None = None
         self.epoch_limit: int | None = None
         self._next_scan = 1
         self._reader: Any = None
@@ -162,13 +163,13 @@ class Database:
         """Note a scan number that a stored view uses."""
         self._next_scan = max(self._next_scan, number + 1)
 
-    def keys(self) -> set[tuple[str, str]]:
+    def known_keys(self) -> set[tuple[str, str]]:
         """The keys of all views, change tables and captured tables."""
         captured = (table.key for table in self.capture.tables())
         return {*self.views, *self.unbuilt, *self.change_tables, *captured}
 
     def view(self, con: Any, parts: Sequence[str]) -> ViewEntry:
-        """The materialized view of this name. ProgrammingError if there is none, OperationalError if it is not built."""
+        """The materialized view of this name. ProgrammingError if there is none, OperationalError if not built."""
         key = locate(self, con, parts, temporary=False)
         if key in self.views:
             return self.views[key]
@@ -303,6 +304,12 @@ class Database:
             from sqlfront.persistence import reserve_epochs
 
             reserve_epochs(self)
+
+    def has_macros(self, con: Any) -> bool:
+        """Whether anyone has defined a macro, which could read views unseen. One slow query, once."""
+        if self.macros is None:
+            self.macros = bool(con.execute("SELECT 1 FROM duckdb_functions() WHERE NOT internal LIMIT 1").fetchall())
+        return self.macros
 
     def changed(self) -> None:
         """Tell cursors to look at the catalog again."""

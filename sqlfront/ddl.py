@@ -19,7 +19,7 @@ from planner.refusal import Refusal
 from sqlfront import persistence
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
-from sqlfront.database import SCHEMA, Database, UnbuiltView, ViewEntry, scan_name
+from sqlfront.database import SCHEMA, ChangeTable, Database, UnbuiltView, ViewEntry, scan_name
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
 from sqlfront.statements import CreateMaterializedView, Name
@@ -94,7 +94,7 @@ def build_view(
     return ViewEntry(name, query, options, column_names, scan, definition, maintained, tables)
 
 
-def plan_definition(definition: Definition, sizes: dict[str, int]):
+def plan_definition(definition: Definition, sizes: dict[str, int]) -> Plan:
     """The plan of a definition, or NotSupportedError with the planner's reason."""
     plan = plan_view(definition, sizes)
     if isinstance(plan, Refusal):
@@ -114,10 +114,9 @@ def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool) -> N
     """Drop a materialized view and what only it needed."""
     with database.engine.lock:
         key = locate(database, con, name.parts, temporary=False)
-        entry = database.unbuilt.get(key) if key in database.unbuilt else None
-        if entry is None and key not in database.views and if_exists:
+        if if_exists and key not in database.views and key not in database.unbuilt:
             return
-        entry = entry or database.view(con, name.parts)
+        entry = database.unbuilt.get(key or ("", "")) or database.view(con, name.parts)
         with transaction(con):
             _forget_view(con, entry.name)
         database.unbuilt.pop(entry.name.key, None)

@@ -10,6 +10,7 @@ from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
 from sqlfront import statements as own
 from sqlfront.frames import as_user
 from sqlfront.loading import lossless
+from sqlfront.reach import reads_ours
 from sqlfront.statements import PassThrough, Statement
 from sqlfront.transactions import Transaction, rollback
 from storage.errors import NotSupportedError, ProgrammingError
@@ -93,6 +94,9 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
         _end(connection, kind)
     elif kind in _WRITES and dml.needs_us(connection, statement):
         dml.write(connection, statement, params, many)
+    elif kind == "ddl" and statement.object in ("macro", "function"):
+        connection._database.macros = None
+        read(connection, statement, params)
     elif kind == "ddl" and table_ddl.needs_us(connection, statement):
         table_ddl.alter(connection, statement)
     elif kind == "show_tables":
@@ -137,26 +141,40 @@ def _read_views(connection: Connection, statement: PassThrough | str, params: An
     from sqlfront.lookups import narrowed
 
     connection._start_reading()
+    transaction = connection._transaction
+    if transaction is not None and transaction.touched() and not isinstance(statement, str):
+        if reads_ours(connection, statement):
+            _read_inside(connection, transaction, statement, params)
+            return
     text = statement if isinstance(statement, str) else narrowed(connection, statement, params)
-    if connection._transaction is not None and connection._transaction.touched():
-        _read_inside(connection, text, params)
-        return
     with connection._current_session().holding():
         as_user(partial(connection._duck.execute, text, params))
     if isinstance(statement, PassThrough) and statement.kind == "select":
         connection._again = statement, params
 
 
-def _read_inside(connection: Connection, text: str, params: Any) -> None:
+def stream(connection: Connection, statement: PassThrough, params: Any, batch_size: int) -> Any:
+    """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
+    from sqlfront.lookups import narrowed
+
+    with connection._database.engine.lock:
+        connection._duck.abort()
+        connection._start_reading()
+        text = narrowed(connection, statement, params)
+        with connection._current_session().holding():
+            return as_user(partial(connection._duck.sql, text, params=params)).to_arrow_reader(batch_size)
+
+
+def _read_inside(connection: Connection, transaction: Transaction, statement: PassThrough, params: Any) -> None:
     """A read in a transaction: its own changes are applied for the time of the read, and taken back."""
-    transaction = connection._transaction
-    assert transaction is not None
+    from sqlfront.lookups import narrowed
+
     with connection._database.engine.lock:
         with transaction.applied():
             connection._session = connection._database.session()
-            with connection._session.holding():
-                with lossless(connection._duck):
-                    table = as_user(partial(connection._duck.sql, text, params=params)).to_arrow_table()
+            text = narrowed(connection, statement, params)
+            with connection._session.holding(), lossless(connection._duck):
+                table = as_user(partial(connection._duck.sql, text, params=params)).to_arrow_table()
         connection._session = connection._database.session()
         set_result(connection, table)
 
@@ -166,4 +184,3 @@ def set_result(connection: Connection, table: Any) -> None:
     connection._duck.register("__sqlfront_result", table)
     connection._duck.execute("SELECT * FROM __sqlfront_result")
     connection._has_result = True
-

@@ -19,6 +19,7 @@ from sqlfront.failures import expect_copy
 from sqlfront.frames import as_user, user_object
 from sqlfront.loading import lossless
 from sqlfront.names import captured_table, locate
+from sqlfront.reach import reads_ours
 from sqlfront.statements import PassThrough
 from sqlfront.transactions import Transaction, rollback
 from storage.capture_sql import quote
@@ -84,11 +85,11 @@ def _write_table(connection: Connection, statement: PassThrough, params: Any, ma
     database, con = connection._database, connection._duck
     if statement.kind == "merge" or statement.upsert:
         name = captured_table(database, locate(database, con, statement.targets[0].parts))
-        with _reading_own(connection), _user_objects(con, statement):
+        with _reading_own(connection, statement), _user_objects(con, statement):
             return database.capture.run_upsert_or_merge(
                 con, name, statement.text, params, in_transaction=True, many=many
             )
-    with _reading_own(connection):
+    with _reading_own(connection, statement):
         return _run(con, statement.text, params, many)
 
 
@@ -121,11 +122,14 @@ def _run(con: Any, text: str, params: Any, many: bool) -> Any:
 
 
 @contextmanager
-def _reading_own(connection: Connection) -> Iterator[None]:
-    """Run a write under the engine's lock, so that all views it reads are of one epoch, its own changes in them."""
+def _reading_own(connection: Connection, statement: PassThrough | None = None) -> Iterator[None]:
+    """Run a write; if it may read views, under the engine's lock: one epoch, with the transaction's changes in it."""
     database = connection._database
     transaction = connection._transaction
     assert transaction is not None
+    if statement is not None and not reads_ours(connection, statement):
+        yield
+        return
     with database.engine.lock, transaction.applied():
         connection._session = database.session()
         with connection._session.holding():

@@ -29,6 +29,10 @@ def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterato
         if isinstance(inner, (errors.Error, KeyboardInterrupt)):
             raise inner from error
         raise translate(error) from error
+    except errors.DataError as error:
+        if "KeyboardInterrupt" in str(error.__cause__):  # It came while DuckDB was reading a batch of ours.
+            raise KeyboardInterrupt from error
+        raise
     except RuntimeError as error:
         if str(error) != "Query interrupted":
             raise

@@ -6,6 +6,9 @@ still filters, so narrowing can only save work.
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,8 @@ from sqlfront.database import ViewEntry, scan_name
 from sqlfront.ddl import view_query
 from sqlfront.names import locate
 from sqlfront.statements import Equality, PassThrough
+from sqlfront.tokens import tokenize
+from storage.dictionary_kernels import ABSENT
 from storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,23 +51,52 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
 def _codes(
     connection: Connection, entry: ViewEntry, equalities: Sequence[Equality], params: Any
 ) -> dict[str, tuple[int, ...]]:
-    """The codes of variables that the equalities fix; a value no row can have fixes nothing (DuckDB finds none)."""
+    """The codes of variables that the equalities fix. Where DuckDB may compare in another type, nothing is fixed."""
     variables = output_variables(entry)
     codes: dict[str, tuple[int, ...]] = {}
     for equality in equalities:
         variable = variables.get(equality.column.casefold())
         if variable is None:
             continue
+        codec = entry.maintained.codecs[variable]
         value = _value(connection, equality, params)
-        if value is _MISSING or value is None:
+        if value is _MISSING or not _compares_as(codec.type, value):
             continue
         try:
-            code = entry.maintained.codecs[variable].find_value(value)
+            code = codec.find_value(value)
         except DataError:
             continue
-        if code is not None:
-            codes[variable] = code
+        codes[variable] = (ABSENT,) if code is None else code
     return codes
+
+
+_COMPARED: dict[str, tuple[type, ...]] = {
+    "BOOLEAN": (bool,),
+    "VARCHAR": (str,),
+    "BLOB": (bytes,),
+    "UUID": (uuid.UUID, str),
+    "DATE": (datetime.date, str),
+    "TIMESTAMP": (datetime.date, str),
+    "DECIMAL": (int, decimal.Decimal),
+    "FLOAT": (int, float, decimal.Decimal),
+    "DOUBLE": (int, float, decimal.Decimal),
+    **{
+        sign + name: (int, decimal.Decimal)
+        for sign in ("", "U")
+        for name in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+    },
+}
+
+
+def _compares_as(type_: str, value: Any) -> bool:
+    """Whether column = value holds, in DuckDB, only for the column's value that an INSERT makes of `value`.
+
+    Not so for BIGINT = DOUBLE (many BIGINTs are one DOUBLE), nor for VARCHAR = 1 ('01' is equal too).
+    """
+    allowed = _COMPARED.get(type_.partition("(")[0], ())
+    if getattr(value, "tzinfo", None) is not None:
+        return False  # Compared as TIMESTAMP WITH TIME ZONE, by the session's TimeZone.
+    return isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
 
 
 def output_variables(entry: ViewEntry) -> dict[str, str]:
@@ -77,15 +111,19 @@ def output_variables(entry: ViewEntry) -> dict[str, str]:
 
 
 def _value(connection: Connection, equality: Equality, params: Any) -> Any:
-    if equality.parameter is None:
-        try:
-            return connection._duck.sql(f"SELECT {equality.value}").fetchall()[0][0]
-        except Exception as error:
-            import duckdb
+    """The Python value that the constant or parameter stands for."""
+    import duckdb
 
-            if isinstance(error, duckdb.Error):
-                return _MISSING
-            raise
+    if equality.parameter is None:
+        tokens = tokenize(equality.value)
+        if len(tokens) == 1 and tokens[0].kind == "number" and tokens[0].text.isdigit():
+            return int(tokens[0].text)
+        if len(tokens) == 1 and tokens[0].kind == "string" and tokens[0].text.startswith("'"):
+            return tokens[0].value
+        try:
+            return connection._duck.execute(f"SELECT {equality.value}").fetchall()[0][0]
+        except duckdb.Error:  # DuckDB reports it better when it runs the statement.
+            return _MISSING
     if isinstance(params, Mapping):
         return params.get(equality.parameter, _MISSING)
     if isinstance(params, Sequence) and equality.parameter.isdigit() and int(equality.parameter) <= len(params):

@@ -23,7 +23,7 @@ def locate(database: Database, con: Any, parts: Sequence[str], *, temporary: boo
     A name that none of ours has costs no query.
     """
     name = parts[-1].casefold()
-    ours = {key for key in database.keys() if key[1] == name}
+    ours = {key for key in database.known_keys() if key[1] == name}
     if not ours:
         return None
     if len(parts) > 2:

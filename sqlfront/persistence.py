@@ -92,7 +92,7 @@ def restore(database: Database) -> None:
     for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
         _restore_change_table(database, row)
     views = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
-    for number, row in enumerate(progress(views, "rebuilding views")):
+    for _number, row in enumerate(progress(views, "rebuilding views")):
         _restore_view(database, con, row)
     for problem in problems:
         print(f"sqlfront: {problem}", file=sys.stderr)

@@ -21,7 +21,7 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
     """
     for dictionary in database.engine.dictionaries:
         dictionary.sweep()
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for entry in entries:
         view = entry.maintained
         for atom, source in view.sources.items():

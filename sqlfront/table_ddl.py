@@ -26,10 +26,7 @@ def needs_us(connection: Connection, statement: PassThrough) -> bool:
     database = connection._database
     if statement.object == "schema" and statement.verb == "drop":
         return any(_in_schema(connection, statement))
-    for target in statement.targets:
-        if locate(database, connection._duck, target.parts) is not None:
-            return True
-    return False
+    return any(locate(database, connection._duck, target.parts) is not None for target in statement.targets)
 
 
 def alter(connection: Connection, statement: PassThrough) -> None:
@@ -163,7 +160,7 @@ def renamed_query(query: str, table: QualifiedName, verdict: Verdict, others: Co
     return tree.sql(dialect="duckdb")
 
 
-def _rename_column(tree: exp.Expression, aliases: list[str], old: str, new: str, others: Collection[str]) -> None:
+def _rename_column(tree: exp.Expr, aliases: list[str], old: str, new: str, others: Collection[str]) -> None:
     from sqlglot import exp
 
     name = old.casefold()
@@ -195,6 +192,5 @@ def _in_schema(connection: Connection, statement: PassThrough) -> Iterator[Quali
         schemas = {entry.name.schema, *(catalog.name(table).schema for table in entry.tables)}
         if {schema.casefold() for schema in schemas} & dropped:
             yield entry.name
-    for other in (*database.unbuilt.values(), *database.change_tables.values()):
-        if other.name.schema.casefold() in dropped:
-            yield other.name
+    others = [view.name for view in database.unbuilt.values()] + [t.name for t in database.change_tables.values()]
+    yield from (name for name in others if name.schema.casefold() in dropped)

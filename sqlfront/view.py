@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.explanation import Explanation, explain_view
@@ -93,7 +94,7 @@ class View:
         """Changes of the view as they happen; not supported yet."""
         raise NotSupportedError("View.subscribe is not supported yet", why="change feeds of views come next")
 
-    def _reading(self):
+    def _reading(self) -> AbstractContextManager[None]:
         self._connection._ready()
         self._connection._start_reading()
         self._connection._database.refuse_lost(self._entry)

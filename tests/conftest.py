@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
     "ci",
@@ -14,4 +14,5 @@ settings.register_profile(
     print_blob=True,
 )
 settings.register_profile("fuzz", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000)
+settings.register_profile("unshrunk", parent=settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))

@@ -146,7 +146,7 @@ def is_caught(fault: Fault, directory: Path) -> bool:
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", directory)
     apply_fault(fault, directory)
-    environment = dict(os.environ, PYTHONPATH=str(directory))
+    environment = dict(os.environ, PYTHONPATH=str(directory), HYPOTHESIS_PROFILE="unshrunk")
     if fault.file.startswith("storage/"):
         environment["SQLFRONT_CACHE_DIR"] = str(directory / "cache")
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *fault.caught_by.split(" ")]

@@ -168,7 +168,7 @@ def test_ordinary_and_change_tables_in_one_epoch(con):
     for bad in ({"a": [9], "y": [1], "_weight": [-1]}, {"a": ["z"], "y": [1]}):
         with pytest.raises(sqlfront.Error):
             con.apply({"o": pa.table({"a": [3], "x": [7]}), "c": pa.table(bad)})
-    with pytest.raises(sqlfront.IntegrityError, match="(?i)duplicate key"):
+    with pytest.raises(sqlfront.IntegrityError, match=r"(?i)duplicate key"):
         con.apply({"c": pa.table({"a": [1], "y": [1]}), "o": pa.table({"a": [1], "x": [9]})})
     assert rows(con, "FROM v") == [(5, 10), (6, 20)] and rows(con, "FROM o") == [(1, 5), (2, 6)]
     con.apply({"o": pa.table({"a": [1, 1], "x": [5, 50], "_weight": [-1, 1]})})

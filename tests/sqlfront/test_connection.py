@@ -15,6 +15,7 @@ INSERT INTO items VALUES (1, 1, 10), (1, 2, 20), (2, 3, 30), (3, 4, 5);
 CREATE MATERIALIZED VIEW v AS SELECT c, sum(p) AS s, count(*) AS n FROM orders JOIN items USING (o) GROUP BY c;
 """
 ROWS = [(1, 60, 3), (2, 5, 1)]
+GLOBAL_ROWS = pa.table({"x": [1, 2, 3]})
 
 
 @pytest.fixture
@@ -111,17 +112,19 @@ def test_a_relation_leaves_an_open_result_alone(con):
 def test_replacement_scans_see_the_users_frames(con):
     pandas = pytest.importorskip("pandas")
 
-    def outer():
+    def user():
         frame = pandas.DataFrame({"o": [3, 3], "i": [50, 51], "p": [1, 2]})
+        con.execute("INSERT INTO items SELECT * FROM frame")
+        return con.execute("SELECT count(*) FROM frame JOIN v ON v.c = 2").fetchall(), len(frame)
 
-        def inner():
-            con.execute("INSERT INTO items SELECT * FROM frame")
-            return con.execute("SELECT count(*) FROM frame JOIN v ON v.c = 2").fetchall()
-
-        return inner(), len(frame)
-
-    assert outer() == ([(2,)], 2)
+    assert user() == ([(2,)], 2)
     assert con.execute("SELECT s FROM v WHERE c = 2").fetchall() == [(8,)]
+    assert con.execute("SELECT count(*) FROM GLOBAL_ROWS").fetchall() == [(3,)]
+    con.execute("BEGIN; INSERT INTO items VALUES (3, 60, 1)")
+    assert con.execute("SELECT count(*) FROM GLOBAL_ROWS, v").fetchall() == [(6,)]
+    con.rollback()
+    with pytest.raises(sqlfront.ProgrammingError):
+        con.execute("SELECT * FROM statement")
 
 
 def test_register(con):

@@ -105,7 +105,7 @@ def test_cascade_drops_the_views_with_the_table(con):
 def test_a_schema_with_views_or_change_tables_is_not_dropped(con):
     con.execute("CREATE SCHEMA s")
     con.execute("CREATE CHANGE TABLE s.ct (a BIGINT)")
-    with pytest.raises(sqlfront.IntegrityError, match="s.ct"):
+    with pytest.raises(sqlfront.IntegrityError, match=r"s.ct"):
         con.execute("DROP SCHEMA s CASCADE")
     con.execute("DROP CHANGE TABLE s.ct")
     con.execute("DROP SCHEMA s")

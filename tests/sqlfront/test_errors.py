@@ -113,7 +113,7 @@ def test_rows(con, row, weight):
 
 
 def test_a_cycle_is_named(con):
-    with pytest.raises(sqlfront.NotSupportedError, match="(?i)cycl") as raised:
+    with pytest.raises(sqlfront.NotSupportedError, match=r"(?i)cycl") as raised:
         con.execute(
             "CREATE MATERIALIZED VIEW w AS SELECT r.a FROM t r, t s, t q WHERE r.a = s.c AND s.a = q.c AND q.a = r.c"
         )

@@ -115,7 +115,7 @@ def test_a_change_table_is_lost_until_it_is_fed_again(path, retain):
     con = sqlfront.connect(path)
     refused = ["FROM x", "SELECT * FROM v JOIN x USING (b)", "FROM c", "INSERT INTO c VALUES (1, 1)"]
     for query in refused:
-        with pytest.raises(sqlfront.Error, match=f"(?s)lost at epoch {epoch}.*TRUNCATE c") as raised:
+        with pytest.raises(sqlfront.Error, match=rf"(?s)lost at epoch {epoch}.*TRUNCATE c") as raised:
             con.execute(query)
         assert isinstance(raised.value, sqlfront.OperationalError)
     for change in (lambda: con.apply({"c": pa.table({"a": [1]})}), lambda: con.apply_row("c", (1, 1))):

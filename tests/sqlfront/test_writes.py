@@ -236,7 +236,9 @@ def test_change_tables_join_the_transaction(con):
 
 def test_apply_on_tables_is_one_epoch(con):
     before, epoch = agree(con), con._database.engine.epoch
-    con.apply({"r": pa.table({"a": [1, 90], "b": [10, 20], "_weight": [-1, 1]}), "s": pa.table({"b": [20], "c": ["n"]})})
+    con.apply(
+        {"r": pa.table({"a": [1, 90], "b": [10, 20], "_weight": [-1, 1]}), "s": pa.table({"b": [20], "c": ["n"]})}
+    )
     after = agree(con)
     assert after != before
     assert con._database.engine.epoch == epoch + 1

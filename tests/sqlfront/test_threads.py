@@ -1,0 +1,112 @@
+"""Many cursors in many threads: every read is some committed state, whole, and nothing waits for ever."""
+
+from __future__ import annotations
+
+import faulthandler
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+import sqlfront
+
+SECONDS = 2.0
+
+
+@pytest.fixture
+def con():
+    faulthandler.dump_traceback_later(50, exit=True)
+    with sqlfront.connect() as con:
+        con.execute("""
+            CREATE TABLE a(k BIGINT, x BIGINT);
+            CREATE TABLE b(k BIGINT, y BIGINT);
+            CREATE CHANGE TABLE c(k BIGINT, x BIGINT);
+            INSERT INTO b SELECT range, 1 FROM range(10);
+            CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(x) AS s FROM a;
+            CREATE MATERIALIZED VIEW joined AS SELECT a.k, a.x, b.y FROM a JOIN b ON a.k = b.k;
+            CREATE MATERIALIZED VIEW fed AS SELECT k, count(*) AS n, sum(x) AS s FROM c GROUP BY k;
+        """)
+        yield con
+    faulthandler.cancel_dump_traceback_later()
+
+
+def hammer(con, *bodies):
+    """Run each body(cursor, round) over and over in a thread of its own; the first exception of any is raised."""
+    problems, rounds, end = [], [0] * len(bodies), time.monotonic() + SECONDS
+
+    def work(number, body):
+        try:
+            with con.cursor() as cursor:
+                while time.monotonic() < end and not problems:
+                    body(cursor, rounds[number])
+                    rounds[number] += 1
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work, args=item, daemon=True) for item in enumerate(bodies)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    if problems:
+        raise problems[0]
+    assert min(rounds) > 0
+
+
+def write(cursor, turn):
+    """Ten rows at a time, whose x add up to 0; one in three times they are rolled back."""
+    cursor.begin()
+    cursor.executemany("INSERT INTO a VALUES (?, ?)", [(k, k * (1 - 2 * (k % 2))) for k in range(9)])
+    cursor.execute("INSERT INTO a SELECT 9, -sum(x) FROM (SELECT * FROM a ORDER BY rowid DESC LIMIT 9)")
+    cursor.execute("SELECT * FROM joined").fetchmany(3)
+    cursor.execute("ROLLBACK" if turn % 3 == 0 else "COMMIT")
+
+
+def feed(cursor, turn):
+    cursor.apply({"c": pa.record_batch({"k": pa.array(range(10)), "x": pa.array([1, -1] * 5)})})
+
+
+def read(cursor, turn):
+    """All scans of one statement are of one committed epoch."""
+    [(n, s, joined, x)] = cursor.execute(
+        "SELECT n, s, (SELECT count(*) FROM joined), (SELECT sum(x) FROM joined) FROM total"
+    ).fetchall()
+    assert n % 10 == 0
+    assert n == joined
+    assert s in (None, 0)
+    assert x in (None, 0)
+    found = cursor.execute("SELECT k, n, s FROM fed").fetchall()
+    assert len({n for _, n, _ in found}) <= 1
+    assert sum(s for _, _, s in found) == 0
+    [(left, right)] = cursor.execute("SELECT sum(p.n), sum(q.n) FROM fed p JOIN fed q ON p.k = q.k").fetchall()
+    assert left == right
+
+
+def stream(cursor, turn):
+    """Batch by batch: whole or refused, never mixed."""
+    try:
+        table = cursor.execute("SELECT x FROM joined").to_arrow_reader(100).read_all()
+    except (sqlfront.StaleRead, pa.ArrowException) as error:
+        assert "changed while" in str(error)
+        return
+    assert table.num_rows % 10 == 0
+    assert sum(table.column("x").to_pylist()) == 0
+
+
+def test_reads_and_writes_of_many_threads(con):
+    hammer(con, write, feed, read, read, stream)
+    for view in ("total", "joined", "fed"):
+        assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+
+
+def test_definitions_change_beside_reads_and_writes(con):
+    def define(cursor, turn):
+        cursor.execute("CREATE OR REPLACE MATERIALIZED VIEW more AS SELECT k, sum(x) AS s FROM c GROUP BY k")
+        cursor.execute("SELECT * FROM more").fetchall()
+        cursor.execute("REFRESH MATERIALIZED VIEW fed")
+
+    hammer(con, define, feed, read)
+    for view in ("more", "fed"):
+        assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
