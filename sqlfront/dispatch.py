@@ -142,10 +142,11 @@ def _read_views(connection: Connection, statement: PassThrough | str, params: An
 
     connection._start_reading()
     transaction = connection._transaction
-    if transaction is not None and transaction.touched() and not isinstance(statement, str):
-        if reads_ours(connection, statement):
-            _read_inside(connection, transaction, statement, params)
-            return
+    inside = transaction is not None and transaction.touched()
+    if inside and isinstance(statement, PassThrough) and reads_ours(connection, statement):
+        assert transaction is not None
+        _read_inside(connection, transaction, statement, params)
+        return
     text = statement if isinstance(statement, str) else narrowed(connection, statement, params)
     with connection._current_session().holding():
         as_user(partial(connection._duck.execute, text, params))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from maintenance.relation import Relation
+from sqlfront.failures import expect_copy
 from storage.capture_sql import quote
 from storage.casting import connect as private_connection
 from storage.errors import DataError
@@ -40,7 +41,9 @@ class Evaluator:
             source, name = self._prepare(table.schema, types, expressions)
             source.table = table
             try:
-                return self._con.execute(f"EXECUTE {name}").to_arrow_table().combine_chunks()
+                expect_copy()
+                result: pa.Table = self._con.execute(f"EXECUTE {name}").to_arrow_table()
+                return result.combine_chunks()
             finally:
                 source.table = table.schema.empty_table()
         except duckdb.Error as error:

@@ -30,7 +30,7 @@ class Verdict:
     renamed_column: tuple[str, str] | None = None
 
 
-def classify(statement: exp.Expression, columns: Collection[str]) -> Verdict:
+def classify(statement: exp.Expr, columns: Collection[str]) -> Verdict:
     """The verdict on a parsed DDL statement about a table whose `columns` are captured.
 
     The strictest verdict of its actions; whatever is not known is refused.
@@ -63,7 +63,7 @@ def classify(statement: exp.Expression, columns: Collection[str]) -> Verdict:
 _OTHER_TRIGGER = Verdict("transparent", "triggers of the user's do not disturb the capture")
 
 
-def _alteration(action: exp.Expression, statement: exp.Expression, captured: set[str]) -> Verdict:
+def _alteration(action: exp.Expr, statement: exp.Expr, captured: set[str]) -> Verdict:
     from sqlglot import exp
 
     if isinstance(action, exp.ColumnDef):
@@ -91,7 +91,7 @@ def _rename_column(old: str, new: str) -> Verdict:
     return Verdict("follow", "the column is captured under its new name", renamed_column=(old, new))
 
 
-def _alter_column(action: exp.Expression, captured: set[str]) -> Verdict:
+def _alter_column(action: exp.Expr, captured: set[str]) -> Verdict:
     name = action.this.name
     if action.args.get("dtype") is not None:
         if name.casefold() in captured:

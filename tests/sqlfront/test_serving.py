@@ -69,9 +69,12 @@ def test_prepared_described_and_listed(con):
     columns = con.execute("SELECT column_name FROM information_schema.columns WHERE table_name = 'v'").fetchall()
     assert ("price",) in columns
     assert con.execute("EXPLAIN SELECT * FROM v").fetchall()
-    assert all(not name.startswith("__sqlfront") for *_, name in con.execute(
-        "SELECT schema, name FROM (SHOW ALL TABLES) WHERE schema = 'main' AND NOT temporary"
-    ).fetchall())
+    assert all(
+        not name.startswith("__sqlfront")
+        for *_, name in con.execute(
+            "SELECT schema, name FROM (SHOW ALL TABLES) WHERE schema = 'main' AND NOT temporary"
+        ).fetchall()
+    )
 
 
 def test_plain_views_over_views(con):
@@ -93,14 +96,17 @@ def test_schemas_and_quoting():
     con = sqlfront.connect()
     con.execute('CREATE SCHEMA "My Schema"; CREATE TABLE "My Schema"."T t"("a b" BIGINT, "select" VARCHAR)')
     con.execute('INSERT INTO "My Schema"."T t" VALUES (1, \'x\'), (1, NULL)')
-    con.execute('CREATE MATERIALIZED VIEW "My Schema"."the ""view""" AS '
-                'SELECT "a b", count("select") AS "n n" FROM "My Schema"."T t" GROUP BY "a b"')
+    con.execute(
+        'CREATE MATERIALIZED VIEW "My Schema"."the ""view""" AS '
+        'SELECT "a b", count("select") AS "n n" FROM "My Schema"."T t" GROUP BY "a b"'
+    )
     assert con.execute('SELECT * FROM "my schema"."the ""view""" WHERE "a b" = 1').fetchall() == [(1, 1)]
     con.execute('INSERT INTO "my schema"."t t" VALUES (1, \'y\')')
-    con.execute('SET search_path = \'"My Schema",main\'')
+    con.execute("SET search_path = '\"My Schema\",main'")
     assert con.execute('SELECT "n n" FROM "The ""View""" v WHERE v."a b" = 1').fetchall() == [(2,)]
     assert con.view('"the ""view"""').count() == 1
-    con.execute('CREATE TABLE main.other(i INT); USE "My Schema"; CREATE MATERIALIZED VIEW w AS SELECT i FROM main.other')
+    con.execute('CREATE TABLE main.other(i INT); USE "My Schema"')
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT i FROM main.other")
     assert con.execute('SELECT count(*) FROM "My Schema".w').fetchall() == [(0,)]
     con.execute("ATTACH ':memory:' AS elsewhere; CREATE TABLE elsewhere.w(i INT); USE elsewhere")
     con.execute("INSERT INTO w VALUES (5)")

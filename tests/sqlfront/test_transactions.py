@@ -1,4 +1,4 @@
-"""Epochs and transactions: what is seen by whom, what COMMIT and ROLLBACK leave, interrupts, threads, bypassing writers."""
+"""Epochs and transactions: who sees what, what COMMIT and ROLLBACK leave, interrupts, threads, bypassing writers."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_refused_commit_leaves_views(con):
 def test_write_conflict(con):
     other = con.cursor()
     con.execute("BEGIN; UPDATE a SET x = 100 WHERE k = 2")
-    with pytest.raises(sqlfront.Error, match="[Cc]onflict"):
+    with pytest.raises(sqlfront.Error, match=r"[Cc]onflict"):
         other.execute("UPDATE a SET x = 200 WHERE k = 2")
     con.execute("COMMIT")
     assert rows(other) == [(1, 30, 2), (2, 2000, 1)]
@@ -334,7 +334,7 @@ def test_ctrl_c_leaves_whole_epochs(con, way):
 def test_interrupting_a_statement(con):
     timer = threading.Timer(0.3, con.interrupt)
     timer.start()
-    with pytest.raises(sqlfront.OperationalError, match="[Ii]nterrupt"):
+    with pytest.raises(sqlfront.OperationalError, match=r"[Ii]nterrupt"):
         con.execute("INSERT INTO a SELECT 1, r.range FROM range(100000) r, range(100000) s")
     timer.join()
     assert rows(con) == ROWS
