@@ -62,9 +62,11 @@ class Walk:
         return int(self._scratch[at.STEPS])
 
     def words(self, variable: str) -> list[np.ndarray]:
-        """The code words of a variable for the rows of the block."""
+        """The code words of a variable for the rows of the block: the rows' own, which `where` need not have narrowed."""
         level, shape = next(
-            (i, level.shape) for i, level in enumerate(self.levels) if variable in level.shape.variables
+            (i, level.shape)
+            for i, level in enumerate(self.levels)
+            if variable in level.shape.variables and level.kind != kernels.UNIT_LEVEL
         )
         out = []
         for place in shape.places([variable]):

@@ -92,7 +92,11 @@ def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int
 
 
 def _change_table(connection: Connection, name: str) -> ChangeTable | None:
-    table = connection._database.change_table(connection._duck, name_parts(name))
+    table = connection._tables.get(name)
+    if table is None:
+        table = connection._database.change_table(connection._duck, name_parts(name))
+    if table is not None:
+        connection._tables[name] = table
     if table is not None and table.lost is not None:
         raise lost(f"change table {table.name}", table)
     return table

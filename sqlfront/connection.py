@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from maintenance.critical import Uninterrupted
 from sqlfront import dispatch
-from sqlfront.database import Database
+from sqlfront.database import ChangeTable, Database
 from sqlfront.failures import expect_copy, translated
 from sqlfront.names import name_parts
 from sqlfront.scans import ReadSession
@@ -66,6 +66,7 @@ class Connection:
         self._again: tuple[PassThrough, Any] | None = None
         self._revision = -1
         self._gates: dict[str, str | None] = {}
+        self._tables: dict[str, ChangeTable] = {}
         self._scans: set[str] = set()
         self._streams: weakref.WeakSet[Generator[pa.RecordBatch]] = weakref.WeakSet()
         self._closed = False
@@ -285,8 +286,12 @@ class Connection:
                 for name, scan in scans.items():
                     self._duck.register(name, scan)
                 self._scans = set(scans)
-                self._gates = {}
+                self._forget_names()
                 self._revision = self._database.revision
+
+    def _forget_names(self) -> None:
+        """Look names up again: the catalog or the search path may have changed."""
+        self._gates, self._tables = {}, {}
 
     def _check_open(self) -> None:
         if self._closed:

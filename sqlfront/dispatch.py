@@ -84,8 +84,14 @@ _READS = (
 )
 
 
+# These can change what a name means.
+_RENAMES = {"use", "set", "attach", "ddl", "create_table_as", "execute", "other"}
+
+
 def _pass_through(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
     kind = statement.kind
+    if kind in _RENAMES:
+        connection._forget_names()
     if kind == "begin":
         connection._session = None
         connection._duck.execute(statement.text)

@@ -17,7 +17,7 @@ from sqlfront.ddl import view_query
 from sqlfront.names import locate
 from sqlfront.statements import Equality, PassThrough
 from sqlfront.tokens import tokenize
-from storage.dictionary_kernels import ABSENT
+from storage.capture_sql import quote
 from storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -39,19 +39,32 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
         if entry is None:
             continue
         where = _codes(connection, entry, reference.equalities, params)
-        if where:
+        if where is None or where:
             name = f"{scan_name(entry.scan)}_{number}"
-            connection._duck.register(name, database.view_scan(entry, connection._session_finder(), where))
-            alias = "" if reference.alias else f' AS "{entry.name.name}"'
+            connection._duck.register(name, _narrow_scan(connection, entry, where))
+            alias = "" if reference.alias else f" AS {quote(entry.name.name)}"
             query = view_query(entry.definition, entry, name)
             text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"
     return text
 
 
+def _narrow_scan(connection: Connection, entry: ViewEntry, where: Mapping[str, tuple[int, ...]] | None) -> Any:
+    from maintenance.output import schema
+
+    database = connection._database
+    if where is None:
+        database.refuse_lost(entry)
+        return schema(entry.maintained).empty_table()
+    return database.view_scan(entry, connection._session_finder(), where)
+
+
 def _codes(
     connection: Connection, entry: ViewEntry, equalities: Sequence[Equality], params: Any
-) -> dict[str, tuple[int, ...]]:
-    """The codes of variables that the equalities fix. Where DuckDB may compare in another type, nothing is fixed."""
+) -> dict[str, tuple[int, ...]] | None:
+    """The codes of variables that the equalities fix; None if they name a value that no row has.
+
+    Where DuckDB may compare in another type than the column's, nothing is fixed.
+    """
     variables = output_variables(entry)
     codes: dict[str, tuple[int, ...]] = {}
     for equality in equalities:
@@ -66,7 +79,9 @@ def _codes(
             code = codec.find_value(value)
         except DataError:
             continue
-        codes[variable] = (ABSENT,) if code is None else code
+        if code is None:
+            return None
+        codes[variable] = code
     return codes
 
 

@@ -291,3 +291,17 @@ def test_definitions(con):
     assert con.execute("SHOW MATERIALIZED VIEWS").fetchall() == con.execute("SHOW CHANGE TABLES").fetchall() == []
     with pytest.raises(sqlfront.ProgrammingError):
         con.apply_row("c", (1, "x"))
+
+
+def test_the_short_way_in_follows_the_search_path() -> None:
+    con = sqlfront.connect()
+    con.execute("CREATE SCHEMA other; CREATE CHANGE TABLE t (a BIGINT); CREATE CHANGE TABLE other.t (a BIGINT)")
+    for _ in range(2):
+        con.apply({"t": pa.record_batch({"a": pa.array([1], pa.int64())})})
+        con.apply_row("t", (2,))
+    con.execute("USE other")
+    con.apply({"t": pa.record_batch({"a": pa.array([3], pa.int64())})})
+    con.apply_row("t", (4,))
+    assert con.execute("SELECT a FROM main.t ORDER BY a").fetchall() == [(1,), (1,), (2,), (2,)]
+    assert con.execute("SELECT a FROM other.t ORDER BY a").fetchall() == [(3,), (4,)]
+    con.close()

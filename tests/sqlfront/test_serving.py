@@ -227,6 +227,10 @@ def test_look_ups_go_to_the_tree(con, monkeypatch, sql, params):
         ("SELECT count(*) FROM b SEMI JOIN v ON b.k = v.k AND v.k = 7", None, 1),
         ("SELECT count(*) FROM b ANTI JOIN v ON b.k = v.k AND v.k = 7", None, 999),
         ("SELECT count(*) FROM v WHERE name = 'absent'", None, 0),
+        ("SELECT count(*) FROM v WHERE k = 7 AND name = 'n8'", None, 0),
+        ("SELECT count(*) FROM v WHERE name = 'n8' AND k = 7", None, 0),
+        ("SELECT count(*) FROM v WHERE day = DATE '2020-01-08' AND name = 'n8'", None, 0),
+        ("SELECT min(name) FROM v WHERE k = 7 AND ratio = 3.5", None, "n7"),
         ("SELECT count(*) FROM v WHERE name = ?", ["n7"], 1),
         ("SELECT count(*) FROM v WHERE name = 'N7'", None, 0),
         ("SELECT count(*) FROM v WHERE k = '7'", None, 1),
@@ -273,3 +277,20 @@ def test_text_look_ups_where_duckdb_compares_numbers(con):
     con.execute("ROLLBACK")
     assert con.execute("SELECT n FROM texts WHERE s = 'new'").fetchall() == []
     con.execute("DROP MATERIALIZED VIEW texts; DROP TABLE t")
+
+
+def test_contains_compares_every_column():
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE l(k BIGINT, name VARCHAR); CREATE TABLE r(k BIGINT, y BIGINT)")
+    con.execute("INSERT INTO l VALUES (1, 'a'), (2, 'b'), (NULL, NULL); INSERT INTO r VALUES (1, 10), (2, 20)")
+    con.execute("CREATE MATERIALIZED VIEW joined AS SELECT k, name, y FROM l JOIN r USING (k)")
+    con.execute("CREATE MATERIALIZED VIEW plain AS SELECT DISTINCT k, name FROM l")
+    joined, plain = con.view("joined"), con.view("plain")
+    assert joined.contains((1, "a", 10))
+    assert not joined.contains((1, "b", 10))
+    assert not joined.contains((1, "a", 20))
+    assert not joined.contains((1, "never", 10))
+    assert plain.contains((None, None))
+    assert plain.contains((1, "a"))
+    assert not plain.contains((1, "b"))
+    assert not plain.contains((1, None))
