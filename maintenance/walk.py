@@ -62,7 +62,7 @@ class Walk:
         return int(self._scratch[at.STEPS])
 
     def words(self, variable: str) -> list[np.ndarray]:
-        """The code words of a variable for the rows of the block: the rows' own, which `where` need not have narrowed."""
+        """The code words of a variable for the rows of the block (their own: `where` may not have narrowed them)."""
         level, shape = next(
             (i, level.shape)
             for i, level in enumerate(self.levels)

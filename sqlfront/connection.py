@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from sqlfront.failures import expect_copy, translated
 from sqlfront.names import name_parts
 from sqlfront.scans import ReadSession
 from sqlfront.statements import PassThrough, parse_statement
+from sqlfront.streams import Stream
 from sqlfront.transactions import Transaction, catch_up, rollback
 from storage.errors import InterfaceError, ProgrammingError, StaleRead
 
@@ -35,8 +36,6 @@ _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 def _close_all() -> None:
     """Close what the program has left open, and let go of DuckDB's objects while its module is still there."""
     for connection in list(_open):
-        for stream in list(connection._streams):
-            stream.close()
         connection.close()
         del connection._duck, connection._database
 
@@ -68,7 +67,7 @@ class Connection:
         self._gates: dict[str, str | None] = {}
         self._tables: dict[str, ChangeTable] = {}
         self._scans: set[str] = set()
-        self._streams: weakref.WeakSet[Generator[pa.RecordBatch]] = weakref.WeakSet()
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._closed = False
         database.enter(self)
         _open.add(self)
@@ -143,9 +142,9 @@ class Connection:
             else:
                 expect_copy()
                 reader = self._duck.to_arrow_reader(batch_size)
-        batches = self._batches(reader)
-        self._streams.add(batches)
-        return pa.RecordBatchReader.from_batches(reader.schema, batches)
+        stream = Stream(reader, self._reading)
+        self._streams.add(stream)
+        return pa.RecordBatchReader.from_batches(reader.schema, stream.batches())
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
@@ -256,6 +255,7 @@ class Connection:
         """End the connection; an open transaction is rolled back."""
         if self._closed:
             return
+        self._end_streams()
         if self._transaction is not None:
             rollback(self._duck)
             self._transaction = None
@@ -275,6 +275,7 @@ class Connection:
         """Refuse a closed connection, drop an unread result, bind the scans of new views."""
         self._check_open()
         if self._has_result:
+            self._end_streams()
             self._duck.abort()
             self._has_result = False
             self._again = None
@@ -288,6 +289,11 @@ class Connection:
                 self._scans = set(scans)
                 self._forget_names()
                 self._revision = self._database.revision
+
+    def _end_streams(self) -> None:
+        for stream in list(self._streams):
+            stream.close()
+        self._streams.clear()
 
     def _forget_names(self) -> None:
         """Look names up again: the catalog or the search path may have changed."""
@@ -349,15 +355,6 @@ class Connection:
     def _arrow_table(self) -> pa.Table:
         expect_copy()
         return self._duck.to_arrow_table()
-
-    def _batches(self, reader: pa.RecordBatchReader) -> Generator[pa.RecordBatch]:
-        while True:
-            with self._reading():
-                try:
-                    batch = reader.read_next_batch()
-                except StopIteration:
-                    return
-            yield batch
 
     def _start_reading(self) -> None:
         """Begin the read session of a statement, after taking in what other writers have committed."""

@@ -103,7 +103,7 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
     elif kind == "ddl" and statement.object in ("macro", "function"):
         connection._database.macros = None
         read(connection, statement, params)
-    elif kind == "ddl" and table_ddl.needs_us(connection, statement):
+    elif kind in ("ddl", "create_table_as") and table_ddl.needs_us(connection, statement):
         table_ddl.alter(connection, statement)
     elif kind == "show_tables":
         query = statement.text.rstrip().rstrip(";")

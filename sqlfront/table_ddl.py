@@ -10,6 +10,7 @@ from sqlfront import ddl
 from sqlfront.catalog import EngineCatalog
 from sqlfront.names import captured_table, locate, shown
 from sqlfront.statements import PassThrough
+from sqlfront.tokens import tokenize
 from storage.capture import QualifiedName
 from storage.capture_ddl import Verdict, classify
 from storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 def needs_us(connection: Connection, statement: PassThrough) -> bool:
     """Whether a DDL statement concerns something of ours."""
     database = connection._database
+    if statement.verb == "create" and any(t.keyword in ("temp", "temporary") for t in tokenize(statement.text[:60])[:4]):
+        return False
     if statement.object == "schema" and statement.verb == "drop":
         return any(_in_schema(connection, statement))
     return any(locate(database, connection._duck, target.parts) is not None for target in statement.targets)

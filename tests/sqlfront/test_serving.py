@@ -88,7 +88,13 @@ def test_temporary_tables_hide_views(con):
     assert con.execute("SELECT name FROM v WHERE k = 1").fetchall() == [("mine",)]
     con.execute("INSERT INTO v VALUES (2, 'mine')")
     assert con.execute("SELECT name FROM main.v WHERE k = 1").fetchall() == [("n1",)]
-    con.execute("DROP TABLE temp.v")
+    con.execute("CREATE OR REPLACE TEMP TABLE v(k INT)")
+    con.execute("DROP TABLE temp.v; CREATE TEMP TABLE a AS SELECT 1 AS one; CREATE OR REPLACE TEMP TABLE a(one INT)")
+    con.execute("DROP TABLE temp.a")
+    for statement in ("CREATE OR REPLACE TABLE a AS SELECT 1 AS k", "CREATE OR REPLACE TABLE a(k INT)"):
+        with pytest.raises(sqlfront.IntegrityError, match="materialized views read the table"):
+            con.execute(statement)
+    con.execute("CREATE TABLE IF NOT EXISTS a AS SELECT 1 AS k")
     assert con.execute("SELECT name FROM v WHERE k = 1").fetchall() == [("n1",)]
 
 
@@ -124,6 +130,8 @@ def test_a_limit_over_a_huge_view_returns_at_once():
     reader = con.execute("SELECT * FROM huge").to_arrow_reader(1000)
     assert reader.read_next_batch().num_rows > 0
     con.execute("SELECT 1")
+    with pytest.raises(sqlfront.InterfaceError, match="another statement"):
+        reader.read_next_batch()
     assert time.perf_counter() - started < 5
 
 
