@@ -276,6 +276,11 @@ class Engine:
         for view in readers:
             view.add_paths(assembler, store, position)
 
+    def _owner(self, store: LeafStore) -> int:
+        """The number of the view that alone reads a store; 0 for a shared one, whose steps are nobody's."""
+        view = self.views.get(next(iter(store.users))) if len(store.users) == 1 else None
+        return view.number if view is not None else 0
+
     def _readers(self, relation: Relation) -> list[MaintainedView]:
         return [view for view in self.views.values() if relation.name in view.relations]
 
@@ -384,7 +389,7 @@ class Engine:
         for view in self.views.values():
             view.bind_leaves()
         for name, relation in self.relations.items():
-            body = relation.program(partial(self._add_paths, self._readers(relation)))
+            body = relation.program(partial(self._add_paths, self._readers(relation)), self._owner)
             check, sweep = Assembler(), Assembler()
             stores = [store.table for store in relation.stores.values()]
             check.finish(at.CHECK, stores)

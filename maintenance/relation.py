@@ -215,14 +215,16 @@ class Relation:
         columns = [caster.cast(values, column.type) for column, values in zip(self.columns, rows.columns, strict=True)]
         return pa.table(columns, names=[column.name for column in self.columns])
 
-    def program(self, add_paths: Callable[[Assembler, LeafStore, int], None]) -> Assembler:
+    def program(
+        self, add_paths: Callable[[Assembler, LeafStore, int], None], owner: Callable[[LeafStore], int]
+    ) -> Assembler:
         """The program of one chunk of changes. `add_paths` adds the paths of the atoms that read a store as old (0)
-        and as new (1); between them the store itself is updated."""
+        and as new (1); between them the store itself is updated, its steps counted for view number `owner(store)`."""
         assembler = Assembler()
         for store in self.stores.values():
             self.lift(assembler, store)
             add_paths(assembler, store, 0)
-            assembler.path(0)
+            assembler.path(owner(store))
             assembler.upsert(store.table)
             assembler.path_end()
             add_paths(assembler, store, 1)

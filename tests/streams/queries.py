@@ -59,6 +59,8 @@ class _Atom:
 
 def random_query(choose: random.Random, tables: tuple[Table, ...], most: int, *, products: bool = True) -> Query:
     """A query over at most `most` atoms; `products`: of floating columns, which NaN and infinities must not enter."""
+    if most >= 3 and choose.random() < 0.12:
+        return _equal_atoms(choose, choose.choice(tables), min(most, choose.choice([3, 3, 4])))
     features: set[str] = set()
     atoms = _random_atoms(choose, tables, most, features)
     conditions = _joins(choose, atoms, features) + _filters(choose, atoms, features)
@@ -79,6 +81,16 @@ def random_query(choose: random.Random, tables: tuple[Table, ...], most: int, *,
     if not products and "float product" in query.features:
         return random_query(choose, tables, most, products=products)
     return query
+
+
+def _equal_atoms(choose: random.Random, table: Table, count: int) -> Query:
+    """A self-join of atoms that read the very same columns: each pair must see the other's change once."""
+    key = choose.choice([column.name for column in table.columns if column.role in ("one", "two")])
+    body = "FROM " + ", ".join(f"{table.name} AS t{i}" for i in range(count))
+    body += " WHERE " + " AND ".join(f"t{i}.{key} = t0.{key}" for i in range(1, count))
+    features = frozenset({"equal atoms", f"{count} atoms", "group", "self-join of 2", "self-join of 3"})
+    items = (f"t0.{key} AS k0", "count(*) AS m1")
+    return Query(items, body, "group", (f"t0.{key}",), tables=(table.name,), features=features)
 
 
 def _random_atoms(choose: random.Random, tables: tuple[Table, ...], most: int, features: set[str]) -> list[_Atom]:
