@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def needs_us(connection: Connection, statement: PassThrough) -> bool:
     """Whether a DDL statement concerns something of ours."""
     database = connection._database
-    if statement.verb == "create" and any(t.keyword in ("temp", "temporary") for t in tokenize(statement.text[:60])[:4]):
+    if statement.verb == "create" and any(
+        t.keyword in ("temp", "temporary") for t in tokenize(statement.text[:60])[:4]
+    ):
         return False
     if statement.object == "schema" and statement.verb == "drop":
         return any(_in_schema(connection, statement))

@@ -163,10 +163,12 @@ class Demo:
         add("DuckDB, six views recomputed", follow + sum(mean.values()))
         add("DuckDB, all but fq1 recomputed", follow + sum(mean.values()) - mean["fq1"])
         self.console.print(table)
-        times = (follow + sum(mean.values())) / (seconds / len(applied))
+        ours = seconds / len(applied)
+        times, rest = (follow + sum(mean.values())) / ours, (follow + sum(mean.values()) - mean["fq1"]) / ours
         self.say(
             f"{len(applied)} refreshes, {changes:,} changes; DuckDB recomputed after {len(recomputed)} of them. "
-            f"sqlfront is {times:.1f} times as fast."
+            f"sqlfront, with six views, is {times:.1f} times as fast as recomputing the six, and {rest:.1f} times as "
+            "fast as recomputing all but the large join fq1."
         )
 
     def progress(self) -> Progress:
