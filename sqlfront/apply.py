@@ -29,7 +29,7 @@ def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
         raise ProgrammingError("apply takes a mapping from table names to changes", hint="con.apply({'t': changes})")
     started = time.perf_counter()
     tables = {name: _change_table(connection, name) for name in changes}
-    _refuse_doubled(connection, changes)
+    _refuse_doubled(connection, tables)
     if connection._transaction is None and changes and all(tables.values()):
         return _apply_at_once(connection, tables, changes, started)
     autocommit = connection._transaction is None
@@ -102,18 +102,19 @@ def _change_table(connection: Connection, name: str) -> ChangeTable | None:
     return table
 
 
-def _refuse_doubled(connection: Connection, changes: Mapping[str, Any]) -> None:
-    """One table, one entry: two would not be netted."""
+def _refuse_doubled(connection: Connection, tables: Mapping[str, ChangeTable | None]) -> None:
+    """One table, one entry: two would not be netted. Only the names of ordinary tables need a look at the catalog."""
     from sqlfront.catalog import EngineCatalog
 
-    if len(changes) < 2:
+    if len(tables) < 2:
         return
     catalog = EngineCatalog(connection._database, connection._duck)
-    seen: dict[str | None, str] = {}
-    for name in changes:
-        table = catalog.resolve(name_parts(name))
-        if table is not None and table in seen:
+    seen: dict[str, str] = {}
+    for name, table in tables.items():
+        found = str(table.name) if table is not None else catalog.resolve(name_parts(name))
+        if found is not None and found in seen:
             raise ProgrammingError(
-                f"two entries of the changes name one table: {seen[table]} and {name}", hint="join them"
+                f"two entries of the changes name one table: {seen[found]} and {name}", hint="join them"
             )
-        seen[table] = name
+        if found is not None:
+            seen[found] = name
