@@ -20,7 +20,8 @@ from tests.streams.shrink import FIXTURES, read_stream
 QUICK, LONG, HUBS, MANY_HUBS = 36, 600, 3, 40
 FEATURES = [
     "bag", "set", "group", "scalar", "having", "filter", "hidden group key", "self-join of 2", "self-join of 3",
-    "equal atoms", "cross product", "mixed types", "two-word key", "text key", "predicate", "count", "sum", "avg",
+    "equal atoms",
+    "cross product", "mixed types", "two-word key", "text key", "predicate", "count", "sum", "avg",
     "product", "exact sum", "float sum", "retained table", "passing table", "ordinary table", "key",
     "several tables at once",
     "rows", "insert", "delete", "update", "absent", "begin", "commit", "rollback", "drop", "check", "refresh",
