@@ -20,7 +20,7 @@ the column types are compared instead. One gap would remain, a transaction older
 that writes after them: `install` waits for those to end (`settle`).
 
 **Cost**, as multiples of the same statement without capture (two busy cores): a one-row INSERT 2, with
-`take` in one transaction 4; an INSERT of 2 million rows 4; an upsert into a million rows 13 for one
+`pending` and `consume` in one transaction 4; an INSERT of 2 million rows 4; an upsert into a million rows 13 for one
 row, 6 for 10,000; 17 where the whole table is compared. As multiples of an empty SELECT: `has_foreign`
 2 for one table, 3 for any greater number, `verify` 3, `check`, which is both, 4 to 5.
 """

@@ -1,8 +1,7 @@
 """Raw memory for the kernels: 64-bit words at addresses, as LLVM instructions.
 
-Stores live in memory from the C allocator and are passed to kernels as one integer. Against numba's
-structrefs in a typed List this compiles in half the time, adds no reference counting to hot loops,
-grows by realloc without copying large arrays, and gives drained memory back to the system at once.
+Stores live in memory from the C allocator and are passed to kernels as one integer: no reference
+counting in hot loops, growth by realloc, and drained memory goes back to the allocator at once.
 """
 
 from __future__ import annotations
