@@ -256,14 +256,22 @@ class Engine:
 
     def _encode(self, name: str, change: Change) -> Encoded:
         relation = self.relations[name]
-        return self._encoded(relation, relation.encode(change.rows, change.weights))
+        return self._encoded(relation, relation.encode(change.rows, change.weights), change.rows, change.weights)
 
-    def _encoded(self, relation: Relation, data: np.ndarray) -> Encoded:
-        return Encoded(relation, self._programs[relation.name], int(data.ctypes.data), len(data), data)
+    def _encoded(
+        self,
+        relation: Relation,
+        data: np.ndarray,
+        batch: pa.Table | pa.RecordBatch | None = None,
+        weights: np.ndarray | None = None,
+    ) -> Encoded:
+        programs = self._programs[relation.name]
+        return Encoded(relation, programs, int(data.ctypes.data), len(data), data, batch, weights)
 
     def _with_programs(self, item: Encoded) -> Encoded:
         """The same rows with the relation's present programs."""
-        return Encoded(item.relation, self._programs[item.relation.name], item.address, item.rows, item.keep)
+        programs = self._programs[item.relation.name]
+        return Encoded(item.relation, programs, item.address, item.rows, item.keep, item.batch, item.weights)
 
     def _touched(self, relation: Relation) -> list[Table]:
         tables = [store.table for store in relation.stores.values()]

@@ -12,11 +12,14 @@ import numpy as np
 
 from maintenance.machine import Encoded, RelationPrograms, run_epoch
 from storage import layout as at
+from storage.codec import Codec
+from storage.encoding import codec_for
+from storage.errors import DataError, NotSupportedError
 from storage.layout import NULL_CODE
 
 if TYPE_CHECKING:
     from maintenance.engine import Engine
-    from maintenance.relation import Relation
+    from maintenance.relation import Column, Relation
 
 
 class Epoch:
@@ -46,11 +49,8 @@ class Epoch:
 
     @property
     def rows(self) -> dict[str, int]:
-        """Netted rows per table: how many distinct rows, in the columns that views read, changed their multiplicity.
-
-        Computed when asked.
-        """
-        return {shown(item.relation.name): netted_rows(item.relation, item.keep) for item in self._applied.encoded}
+        """Netted rows per table: how many distinct rows changed their multiplicity. Computed when asked."""
+        return {shown(item.relation.name): netted_rows(item) for item in self._applied.encoded}
 
     def __repr__(self) -> str:
         return f"Epoch(number={self.number}, seconds={self.seconds:.6f})"
@@ -67,26 +67,32 @@ class Applied:
 
 
 class RowGate:
-    """One row into a relation's program with one packing and one call, when its columns are plain integers."""
+    """One row into a relation's program with one packing and one call, when each column takes one word."""
 
     def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms) -> None:
         self.relation = relation
         self._engine, self._columns = engine, len(relation.columns)
-        position = {column.name: i for i, column in enumerate(relation.columns)}
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
-        self._open = bool(items) and all(
-            item.kind == "key" and item.source is not None and item.type == "BIGINT" for item in items
-        )
+        self._open = bool(items) and all(item.kind == "key" and item.source and item.words == 1 for item in items)
         if not self._open:
             return
-        picked = [position[item.source] for item in items if item.source is not None]
-        self._pick: Callable[[Sequence[Any]], Sequence[Any]] | None = None
-        if picked != list(range(self._columns)):
-            first = picked[0]
-            self._pick = itemgetter(*picked) if len(picked) > 1 else lambda row: (row[first],)
-        self._buffer = bytearray(8 * (len(items) + 1))
+        names = [column.name for column in relation.columns]
+        places = [names.index(item.source) for item in items if item.source is not None]
+        unread = [place for place in range(len(names)) if place not in places]
+        try:
+            codecs = [codec_for(column.type, relation.dictionaries) for column in relation.columns]
+        except NotSupportedError:  # A nested type, in a column that no view reads.
+            self._open = False
+            return
+        self._encoders: list[Callable[[Any], int]] | None = None
+        if any(column.type != "BIGINT" for column in relation.columns):
+            self._encoders = [_encoder(codec, column) for codec, column in zip(codecs, relation.columns, strict=True)]
+        # Columns that no view reads are packed behind the weight, so that values of wrong types are noticed.
+        order = [*places, len(names), *unread]
+        self._pick = itemgetter(*order)
+        self._buffer = bytearray(8 * (len(names) + 1))
         self._words = np.frombuffer(self._buffer, np.int64)
-        self._pack = struct.Struct(f"={len(items) + 1}q").pack_into
+        self._pack = struct.Struct(f"={len(names) + 1}q").pack_into
         self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words)
         self._entry = np.array(self._encoded.entry(), np.int64)
         self._call = (int(self._entry.ctypes.data), 1, engine.machine.address, 1)
@@ -96,8 +102,10 @@ class RowGate:
         if not self._open or len(row) != self._columns or NULL_CODE in row or weight == NULL_CODE:
             return False
         try:
-            self._pack(self._buffer, 0, *(self._pick(row) if self._pick is not None else row), weight)
-        except struct.error:
+            if self._encoders is not None:
+                row = [encode(value) for encode, value in zip(self._encoders, row)]
+            self._pack(self._buffer, 0, *self._pick((*row, weight)))
+        except (struct.error, DataError, UnicodeEncodeError):
             return False
         machine = self._engine.machine
         runs = machine.runs
@@ -113,7 +121,26 @@ class RowGate:
         self.relation.passed = True
         if flags:
             self._engine.shrink([self.relation])
+        if self.relation.has_dictionaries:
+            self._engine.dictionaries.sweep_if_needed()
         return True
+
+
+def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:
+    """From a column's value to its word; what is no number fails when the words are packed."""
+    null = None if column.not_null else NULL_CODE
+    if codec.type == "BIGINT":
+        return lambda value: null if value is None else value
+    if codec.type == "VARCHAR" and codec.dictionary is not None:
+        encode_one = codec.dictionary.encode_one
+
+        def encode_text(value: Any) -> Any:
+            if type(value) is str:
+                return encode_one(value.encode())
+            return null if value is None else codec.encode_value(value)[0]
+
+        return encode_text
+    return lambda value: null if value is None else codec.encode_value(value)[0]
 
 
 def shown(name: str) -> str:
@@ -121,15 +148,30 @@ def shown(name: str) -> str:
     return re.sub(r"#\d+$", "", name).removeprefix("main.")
 
 
-def netted_rows(relation: Relation, rows: Any) -> int:
-    """The number of distinct rows whose weights do not add up to zero; `rows` are words, or the batch itself."""
-    if not isinstance(rows, np.ndarray):
-        names = {name.casefold(): i for i, name in enumerate(rows.schema.names)}
-        weights = rows.column(names["_weight"]).to_numpy() if "_weight" in names else np.ones(rows.num_rows, np.int64)
-        columns = [rows.column(names[column.name.casefold()]) for column in relation.columns]
-        words = [np.asarray(column.fill_null(NULL_CODE).cast("int64")) for column in columns]
-        rows = np.column_stack([*words, weights])
-    distinct, places = np.unique(rows[:, :-1], axis=0, return_inverse=True)
-    totals = np.zeros(len(distinct), np.int64)
-    np.add.at(totals, places.ravel(), rows[:, -1])
-    return int(np.count_nonzero(totals))
+def netted_rows(item: Encoded) -> int:
+    """The number of distinct rows of the table whose weights do not add up to zero. O(rows)."""
+    import pyarrow as pa
+
+    if item.batch is None:
+        return int(item.keep[:, -1].any())
+    columns = dict(zip(map(str.casefold, item.batch.schema.names), item.batch.columns, strict=True))
+    weights = columns.pop("_weight", None) if item.weights is None else pa.array(item.weights)
+    if weights is None:
+        weights = pa.array(np.ones(item.rows, np.int64))
+    keys = [str(number) for number in range(len(columns))]
+    table = pa.table([*map(_comparable, columns.values()), weights], [*keys, "weight"])
+    totals = table.group_by(keys, use_threads=False).aggregate([("weight", "sum")])
+    return int(np.count_nonzero(totals.column("weight_sum").to_numpy()))
+
+
+def _comparable(column: Any) -> Any:
+    """An Arrow column, in a type by which Arrow can group."""
+    import pyarrow as pa
+
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    return column.view(pa.binary(16)) if column.type == pa.month_day_nano_interval() else column

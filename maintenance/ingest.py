@@ -1,7 +1,7 @@
 """The shortest way in for a batch: all columns packed by one call on Arrow's C structures.
 
-It serves record batches whose needed columns are plain integers; everything else, and every error,
-goes the general way (`Relation.encode`), which takes the same batch.
+It serves record batches whose needed columns are plain integers and text; everything else, and every
+error, goes the general way (`Relation.encode`), which takes the same batch.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 
 from maintenance.machine import Encoded, RelationPrograms
 from maintenance.relation import Relation
+from storage.dictionary import Dictionary
 from storage.jit import entry_point
-from storage.pack import plain_size
+from storage.pack import plain_size, text_size
 from storage.pack_kernels import fill_word, pack_batch
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Ingest:
         self.relation, self._programs = relation, programs
         self._schema: pa.Schema | None = None
         self._plan: np.ndarray | None = None
+        self._dictionaries: list[Dictionary] = []
         self._weighted = False
         self._buffer = np.empty(0, np.int64)
         self._address = 0
@@ -56,7 +58,9 @@ class Ingest:
             return None
         if not self._weighted:
             _fill_word(self._address, width, width - 1, 1, rows)
-        return Encoded(self.relation, self._programs, self._address, rows, batch)
+        for dictionary in self._dictionaries:
+            dictionary.note_encoded(rows)
+        return Encoded(self.relation, self._programs, self._address, rows, self._buffer, batch)
 
     def _learn(self, schema: pa.Schema) -> None:
         """Work out where each column goes; no plan if some column needs more than copying."""
@@ -67,22 +71,29 @@ class Ingest:
         known = {column.name.casefold(): column for column in self.relation.columns}
         if set(known) != set(names) - {"_weight"}:
             return
-        rows = []
         wanted = {item.source.casefold(): item for item in self.relation.inputs.values() if item.source is not None}
         if any(item.source is None or item.kind != "key" for item in self.relation.inputs.values()):
             return
+        rows, dictionaries = [], []
         for number, field in enumerate(schema):
             name = names[number]
             if name == "_weight":
                 if str(field.type) != "int64":
                     return
-                rows.append((number, self.relation.width - 1, 8, 1))
+                rows.append((number, self.relation.width - 1, 8, 1, 0))
                 continue
-            size = plain_size(known[name].type, field.type)
-            if size == 0 or (known[name].not_null and name not in wanted):
+            column, item = known[name], wanted.get(name)
+            size, text = plain_size(column.type, field.type), text_size(column.type, field.type)
+            if size + text == 0 or (column.not_null and item is None):
                 return
-            if name in wanted:
-                rows.append((number, wanted[name].place, size, int(known[name].not_null)))
-        self._weighted = "_weight" in names
+            if item is None:
+                continue
+            state = 0
+            if text:
+                assert item.codec is not None and item.codec.dictionary is not None
+                dictionaries.append(item.codec.dictionary)
+                state = item.codec.dictionary.state
+            rows.append((number, item.place, size + text, int(column.not_null), state))
+        self._dictionaries, self._weighted = dictionaries, "_weight" in names
         self._plan = np.array(rows, np.int64)
         self._plan_address = self._plan.ctypes.data

@@ -42,12 +42,25 @@ class RelationPrograms:
 
 
 class Encoded:
-    """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive."""
+    """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
 
-    __slots__ = ("address", "keep", "programs", "relation", "rows")
+    `batch` and `weights` are what was encoded (None: one row; and the weights that `batch` has, or 1).
+    """
 
-    def __init__(self, relation: Relation, programs: RelationPrograms, address: int, rows: int, keep: Any) -> None:
-        self.relation, self.programs, self.address, self.rows, self.keep = relation, programs, address, rows, keep
+    __slots__ = ("address", "batch", "keep", "programs", "relation", "rows", "weights")
+
+    def __init__(
+        self,
+        relation: Relation,
+        programs: RelationPrograms,
+        address: int,
+        rows: int,
+        keep: Any,
+        batch: Any = None,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        self.relation, self.programs, self.address, self.rows = relation, programs, address, rows
+        self.keep, self.batch, self.weights = keep, batch, weights
 
     def entry(self) -> tuple[int, int, int, int, int]:
         return *self.programs.addresses, self.address, self.rows

@@ -55,7 +55,7 @@ class Dictionary:
 
     def __init__(self) -> None:
         self._state = np.zeros(STATE_WORDS, np.int64)
-        self._at = self._state.ctypes.data
+        self._at = int(self._state.ctypes.data)
         self._state[SEED] = int.from_bytes(os.urandom(8), "little", signed=True)
         self._state[FREE] = -1
         self._activity = 0
@@ -70,10 +70,10 @@ class Dictionary:
         codes, rows = self._hashes(array)
         row = 0
         while row < len(codes):
-            row = kernels.insert_rows(self._at, *rows, row, codes)
+            row = kernels.insert_rows(self._at, *rows, row, codes.ctypes.data, 1, len(codes))
             if row < len(codes):
                 self._grow(kernels.offset_at(*rows[1:], row + 1) - kernels.offset_at(*rows[1:], row))
-        self._activity += len(codes)
+        self.note_encoded(len(codes))
         return codes
 
     def find(self, array: pa.Array) -> np.ndarray:
@@ -108,6 +108,15 @@ class Dictionary:
         kernels.gather(self._at, codes, offsets, data.ctypes.data)
         buffers = [validity(codes), pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(arrow_type, len(codes), buffers)
+
+    @property
+    def state(self) -> int:
+        """The address of the state that kernels take; it never moves."""
+        return self._at
+
+    def note_encoded(self, rows: int) -> None:
+        """Tell that a kernel has encoded so many rows: `needs_sweep` weighs its work against theirs."""
+        self._activity += rows
 
     def needs_sweep(self) -> bool:
         """Whether a sweep would free enough to pay for itself; amortised constant time per encoded row."""
@@ -150,9 +159,8 @@ class Dictionary:
         codes = np.empty(len(array), np.int64)
         first = (offsets.address if offsets else 0) + (8 if wide else 4) * array.offset
         rows = (data.address if data else 0, first, wide)
-        if len(codes):
-            nulls = valid.address if valid is not None and array.null_count else 0
-            kernels.hash_rows(self._at, *rows, nulls, array.offset, codes)
+        nulls = valid.address if valid is not None and array.null_count else 0
+        kernels.hash_rows(self._at, *rows, nulls, array.offset, codes.ctypes.data, 1, len(codes))
         return codes, rows
 
     def _place(self, value: builtins.bytes) -> int:

@@ -180,36 +180,39 @@ def offset_at(offsets, wide, row):
     return _word(offsets + 8 * row) if wide else _half(offsets + 4 * row)
 
 
-@kernel("void(int64,int64,int64,int64,int64,int64,int64[::1])")
-def hash_rows(state, data, offsets, wide, validity, first_bit, out):
-    """The hash of every row, NULL_CODE where it is NULL. `validity` is 0 or the address of Arrow's bitmap."""
+@kernel("void(int64,int64,int64,int64,int64,int64,int64,int64,int64)")
+def hash_rows(state, data, offsets, wide, validity, first_bit, out, stride, rows):
+    """The hash of every row to word out[row * stride], NULL_CODE for NULL. `validity` is 0 or Arrow's bitmap."""
+    if rows == 0:
+        return
     start, seed = offset_at(offsets, wide, 0), load(state, SEED)
-    for row in range(len(out)):
+    for row in range(rows):
         end = offset_at(offsets, wide, row + 1)
         bit = first_bit + row
-        if validity != 0 and (_byte(validity + (bit >> 3)) >> (bit & 7)) & 1 == 0:
-            out[row] = NULL_CODE
-        else:
-            out[row] = hash_bytes(data + start, end - start, seed)
+        h = NULL_CODE
+        if validity == 0 or (_byte(validity + (bit >> 3)) >> (bit & 7)) & 1 == 1:
+            h = hash_bytes(data + start, end - start, seed)
+        store(out, row * stride, h)
         start = end
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64[::1])")
-def insert_rows(state, data, offsets, wide, row, out):
-    """Replace the hashes in `out` by ids from `row` on; the row where an array must grow, or len(out)."""
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
+def insert_rows(state, data, offsets, wide, row, out, stride, rows):
+    """Replace the hashes in `out` by ids from `row` on; the row where an array must grow, or `rows`."""
     slots, mask = load(state, SLOTS), load(state, MASK)
-    while row < len(out):
-        if row + AHEAD < len(out):
-            prefetch(slots + 8 * (out[row + AHEAD] & mask))
-        if out[row] != NULL_CODE:
+    while row < rows:
+        if row + AHEAD < rows:
+            prefetch(slots + 8 * (load(out, (row + AHEAD) * stride) & mask))
+        h = load(out, row * stride)
+        if h != NULL_CODE:
             start = offset_at(offsets, wide, row)
             length = offset_at(offsets, wide, row + 1) - start
-            i = find_one(state, data + start, length, out[row])
+            i = find_one(state, data + start, length, h)
             if i == ABSENT:
-                i = insert_new(state, data + start, length, out[row])
+                i = insert_new(state, data + start, length, h)
                 if i == FULL:
                     return row
-            out[row] = i
+            store(out, row * stride, i)
         row += 1
     return row
 

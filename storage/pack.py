@@ -29,6 +29,11 @@ def plain_size(type_: str, arrow_type: Any) -> int:
     return arrow_type.bit_width // 8 if str(arrow_type) == _PLAIN.get(type_) else 0
 
 
+def text_size(type_: str, arrow_type: Any) -> int:
+    """Bytes per offset when a column's strings are what its dictionary holds; 0 when they are not."""
+    return {"string": 4, "large_string": 8}.get(str(arrow_type), 0) if type_ == "VARCHAR" else 0
+
+
 def whole_number_code(type_: str) -> bool:
     """True if a type's one-word code is the (scaled) integer that a sum adds up."""
     if type_.startswith("DECIMAL("):

@@ -5,9 +5,12 @@ from __future__ import annotations
 from numba import types
 from numba.extending import intrinsic
 
+from storage.dictionary_kernels import hash_rows, insert_rows
 from storage.jit import kernel
 from storage.layout import NULL_CODE
 from storage.memory import load, load32, store
+
+PLAN_WORDS = 5
 
 
 @intrinsic
@@ -57,28 +60,39 @@ def fill_word(data, width, column, value, rows):
 
 @kernel("int64(int64,int64,int64,int64,int64)")
 def pack_batch(array, plan, columns, data, width):
-    """`pack_column` for a whole batch in the Arrow C data interface (struct ArrowArray at `array`).
+    """All columns of a batch in the Arrow C data interface (struct ArrowArray at `array`), one word each.
 
-    `plan` has, per column: child number, word place, bytes per value, 1 if a NULL is not allowed. Returns 0, or 1
-    when the general way is needed: a value equals NULL_CODE, or a NULL stands where none may.
+    `plan` has PLAN_WORDS per column: child number, word place, bytes per value (of text: per offset), 1 if a NULL is
+    not allowed, and the dictionary's state for text, else 0. Returns 0, or 1 when the general way is needed: a value
+    equals NULL_CODE, a NULL stands where none may, or a dictionary must grow.
     """
     rows = load(array, 0)
     outer = load(array, 2)
     children = load(array, 6)
     refused = 0
     for c in range(columns):
-        child = load(children, load(plan, 4 * c))
-        place = load(plan, 4 * c + 1)
-        size = load(plan, 4 * c + 2)
+        child = load(children, load(plan, PLAN_WORDS * c))
+        place = load(plan, PLAN_WORDS * c + 1)
+        size = load(plan, PLAN_WORDS * c + 2)
+        dictionary = load(plan, PLAN_WORDS * c + 4)
         buffers = load(child, 5)
         validity = load(buffers, 0)
         source = load(buffers, 1)
         offset = load(child, 2) + outer
         if load(child, 1) == 0:
             validity = 0
-        if validity != 0 and load(plan, 4 * c + 3) == 1:
+        if validity != 0 and load(plan, PLAN_WORDS * c + 3) == 1:
             for i in range(rows):
                 if (load8(validity, (offset + i) >> 3) >> ((offset + i) & 7)) & 1 == 0:
                     refused = 1
-        refused |= pack_column(data, width, place, source, size, offset, validity, rows)
+        if dictionary == 0:
+            refused |= pack_column(data, width, place, source, size, offset, validity, rows)
+        else:
+            wide = 1 if size == 8 else 0
+            text = load(buffers, 2)
+            first = source + size * offset
+            out = data + place * 8
+            hash_rows(dictionary, text, first, wide, validity, offset, out, width, rows)
+            if insert_rows(dictionary, text, first, wide, 0, out, width, rows) < rows:
+                refused = 1
     return refused
