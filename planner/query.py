@@ -35,26 +35,49 @@ class LeafColumn:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A condition on the rows of one table, as DuckDB SQL; `equates` are two expressions of one type it sets equal."""
+
+    text: str
+    equates: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A foreign key of an atom: `columns` pairs its variables with the columns of `table` that they refer to."""
+
+    table: str
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Atom:
     """One occurrence of a table in FROM.
 
     `variables` are the leaf's key columns: every column that joins, groups or is put out.
     `factors` are numeric columns summed inside the leaf (NULL contributes nothing).
-    A row is kept when `predicate` is true and every variable in `required` is not NULL.
-    `keys` lists the declared keys as sets of variables; they lower the stated cost, never the result.
+    A row is kept when all `conditions` are true and every variable in `required` is not NULL.
+    `keys` lists the declared keys as sets of variables, `references` the declared foreign keys; they lower the
+    stated cost, never the result.
     """
 
     name: str
     table: str
     variables: tuple[LeafColumn, ...]
     factors: tuple[LeafColumn, ...] = ()
-    predicate: str | None = None
+    conditions: tuple[Condition, ...] = ()
     required: frozenset[str] = frozenset()
     keys: tuple[frozenset[str], ...] = ()
+    references: tuple[Reference, ...] = ()
 
     @property
     def scheme(self) -> frozenset[str]:
         return frozenset(column.name for column in self.variables)
+
+    @property
+    def predicate(self) -> str | None:
+        """The conditions as one; None when there are none."""
+        return " AND ".join(condition.text for condition in self.conditions) or None
 
 
 @dataclass(frozen=True)
@@ -76,13 +99,16 @@ class RawColumn:
     count     sum of the coefficients times the measures in `terms`, a BIGINT
     sum       the same, at decimal `scale`, in `type`; NULL when measure `present` is 0
     avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
+    least     `variable` of the first value that `companion` keeps for the group; NULL when it keeps none
+    greatest  the same of the last
+    A count, sum or avg with a `companion` is over the distinct values that it keeps (of `variable`).
     `specials` are the measures that count NaN, +inf and -inf of a floating sum.
     `scale` is the decimal scale of the terms, which their coefficients have aligned. `from_sum`: DuckDB computes
     this AVG as SUM / COUNT, which differs from its AVG operator in the last bit.
     """
 
     name: str
-    kind: Literal["variable", "count", "sum", "avg"]
+    kind: Literal["variable", "count", "sum", "avg", "least", "greatest"]
     type: str
     variable: str | None = None
     terms: tuple[tuple[int, int], ...] = ()
@@ -91,6 +117,22 @@ class RawColumn:
     specials: tuple[int, int, int] | None = None
     argument_type: str | None = None
     from_sum: bool = False
+    companion: int | None = None
+
+
+@dataclass(frozen=True)
+class Companion:
+    """The distinct values of an aggregate's argument in each group: a query of mode "set", maintained beside the view.
+
+    `group` are its names of the view's free variables, in their order; `argument` are the variables of the argument,
+    in the order in which values compare. `ordered`: the values of a group are kept sorted. `label` is for EXPLAIN.
+    """
+
+    definition: Definition
+    group: tuple[str, ...]
+    argument: tuple[str, ...]
+    ordered: bool
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +144,8 @@ class Definition:
     aggregates without GROUP BY (one row even over empty input).
     `projection` and `having` are DuckDB SQL over the raw columns' names; `columns` names and types
     the view's output as DESCRIBE does. `labels` gives each variable the user's own spelling.
+    `notes` say, for EXPLAIN, what was done to the query before it was planned. `companions` keep the values that
+    aggregates which are no sums need (MIN, MAX, DISTINCT).
     """
 
     atoms: tuple[Atom, ...]
@@ -114,9 +158,24 @@ class Definition:
     columns: tuple[tuple[str, str], ...] = ()
     scalar: bool = False
     labels: tuple[tuple[str, str], ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    companions: tuple[Companion, ...] = ()
 
     def atom(self, name: str) -> Atom:
         return next(atom for atom in self.atoms if atom.name == name)
 
     def label(self, variable: str) -> str:
         return dict(self.labels).get(variable, variable)
+
+
+def output_keys(definition: Definition) -> list[tuple[str, ...]]:
+    """The output columns by which a view's rows are told apart: those of the whole free tuple, if they all show."""
+    raw = {column.name: column.variable for column in definition.raw if column.kind == "variable"}
+    shown: dict[str, str] = {}
+    for expression, (name, _) in zip(definition.projection, definition.columns, strict=True):
+        variable = raw.get(expression.strip().strip('"'))
+        if variable is not None:
+            shown.setdefault(variable, name)
+    if definition.mode == "bag" or not set(definition.free) <= shown.keys():
+        return []
+    return [tuple(shown[variable] for variable in dict.fromkeys(definition.free))]

@@ -44,9 +44,9 @@ def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Cond
         atoms = sorted(atoms_of(condition))
         if len(atoms) <= 1:
             result.add_predicate(atoms[0] if atoms else core.atoms[0].name, condition)
-            sides = _sides(condition)
-            if sides and _is_column_pair(*sides, typing):
-                equalities.append((condition, *sides))
+            columns = equated_columns(condition, typing)
+            if columns:
+                equalities.append((condition, *columns))
             continue
         sides = _sides(condition)
         if sides is None or any(len(atoms_of(side)) != 1 for side in sides):
@@ -71,6 +71,14 @@ def bound_columns(atom: AtomTable, predicates: list[Tree]) -> set[str]:
     return fixed
 
 
+def equated_columns(condition: Tree, typing: Typing) -> tuple[Tree, Tree] | None:
+    """r.x = r.y of one type: the two columns, which are one variable if either joins. None for all else."""
+    sides = _sides(condition)
+    if sides is None or any(side["class"] != "COLUMN_REF" for side in sides):
+        return None
+    return sides if typing.type_of(sides[0]) == typing.type_of(sides[1]) else None
+
+
 def _sides(condition: Tree) -> tuple[Tree, Tree] | None:
     if condition["type"] != "COMPARE_EQUAL":
         return None
@@ -78,13 +86,6 @@ def _sides(condition: Tree) -> tuple[Tree, Tree] | None:
         left, right = arguments(condition)
         return left, right
     return condition["left"], condition["right"]
-
-
-def _is_column_pair(left: Tree, right: Tree, typing: Typing) -> bool:
-    """r.x = r.y of one type: the two columns are one variable if either joins."""
-    if left["class"] != "COLUMN_REF" or right["class"] != "COLUMN_REF":
-        return False
-    return typing.type_of(left) == typing.type_of(right)
 
 
 def _check_comparison(condition: Tree, left: Tree, right: Tree, typing: Typing, source: SourceText) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from planner.query import Atom, LeafColumn
-from sqlfront.bind_conditions import Conditions, bound_columns
+from planner.query import Atom, Condition, LeafColumn, Reference
+from sqlfront.bind_conditions import Conditions, bound_columns, equated_columns
 from sqlfront.bind_from import AtomTable
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing, is_nested
@@ -100,15 +100,13 @@ class Leaves:
         self._typing.types_of([tree for _, tree in self._factors.values()])
         columns = [(v.name, atom, tree, v.type) for v in self._variables.values() for atom, tree in v.members.items()]
         factors = [(name, atom, tree, self._typing.type_of(tree)) for (atom, _), (name, tree) in self._factors.items()]
-        predicates = [(atom, tree) for atom, trees in self._conditions.predicates.items() for tree in trees]
         casts = [self._cast(tree, kind) for _, _, tree, kind in (*columns, *factors)]
-        texts = render_all([*casts, *(tree for _, tree in predicates)], _leaf_column)
+        texts = render_all(casts, _leaf_column)
         made = [
             (atom, self._column(name, tree, kind, text))
-            for (name, atom, tree, kind), text in zip((*columns, *factors), texts, strict=False)
+            for (name, atom, tree, kind), text in zip((*columns, *factors), texts, strict=True)
         ]
-        variables, sums = made[: len(columns)], made[len(columns) :]
-        where = [(atom, text) for (atom, _), text in zip(predicates, texts[len(made) :], strict=True)]
+        variables, sums, where = made[: len(columns)], made[len(columns) :], self._where()
         return tuple(
             self._atom(atom, _of(variables, atom.name), _of(sums, atom.name), _of(where, atom.name))
             for atom in self._atoms.values()
@@ -161,8 +159,21 @@ class Leaves:
             not_null=plain and self._atoms[atom].column(source)[2],
         )
 
+    def _where(self) -> list[tuple[str, Condition]]:
+        """The conditions with their atoms."""
+        predicates = [(atom, tree) for atom, trees in self._conditions.predicates.items() for tree in trees]
+        sides = [equated_columns(tree, self._typing) or () for _, tree in predicates]
+        texts = render_all(
+            [*(tree for _, tree in predicates), *(side for pair in sides for side in pair)], _leaf_column
+        )
+        columns = iter(texts[len(predicates) :])
+        return [
+            (atom, Condition(text, (next(columns), next(columns)) if pair else None))
+            for (atom, _), text, pair in zip(predicates, texts, sides, strict=False)
+        ]
+
     def _atom(
-        self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn], predicates: list[str]
+        self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn], conditions: list[Condition]
     ) -> Atom:
         joins = (v for v in self._variables.values() if len(v.members) > 1 and atom.name in v.members)
         return Atom(
@@ -170,10 +181,21 @@ class Leaves:
             table=atom.table,
             variables=tuple(variables),
             factors=tuple(factors),
-            predicate=" AND ".join(predicates) or None,
+            conditions=tuple(conditions),
             required=frozenset(variable.name for variable in joins),
             keys=self._keys(atom),
+            references=self._references(atom),
         )
+
+    def _references(self, atom: AtomTable) -> tuple[Reference, ...]:
+        """Declared foreign keys whose columns are variables of the atom."""
+        found = []
+        for columns, table, targets in atom.references:
+            names = [self._by_element.get((atom.name, key(column_ref(atom.name, column)))) for column in columns]
+            pairs = tuple((name, target) for name, target in zip(names, targets, strict=True) if name)
+            if len(pairs) == len(columns):
+                found.append(Reference(table, pairs))
+        return tuple(found)
 
     def _keys(self, atom: AtomTable) -> tuple[frozenset[str], ...]:
         """Declared keys whose columns are variables of the atom or fixed to a constant."""
