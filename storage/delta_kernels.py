@@ -25,12 +25,13 @@ from storage.layout import (
     STEPS,
     TEMPORARY,
     TEMPORARY_WORDS,
+    USED,
     VALUES,
     WIDTH,
 )
 from storage.limb_kernels import copy_value, multiply
 from storage.memory import load, prefetch, product_overflows, realloc, store
-from storage.table_kernels import hash_places, hash_words, reserve, upsert
+from storage.table_kernels import clear, hash_places, hash_words, reserve, upsert
 
 _AHEAD = 12
 
@@ -170,6 +171,30 @@ def step_upsert(at, scratch, delta, rows):
 
 
 @kernel("int64(int64,int64,int64,int64)")
+def step_aggregate(at, scratch, delta, rows):
+    """[AGGREGATE, length, table, out buffer]: add up the delta's rows that have one key, in a table that is empty
+    before and after; those whose values are all zero go."""
+    table = load(at, 2)
+    step_upsert(at, scratch, delta, rows)
+    keys = load(table, KEYS)
+    width = keys + load(table, VALUES) * load(table, LIMBS)
+    used = load(table, USED)
+    out = buffer(scratch, load(at, 3), max(1, width * used))
+    kept = 0
+    for row in range(used):
+        address = load(table, ROWS) + row * load(table, WIDTH) * 8
+        changed = False
+        for i in range(keys, width):
+            changed = changed or load(address, i) != 0
+        if changed:
+            for i in range(width):
+                store(out, kept * width + i, load(address, i))
+            kept += 1
+    clear(table)
+    return kept
+
+
+@kernel("int64(int64,int64,int64,int64)")
 def gather_keys(at, first, row, scratch):
     """Collect the delta words a look-up needs: [n, places...] at `at[first]`; returns the address of the key."""
     temporary = load(scratch, TEMPORARY)
@@ -194,7 +219,7 @@ def emit(at, scratch, out, found):
     """Make the next delta from matches of a delta row and a table row.
 
     [out buffer, out keys, out values, out limbs, delta keys, delta limbs, table keys, table limbs,
-    key words: (0 delta | 1 table, place)..., values: (delta value, table value or -1 for a factor of 1)...]
+    key words: (0 delta | 1 table, place)..., values: (delta value or -1 for 1, table value or -1 for 1)...]
     """
     keys = load(at, 1)
     values = load(at, 2)
@@ -216,7 +241,12 @@ def emit(at, scratch, out, found):
     for v in range(values):
         a = load(at, first + 2 * v)
         b = load(at, first + 2 * v + 1)
-        if b < 0:
+        if a < 0:
+            for i in range(found):
+                store(out, i * width + keys + v * limbs, 1)
+                for j in range(1, limbs):
+                    store(out, i * width + keys + v * limbs + j, 0)
+        elif b < 0:
             for i in range(found):
                 overflow |= copy_value(
                     out,

@@ -106,6 +106,24 @@ def equal_bytes(a, b, length):
     return True
 
 
+@kernel("int64(int64,int64,int64)")
+def compare_ids(state, i, j):
+    """-1, 0 or 1: the order of two strings by their bytes, a prefix first, as DuckDB compares VARCHAR and BLOB."""
+    entries, heap = load(state, ENTRIES), load(state, HEAP)
+    a, b = heap + load(entries, 2 * i), heap + load(entries, 2 * j)
+    own, other = load(entries, 2 * i + 1), load(entries, 2 * j + 1)
+    shared = min(own, other)
+    at = 0
+    while at + 8 <= shared and _word(a + at) == _word(b + at):
+        at += 8
+    while at < shared:
+        x, y = _byte(a + at), _byte(b + at)
+        if x != y:
+            return -1 if x < y else 1
+        at += 1
+    return (own > other) - (own < other)
+
+
 @kernel("void(int64,int64,int64)")
 def copy_bytes(source, target, length):
     at = 0

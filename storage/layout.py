@@ -8,6 +8,8 @@ A value is a little-endian two's complement integer of LIMBS words; value 0 is t
 link words of index i hold the next and previous member (two 32-bit row numbers plus one, 0 = none)
 and the member's group row. A **group table** (the other side of an index) ends its rows with a tail:
 one word with the list's head and the group's size, and, if EXTRA, the group's best value and a flag.
+At most one index is **ordered**: its lists are sorted (see order_kernels), its rows have a word more, at
+TAIL, its groups the tree's root in the second word of their tail.
 A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
 """
 
@@ -24,10 +26,17 @@ DIRTY, DIRTY_USED, DIRTY_CAPACITY = 12, 13, 14
 TAIL, LINKS = 15, 16
 INDEX_LIST, REFERENCES, REFERENCE_LIST = 17, 18, 19
 OWNER, OWNER_INDEX = 20, 21
+ORDER = 22
 HEADER_WORDS = 24
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
+
+# The list at ORDER (0: no index is ordered): the index, the number of places, and (place, kind, operand) for each.
+ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
+# How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
+# greatest; unsigned; as the byte strings of a dictionary whose state is the operand.
+ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
 
 # Scratch words; each buffer is (address, capacity in words).
 STEPS, FLAGS, HASHES, HASHES_CAPACITY = 0, 1, 2, 3
@@ -46,7 +55,7 @@ MAX_LIMBS = 120
 OVERFLOW, VIOLATION, SHRINK = 1, 2, 4
 
 # Operations of a delta program: word 0 is the operation, word 1 its length.
-END, LIFT, UPSERT, PROBE, EXPAND, PATH, PATH_END, CHECK, SWEEP, SCAN, INTERSECT, BEST, PROJECT = range(13)
+END, LIFT, UPSERT, PROBE, EXPAND, PATH, PATH_END, CHECK, SWEEP, SCAN, INTERSECT, BEST, PROJECT, AGGREGATE = range(14)
 
 # How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
 FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2

@@ -8,9 +8,10 @@ lets the rest of the path run, and is resumed from where it stopped.
 
 from __future__ import annotations
 
-from storage.delta_kernels import buffer, emit, lift, step_project, step_upsert
+from storage.delta_kernels import buffer, emit, lift, step_aggregate, step_project, step_upsert
 from storage.jit import kernel
 from storage.layout import (
+    AGGREGATE,
     BAD_ROW,
     BAD_TABLE,
     BEST,
@@ -73,12 +74,22 @@ def step_scan(at, scratch, first, rows):
     return kept
 
 
+@kernel("void(int64,int64,int64)")
+def count_steps(scratch, owner, before):
+    """Add the steps taken since there were `before` to the counter of view number `owner`."""
+    counter = load(scratch, COUNTERS) + owner * 8
+    store(counter, 0, load(counter, 0) + load(scratch, STEPS) - before)
+
+
 @kernel("void(int64,int64)")
-def step_sweep(table, scratch):
-    """Sweep a table; note if it or one of its groups should shrink."""
+def step_sweep(at, scratch):
+    """[SWEEP, length, table, owner]: sweep a table; note if it or one of its groups should shrink."""
+    table = load(at, 2)
     if load(table, DIRTY_USED) == 0:
         return
-    shrink = sweep(table)
+    steps = load(scratch, STEPS)
+    shrink = sweep(table, scratch)
+    count_steps(scratch, load(at, 3), steps)
     for x in range(load(table, INDEXES)):
         shrink |= wants_shrink(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0))
     if shrink != 0:
@@ -152,12 +163,14 @@ def run(program, scratch, data, first, rows, sign):
             n = step_best(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 3))
             width = load(pc, 7) + 2
+        elif operation == AGGREGATE:
+            n = step_aggregate(pc, scratch, delta, n)
+            delta = load(scratch, BUFFERS + 3 * load(pc, 3))
         elif operation == PATH_END:
             if depth > 0:
                 after = load(stack, 4 * (depth - 1))
             else:
-                counter = load(scratch, COUNTERS) + owner * 8
-                store(counter, 0, load(counter, 0) + load(scratch, STEPS) - steps)
+                count_steps(scratch, owner, steps)
         elif operation == CHECK:
             table = load(pc, 2)
             if load(table, DIRTY_USED) > 0:
@@ -167,7 +180,7 @@ def run(program, scratch, data, first, rows, sign):
                     store(scratch, BAD_ROW, row)
                     store(scratch, FLAGS, load(scratch, FLAGS) | VIOLATION)
         elif operation == SWEEP:
-            step_sweep(load(pc, 2), scratch)
+            step_sweep(pc, scratch)
         elif operation == END:
             return
         pc = after

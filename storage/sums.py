@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from storage import sum_kernels as kernels
 from storage.codec import Codec, fixed_array, fixed_values, nulls_of
@@ -95,6 +96,13 @@ def decode_avg(
         divisor = count.astype(np.longdouble) * np.longdouble(10.0**scale)
         averages = (_as_real(low, high, np.longdouble) / divisor).astype(np.float64)
     return fixed_array(pa.float64(), codes, averages)
+
+
+def with_specials(finite: pa.Array, nans: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> pa.Array:
+    """A floating result where non-finite values were counted apart: NaN, or an infinity, prevails as in addition."""
+    for counts, value in ((positive, np.inf), (negative, -np.inf), (nans, np.nan)):
+        finite = pc.if_else(pa.array(counts > 0), pa.scalar(value), finite)
+    return pc.if_else(pa.array((positive > 0) & (negative > 0)), pa.scalar(np.nan), finite)
 
 
 def combine(terms: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from storage import layout as at
+from storage import order_kernels as ordering
 from storage import table_kernels as kernels
 from storage import upkeep_kernels as upkeep
 from storage.errors import InternalError
@@ -18,6 +20,7 @@ class Table:
 
     `indexes` lists groupings by tuples of key places. `summed[i]` says how many of the leading values
     the groups of index i add up (0: only their size), so that one look-up answers for a whole group.
+    `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
     """
 
     def __init__(
@@ -30,16 +33,22 @@ class Table:
         references: Iterable[tuple[int, int]] = (),
         name: str = "",
         extra: int = -1,
+        order: tuple[int, Sequence[tuple[int, int, int]]] | None = None,
     ) -> None:
         self.name = name
         self.indexes = tuple(indexes)
-        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
+        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra if order is None else 0)
         self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
         self.groups: list[Table] = []
         sums = tuple(summed) or (0,) * len(self.indexes)
         for number, (places, width) in enumerate(zip(self.indexes, sums, strict=True)):
             self.groups.append(self._group(number, places, width))
         self._refer(tuple(references))
+        if order is not None:
+            number, compared = order
+            words = np.array([number, len(compared), *(word for place in compared for word in place)], np.int64)
+            self.header[at.ORDER] = upkeep.calloc_words(len(words))
+            _words(self.header[at.ORDER], len(words))[:] = words
 
     def _group(self, number: int, places: tuple[int, ...], summed: int) -> Table:
         if len(places) > 32:
@@ -103,6 +112,14 @@ class Table:
     def release(self) -> None:
         """Take back the references to dictionary codes; the table must not be used afterwards. O(slots)."""
         upkeep.release_references(self.address)
+
+    def clear(self) -> None:
+        """Empty a table that has no indexes and never lost a row; its memory stays. O(rows)."""
+        kernels.clear(self.address)
+
+    def reserve(self, rows: int) -> None:
+        """Make room for that many more rows at once, not by doubling. `compact` gives back what they do not take."""
+        kernels.reserve(self.address, rows)
 
     def shrink(self) -> None:
         """Compact the table and its groups where most of their memory is unused. O(rows kept)."""
@@ -195,9 +212,35 @@ class Table:
                 assert int(words[link + 1] & 0xFFFFFFFF) == group_row, "a member's group is wrong"
                 before, head = head, int(words[link] & 0xFFFFFFFF)
             assert sorted(members) == expected[key], "a list misses members"
+            if self.header[at.ORDER] and int(_words(self.header[at.ORDER], 1)[0]) == x:
+                self._check_order(members, link, group._row(group_row)[int(group.header[at.TAIL]) + 1])
             for v in range(group.values):
                 total = sum(self._value(self._row(row), v) for row in members)
                 assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
+
+    def _check_order(self, members: list[int], link: int, root: np.int64) -> None:
+        """The list is sorted; the tree lists the same rows in the same order, is a heap, and its links agree."""
+        order, words = int(self.header[at.ORDER]), [self._row(row) for row in members]
+        for one, other in itertools.pairwise(words):
+            assert ordering.compare_rows(order, one.ctypes.data, other.ctypes.data) <= 0, "a list is not sorted"
+        sides, listed = int(self.header[at.TAIL]), []
+        waiting: list[tuple[int, int, bool]] = [(int(root & 0xFFFFFFFF), 0, False)]
+        while waiting:
+            node, parent, visited = waiting.pop()
+            if node == 0:
+                continue
+            if visited:
+                listed.append(node - 1)
+                continue
+            row = self._row(node - 1)
+            assert int(row[link + 1] >> 32) & 0xFFFFFFFF == parent, "a tree's parent link is wrong"
+            if parent:
+                above = self._row(parent - 1).ctypes.data
+                heap = ordering.priority(above, self.keys) >= ordering.priority(row.ctypes.data, self.keys)
+                assert heap, "a tree is no heap"
+            left, right = int(row[sides] & 0xFFFFFFFF), int(row[sides] >> 32) & 0xFFFFFFFF
+            waiting += [(right, node, False), (node, parent, True), (left, node, False)]
+        assert listed == members, "a tree and its list disagree"
 
 
 def _words(address: int, count: int) -> np.ndarray:

@@ -19,6 +19,8 @@ from storage.layout import (
     LIVE,
     MARK,
     MASK,
+    ORDER,
+    ORDER_INDEX,
     REFERENCE_LIST,
     REFERENCES,
     ROWS,
@@ -31,6 +33,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import add_value, sign_of
 from storage.memory import add_overflows, calloc, free, load, load32, realloc, store, store32
+from storage.order_kernels import insert_ordered, remove_ordered, splice
 
 _MULTIPLIER = -7046029254386353131
 _SMALLEST = 8
@@ -38,7 +41,8 @@ _SMALLEST = 8
 
 @kernel("int64(int64,int64,int64,int64,int64)")
 def make(keys, values, limbs, indexes, extra):
-    """A new empty table; `extra` is -1 for a plain table, else it is a group table with that many extra tail words."""
+    """A new empty table; `extra` is -1 for a plain table, 0 for one with an ordered index, else it is a group table
+    with that many extra tail words."""
     table = calloc(HEADER_WORDS, 8)
     store(table, KEYS, keys)
     store(table, VALUES, values)
@@ -205,6 +209,27 @@ def remove_row(table, row, h):
     store(table, LIVE, load(table, LIVE) - 1)
 
 
+@kernel("void(int64)")
+def clear(table):
+    """Empty a table without indexes and references that has never freed a row; O(rows), its memory stays."""
+    used = load(table, USED)
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    if 4 * used > mask:
+        for i in range(mask + 1):
+            store(slots, i, 0)
+    else:
+        for row in range(used):
+            address = load(table, ROWS) + row * load(table, WIDTH) * 8
+            i = hash_words(address, load(table, KEYS)) & mask
+            while load(slots, i) & 0xFFFFFFFF != row + 1:
+                i = (i + 1) & mask
+            store(slots, i, 0)
+    store(table, USED, 0)
+    store(table, LIVE, 0)
+    store(table, DIRTY_USED, 0)
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def add_values(address, table, delta, delta_keys, count):
     """Add `count` values of a delta row to a row; 1 if one does not fit."""
@@ -221,6 +246,13 @@ def add_values(address, table, delta, delta_keys, count):
         for v in range(count):
             overflow |= add_value(address, keys + v * limbs, delta, delta_keys + v * limbs, limbs)
     return overflow
+
+
+@kernel("boolean(int64,int64)")
+def orders(table, x):
+    """Whether the groups of index x are ordered."""
+    order = load(table, ORDER)
+    return order != 0 and load(order, ORDER_INDEX) == x
 
 
 @kernel("void(int64,int64,int64,int64,int64)")
@@ -246,19 +278,17 @@ def link(table, scratch, row, x, h):
         for i in range(group_keys, group_width):
             store(group_address, i, 0)
     group_address = load(group, ROWS) + group_row * group_width * 8
-    head = load32(group_address, 2 * tail)
     place = 2 * (load(table, LINKS) + 2 * x)
-    store32(address, place, head)
-    store32(address, place + 1, 0)
     store32(address, place + 2, group_row)
-    if head != 0:
-        store32(rows + (head - 1) * width * 8, place + 1, row + 1)
-    store32(group_address, 2 * tail, row + 1)
+    if orders(table, x):
+        insert_ordered(table, scratch, row, group_address + 8 * tail)
+    else:
+        splice(table, place, row, 0, load32(group_address, 2 * tail), group_address + 8 * tail)
     store32(group_address, 2 * tail + 1, load32(group_address, 2 * tail + 1) + 1)
 
 
-@kernel("void(int64,int64,int64)")
-def unlink(table, row, x):
+@kernel("void(int64,int64,int64,int64)")
+def unlink(table, scratch, row, x):
     """Take a row out of its group's list of index x; the group goes with its last member."""
     entry = load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8
     group = load(entry, 0)
@@ -271,6 +301,9 @@ def unlink(table, row, x):
     group_row = load32(address, place + 2)
     group_address = load(group, ROWS) + group_row * load(group, WIDTH) * 8
     tail = load(group, TAIL)
+    if orders(table, x):
+        steps = remove_ordered(table, row, group_address + 8 * tail)
+        store(scratch, STEPS, load(scratch, STEPS) + steps)
     if before != 0:
         store32(rows + (before - 1) * width * 8, place, after)
     else:
@@ -353,8 +386,8 @@ def first_negative(table):
     return -1
 
 
-@kernel("int64(int64)")
-def sweep(table):
+@kernel("int64(int64,int64)")
+def sweep(table, scratch):
     """Free the rows whose count has come to 0; 1 if the table has grown too large for what is left in it.
 
     It runs once at the end of an epoch: a row that is empty in between keeps its other sums until then.
@@ -379,7 +412,7 @@ def sweep(table):
         row = load(dirty, i)
         address = rows + row * width * 8
         for x in range(load(table, INDEXES)):
-            unlink(table, row, x)
+            unlink(table, scratch, row, x)
         if load(table, REFERENCES) > 0:
             count_references(table, address, -1)
         remove_row(table, row, hash_words(address, keys))

@@ -6,6 +6,8 @@ from storage.jit import kernel
 from storage.layout import (
     CAPACITY,
     DIRTY,
+    DIRTY_CAPACITY,
+    DIRTY_USED,
     FREE,
     INDEX_ENTRY,
     INDEX_LIST,
@@ -15,6 +17,7 @@ from storage.layout import (
     LINKS,
     LIVE,
     MASK,
+    ORDER,
     OWNER,
     OWNER_INDEX,
     REFERENCE_LIST,
@@ -27,9 +30,11 @@ from storage.layout import (
 )
 from storage.limb_kernels import shift_left, sign_of
 from storage.memory import calloc, free, load, load32, memcpy, realloc, store, store32
-from storage.table_kernels import count_references, resize_slots
+from storage.order_kernels import renumber_tree
+from storage.table_kernels import count_references, orders, resize_slots
 
 _SMALLEST = 8
+_FEW = 4096
 
 
 @kernel("void(int64)")
@@ -40,6 +45,7 @@ def destroy(table):
     free(load(table, DIRTY))
     free(load(table, INDEX_LIST))
     free(load(table, REFERENCE_LIST))
+    free(load(table, ORDER))
     free(table)
 
 
@@ -70,6 +76,8 @@ def renumber_links(table, renumbered, moved):
             else:
                 group_row = load32(address, place + 2)
                 store32(load(group, ROWS) + group_row * group_width * 8, 2 * tail, row + 1)
+        if orders(table, x):
+            renumber_tree(table, x, renumbered, moved)
     owner = load(table, OWNER)
     if owner != 0:
         member_rows = load(owner, ROWS)
@@ -84,12 +92,34 @@ def renumber_links(table, renumbered, moved):
                 member = load32(address, place)
 
 
-@kernel("void(int64,int64)")
-def compact(table, order):
-    """Move live rows together, in the order of index `order`'s groups (-1: as they lie), and give the rest back.
+@kernel("boolean(int64,int64)")
+def is_compact(table, order):
+    """Whether rows lie without gaps and, if `order` is an index, in the order of its groups. O(rows) if so."""
+    if load(table, USED) != load(table, LIVE):
+        return False
+    if order < 0 or load(table, KEYS) == 0:
+        return True
+    group = load(load(table, INDEX_LIST) + order * (INDEX_ENTRY + 32) * 8, 0)
+    width = load(table, WIDTH)
+    place = 2 * (load(table, LINKS) + 2 * order)
+    rows = load(table, ROWS)
+    group_width = load(group, WIDTH)
+    tails = load(group, ROWS) + load(group, TAIL) * 8
+    seen = 0
+    for group_row in range(load(group, USED)):
+        tail = tails + group_row * group_width * 8
+        member = load32(tail, 0) if load32(tail, 1) > 0 else 0
+        while member != 0:
+            seen += 1
+            if member != seen:
+                return False
+            member = load32(rows + (member - 1) * width * 8, place)
+    return True
 
-    O(rows + slots). Row numbers change: nothing may be reading the table.
-    """
+
+@kernel("void(int64,int64)")
+def move_rows(table, order):
+    """Move live rows together, in the order of index `order`'s groups (-1: as they lie), to new memory."""
     used = load(table, USED)
     live = load(table, LIVE)
     width = load(table, WIDTH)
@@ -136,10 +166,27 @@ def compact(table, order):
     store(table, FREE, 0)
     renumber_links(table, renumbered, moved)
     free(renumbered)
+
+
+@kernel("void(int64,int64)")
+def compact(table, order):
+    """Lay live rows together, in the order of index `order`'s groups (-1: as they lie), and give unused memory back.
+
+    O(rows + slots); rows that lie so already stay. Row numbers change: nothing may be reading the table.
+    """
+    if not is_compact(table, order):
+        move_rows(table, order)
+    live = load(table, LIVE)
+    if load(table, CAPACITY) > max(1, live):
+        store(table, ROWS, realloc(load(table, ROWS), max(1, live) * load(table, WIDTH) * 8))
+        store(table, CAPACITY, max(1, live))
+    if load(table, DIRTY_CAPACITY) > _FEW and load(table, DIRTY_USED) <= _FEW:
+        store(table, DIRTY, realloc(load(table, DIRTY), _FEW * 8))
+        store(table, DIRTY_CAPACITY, _FEW)
     wanted = _SMALLEST
     while live * 2 > wanted:
         wanted *= 2
-    if wanted < size:
+    if wanted <= load(table, MASK):
         resize_slots(table, wanted)
 
 

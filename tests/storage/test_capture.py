@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,39 +10,7 @@ import pytest
 
 from storage.capture import Capture, QualifiedName
 from storage.errors import NotSupportedError, OperationalError, ProgrammingError
-
-T = QualifiedName("main", "t")
-
-
-@pytest.fixture
-def con() -> Any:
-    connection = duckdb.connect()
-    connection.execute("CREATE TABLE t(a INTEGER, b VARCHAR)")
-    yield connection
-    connection.close()
-
-
-@pytest.fixture
-def capture(con: Any) -> Capture:
-    result = Capture("memory")
-    result.install(con, T, ["a", "b"])
-    return result
-
-
-def take(capture: Capture, con: Any, own: bool | None = None) -> Counter[tuple[Any, ...]]:
-    """Read and consume in one transaction (the open one if own is True); rows with their summed weights."""
-    if own is not True:
-        con.execute("BEGIN")
-    pending = capture.pending(con, own=own)
-    capture.consume(con, pending)
-    if own is not True:
-        con.execute("COMMIT")
-    result: Counter[tuple[Any, ...]] = Counter()
-    for batch in pending.tables.values():
-        for row in zip(*batch.to_pydict().values(), strict=True):
-            result[row[:-1]] += row[-1]
-    return Counter({row: weight for row, weight in result.items() if weight})
-
+from tests.storage.captured import T, take
 
 # -- set-up
 

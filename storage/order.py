@@ -1,0 +1,41 @@
+"""Which types' codes are in DuckDB's order, and how ordered groups compare their words."""
+
+from __future__ import annotations
+
+from storage.codec import RESERVED_HIGH, RESERVED_LOW, Codec
+from storage.errors import NotSupportedError
+from storage.layout import ORDER_BYTES, ORDER_HIGH, ORDER_LOW_WORD, ORDER_WORD
+
+_WORDS = {
+    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "DATE", "TIME",
+    "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS",
+}  # fmt: skip
+_STRINGS = ("VARCHAR", "JSON", "BLOB")
+_NAMED = ("DECIMAL", "ENUM")
+
+Places = list[tuple[int, int, int]]
+
+
+def order_places(codec: Codec, place: int) -> Places:
+    """How to compare the words of a value that starts at key word `place`: (place, kind, operand) for each.
+
+    NotSupportedError, with the type's name, where the order of codes is not DuckDB's order of values.
+    """
+    family = codec.type.partition("(")[0]
+    if family in _STRINGS and codec.dictionary is not None:
+        return [(place, ORDER_BYTES, codec.dictionary.state)]
+    if family in _WORDS or (family in _NAMED and codec.words == 1):
+        return [(place, ORDER_WORD, 0)]
+    if family == "INTERVAL":
+        return [(place, ORDER_WORD, 0), (place + 1, ORDER_WORD, 0)]
+    if family in ("BIGINT", "HUGEINT", "DECIMAL"):
+        first = (place, ORDER_WORD, RESERVED_LOW)
+    elif family in ("UBIGINT", "UHUGEINT", "UUID"):
+        first = (place, ORDER_HIGH, RESERVED_HIGH)
+    else:
+        raise NotSupportedError(
+            f"{codec.type} cannot be ordered in a materialized view",
+            why="the words that stand for its values are not in the order in which DuckDB compares them",
+            hint="cast it to a number, a timestamp or VARCHAR",
+        )
+    return [first, (place + 1, ORDER_LOW_WORD, 0)][: codec.words]

@@ -1,0 +1,217 @@
+"""Ordered groups: a group's list kept sorted, with a balanced search tree over its members to find the place.
+
+The tree is a treap (Seidel and Aragon 1996): a search tree by the order, a heap by a hash of the row's key, so its
+depth is O(log group) in expectation whatever the order of insertions and deletions. It lives inside the rows: the
+parent beside the group's row in the second link word of the index, left and right in the word at the table's TAIL,
+the root in the group's tail; each is a row number plus one, 0 for none. Neighbours in the list are neighbours in the
+order, so the least member is the list's head.
+"""
+
+from __future__ import annotations
+
+from storage.dictionary_kernels import compare_ids
+from storage.jit import kernel
+from storage.layout import (
+    INDEX_ENTRY,
+    INDEX_LIST,
+    KEYS,
+    LINKS,
+    NULL_CODE,
+    ORDER,
+    ORDER_BYTES,
+    ORDER_COUNT,
+    ORDER_ENTRY,
+    ORDER_HIGH,
+    ORDER_INDEX,
+    ORDER_LOW_WORD,
+    ROWS,
+    STEPS,
+    TAIL,
+    WIDTH,
+)
+from storage.memory import less_unsigned, load, load32, store, store32
+
+_MULTIPLIER = -4658895280553007687
+
+
+@kernel("int64(int64,int64,int64)")
+def compare_rows(order, a, b):
+    """-1, 0 or 1: the order of the rows at two addresses by an order list. NULL comes first."""
+    for i in range(load(order, ORDER_COUNT)):
+        entry = order + (ORDER_ENTRY + 3 * i) * 8
+        place = load(entry, 0)
+        kind = load(entry, 1)
+        operand = load(entry, 2)
+        x = load(a, place)
+        y = load(b, place)
+        if x == y:
+            continue
+        if kind == ORDER_BYTES and x >= 0 and y >= 0:
+            return compare_ids(operand, x, y)
+        if kind == ORDER_LOW_WORD:
+            return 1 - 2 * less_unsigned(x, y)
+        if x != NULL_CODE and y != NULL_CODE and operand != 0:
+            # The word that stands for the value whose own would be NULL_CODE: its least, or (shifted) its greatest.
+            x = NULL_CODE if x == operand else x
+            y = NULL_CODE if y == operand else y
+            if kind == ORDER_HIGH:
+                x -= 1
+                y -= 1
+        return -1 if x < y else 1
+    return 0
+
+
+@kernel("int64(int64,int64)")
+def priority(address, keys):
+    """The heap's key of a row: a hash of its key words, another one than places it in the slots."""
+    h = keys
+    for i in range(keys):
+        h = (h ^ load(address, i)) * _MULTIPLIER
+        h ^= (h >> 29) & 0x7FFFFFFFF
+    return h * _MULTIPLIER
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def splice(table, place, row, before, after, group_tail):
+    """Put a row between two neighbours of its group's list (0: none)."""
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
+    store32(rows + row * width, place, after)
+    store32(rows + row * width, place + 1, before)
+    if before != 0:
+        store32(rows + (before - 1) * width, place, row + 1)
+    else:
+        store32(group_tail, 0, row + 1)
+    if after != 0:
+        store32(rows + (after - 1) * width, place + 1, row + 1)
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def hang(table, node, above, former, place, sides, group_tail):
+    """Make `node` (0: none) the child of `above` (0: the root) that `former` was."""
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
+    if above == 0:
+        store32(group_tail, 2, node)
+    else:
+        address = rows + (above - 1) * width
+        store32(address, sides + (0 if load32(address, sides) == former else 1), node)
+    if node != 0:
+        store32(rows + (node - 1) * width, place + 3, above)
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def rise(table, row, place, sides, group_tail):
+    """Rotate a new leaf up to where no ancestor has less priority; returns the rotations, two or fewer expected."""
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
+    keys = load(table, KEYS)
+    address = rows + row * width
+    own = priority(address, keys)
+    steps = 0
+    while True:
+        parent = load32(address, place + 3)
+        if parent == 0:
+            break
+        above = rows + (parent - 1) * width
+        if priority(above, keys) >= own:
+            break
+        side = 0 if load32(above, sides) == row + 1 else 1
+        inner = load32(address, sides + 1 - side)
+        store32(above, sides + side, inner)
+        if inner != 0:
+            store32(rows + (inner - 1) * width, place + 3, parent)
+        store32(address, sides + 1 - side, parent)
+        hang(table, row + 1, load32(above, place + 3), parent, place, sides, group_tail)
+        store32(above, place + 3, row + 1)
+        steps += 1
+    return steps
+
+
+@kernel("void(int64,int64,int64,int64)")
+def insert_ordered(table, scratch, row, group_tail):
+    """Enter a row in the list and the tree of its group, whose tail lies at `group_tail`. O(log group) expected."""
+    order = load(table, ORDER)
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
+    place = 2 * (load(table, LINKS) + 2 * load(order, ORDER_INDEX))
+    sides = 2 * load(table, TAIL)
+    address = rows + row * width
+    node = load32(group_tail, 2)
+    parent = 0
+    side = 0
+    steps = 1
+    while node != 0:
+        parent = node
+        side = 0 if compare_rows(order, address, rows + (node - 1) * width) < 0 else 1
+        node = load32(rows + (node - 1) * width, sides + side)
+        steps += 1
+    store32(address, place + 3, parent)
+    store32(address, sides, 0)
+    store32(address, sides + 1, 0)
+    if parent == 0:
+        store32(group_tail, 2, row + 1)
+        splice(table, place, row, 0, 0, group_tail)
+    else:
+        above = rows + (parent - 1) * width
+        store32(above, sides + side, row + 1)
+        if side == 0:
+            splice(table, place, row, load32(above, place + 1), parent, group_tail)
+        else:
+            splice(table, place, row, parent, load32(above, place), group_tail)
+        steps += rise(table, row, place, sides, group_tail)
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+
+
+@kernel("int64(int64,int64,int64)")
+def remove_ordered(table, row, group_tail):
+    """Take a row out of its group's tree (not its list): its two subtrees become one. Returns the steps.
+
+    O(log group), two expected. It compares no values: their strings may be gone.
+    """
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
+    keys = load(table, KEYS)
+    place = 2 * (load(table, LINKS) + 2 * load(load(table, ORDER), ORDER_INDEX))
+    sides = 2 * load(table, TAIL)
+    address = rows + row * width
+    steps = 1
+    while True:
+        left = load32(address, sides)
+        right = load32(address, sides + 1)
+        if left == 0 or right == 0:
+            break
+        left_first = priority(rows + (left - 1) * width, keys) > priority(rows + (right - 1) * width, keys)
+        side = 0 if left_first else 1
+        child = left if left_first else right
+        lifted = rows + (child - 1) * width
+        inner = load32(lifted, sides + 1 - side)
+        hang(table, child, load32(address, place + 3), row + 1, place, sides, group_tail)
+        store32(lifted, sides + 1 - side, row + 1)
+        store32(address, place + 3, child)
+        store32(address, sides + side, inner)
+        if inner != 0:
+            store32(rows + (inner - 1) * width, place + 3, row + 1)
+        steps += 1
+    rest = left if left != 0 else right
+    hang(table, rest, load32(address, place + 3), row + 1, place, sides, group_tail)
+    return steps
+
+
+@kernel("void(int64,int64,int64,int64)")
+def renumber_tree(table, x, renumbered, moved):
+    """After rows have moved from old to new numbers: rewrite the tree's links and the groups' roots."""
+    rows = load(table, ROWS)
+    width = load(table, WIDTH) * 8
+    place = 2 * (load(table, LINKS) + 2 * x)
+    sides = 2 * load(table, TAIL)
+    group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
+    for row in range(moved):
+        address = rows + row * width
+        for word in (place + 3, sides, sides + 1):
+            node = load32(address, word)
+            if node != 0:
+                store32(address, word, load32(renumbered, node - 1) + 1)
+        if load32(address, place + 3) == 0:
+            group_row = load(group, ROWS) + load32(address, place + 2) * load(group, WIDTH) * 8
+            store32(group_row, 2 * load(group, TAIL) + 2, row + 1)
