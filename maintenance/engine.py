@@ -21,6 +21,8 @@ from maintenance.epoch import Applied, Epoch, RowGate
 from maintenance.filling import copy_rows, fill_store
 from maintenance.ingest import Ingest
 from maintenance.machine import MAX_VIEWS, Encoded, Machine, RelationPrograms
+from maintenance.outlets import Listener, Outlets
+from maintenance.output_change import OutputChange
 from maintenance.programs import Assembler
 from maintenance.relation import Column, LeafStore, Relation, Rescale
 from maintenance.tree import Tree
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
-    Load = Callable[[str], Iterable[pa.RecordBatch]]
+    Load = Callable[[str], tuple[Iterable[pa.RecordBatch], int]]
 
 
 @dataclass
@@ -66,6 +68,7 @@ class Engine:
         self._programs: dict[str, RelationPrograms] = {}
         self._gates: dict[str, RowGate] = {}
         self._ingests: dict[str, Ingest] = {}
+        self._outlets = Outlets(self.views, self.machine, evaluate)
         self._highest = 0
         self._counts = self.machine.counters[:1].copy()
 
@@ -78,33 +81,38 @@ class Engine:
             self._assemble()
 
     def drop_table(self, name: str) -> None:
-        """Forget a base table that no view reads."""
+        """Forget a base table, or a view exposed as one, that no view reads."""
         with self.lock:
             relation = self.relations.pop(name)
+            self._outlets.unfeed(name)
             for store in relation.stores.values():
                 store.table.release()
             self._assemble()
 
     def create_view(self, name: str, definition: Definition, plan: Plan, load: Load) -> MaintainedView:
-        """Build a view and keep it from now on. `load(table)` yields the present rows of a table that is not retained.
+        """Build a view and keep it from now on. `load(table)` gives the present rows of a table that is not retained,
+        as record batches, and their number.
 
         O(rows of its tables) for free-connex plans. On failure nothing has changed.
         """
         with self.lock:
             view = self._plan_view(name, definition, plan)
             try:
-                fresh = self._open_stores(view)
+                fresh = [opened for member in view.members for opened in self._open_stores(member)]
                 for relation, store in fresh:
-                    rows = self.retained_rows(relation) if relation.retain else load(relation.name)
-                    fill_store(self.machine, relation, store, rows, self._rescale)
-                view.bind_leaves()
-                view.build(self.machine)
+                    rows, count = self._present_rows(relation, load)
+                    fill_store(self.machine, relation, store, rows, count, self._rescale)
+                for member in view.members:
+                    member.bind_leaves()
+                    member.build(self.machine)
             except BaseException:
                 self._close_stores(view)
                 self._assemble()
                 raise
             self.views[name] = view
             self.version += 1
+            self.machine.counters[view.number] = 0
+            view.changes_before = {relation: self.relations[relation].changes for relation in view.relations}
             self._assemble()
             return view
 
@@ -112,11 +120,50 @@ class Engine:
         """Forget a view; stores that no other view reads go with it."""
         with self.lock:
             view = self.views.pop(name)
+            self._outlets.close(name)
             self._close_stores(view)
             self.version += 1
             self._assemble()
+            self.drop_unread()
             for dictionary in self.dictionaries:
                 dictionary.sweep()
+
+    # Changes out ---------------------------------------------------------------------------------
+
+    def listen(self, name: str, listener: Listener) -> None:
+        """Call `listener(epoch, change)` at each commit that may change a view; with the error if its rows have one.
+
+        Listeners are called under the engine's lock and must not raise.
+        """
+        with self.lock:
+            self._outlets.listen(name, listener)
+            self._assemble()
+
+    def forget(self, name: str, listener: Listener) -> None:
+        """Call a listener no more."""
+        with self.lock:
+            self._outlets.forget(name, listener)
+            self._assemble()
+
+    def expose(self, name: str, relation: str) -> None:
+        """Make a view's rows those of a relation that other views may read; they follow it in the same epoch."""
+        with self.lock:
+            if relation in self.relations:
+                return
+            view = self.views[name]
+            columns = [Column(*column) for column in view.definition.columns]
+            made = Relation(relation, columns, False, self.dictionaries, self._evaluate)
+            made.origin = name
+            self.relations[relation] = made
+            self._outlets.feed(name, relation)
+            self._assemble()
+
+    def drop_unread(self) -> None:
+        """Forget the relations of views that no other view reads any more."""
+        with self.lock:
+            for name in [name for name, relation in self.relations.items() if relation.origin is not None]:
+                if not self._readers(self.relations[name]):
+                    self.drop_table(name)
 
     # Epochs --------------------------------------------------------------------------------------
 
@@ -180,8 +227,10 @@ class Engine:
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
         with self.lock:
             self.epoch += 1
+            self._outlets.tell(self.epoch, {item.relation.name for item in applied.encoded}, applied.changes)
             for item in applied.encoded:
                 item.relation.passed = True
+                item.relation.changes += item.rows
                 if item.relation.has_dictionaries:
                     self.dictionaries.sweep_if_needed()
             seconds = time.perf_counter() - (started if started is not None else applied.started)
@@ -203,24 +252,54 @@ class Engine:
         before = self._counts
         self.version += 1
         while True:
-            runs = self.machine.runs
+            done: list[Encoded] = []
             try:
-                flags = self.machine.run_epoch(encoded)
-                if flags & at.VIOLATION:
-                    raise self._absent_row(encoded)
+                flags, changes = self._run_stages(encoded, done)
+            except Rescale as needed:
+                self.undo_encoded(done)
+                self._rescale(needed)
+                encoded = [self._with_programs(item) for item in encoded]
+                continue
             except BaseException:
-                if self.machine.runs != runs:
-                    self.undo_encoded(encoded)
+                self.undo_encoded(done)
                 raise
             if flags & at.OVERFLOW == 0:
                 break
-            self.undo_encoded(encoded)
-            self._widen([item.relation for item in encoded])
+            self.undo_encoded(done)
+            self._widen([item.relation for item in done])
             encoded = [self._with_programs(item) for item in encoded]
         if flags & at.SHRINK:
-            self.shrink([item.relation for item in encoded])
+            self.shrink([item.relation for item in done])
         self._counts = self.machine.counters[: self._highest + 1].copy()
-        return Applied(self, encoded, before, self._counts, started)
+        return Applied(self, done, before, self._counts, started, changes)
+
+    def _run_stages(self, encoded: list[Encoded], done: list[Encoded]) -> tuple[int, dict[str, OutputChange]]:
+        """Run the changes of tables, then, one after the other, those of views that views read.
+
+        `done` collects what has run, for undo, also when this raises. An overflow ends it early.
+        """
+        self._outlets.begin()
+        waiting, touched = self._outlets.feeding(), set[str]()
+        changes: dict[str, OutputChange] = {}
+        stage, flags = encoded, 0
+        while stage:
+            runs = self.machine.runs
+            try:
+                flags |= self.machine.run_epoch(stage)
+            finally:
+                if self.machine.runs != runs:
+                    done += stage
+            if flags & at.VIOLATION:
+                raise self._absent_row(stage)
+            touched |= {item.relation.name for item in stage}
+            stage = []
+            while waiting and not stage and flags & at.OVERFLOW == 0:
+                view, relation = waiting.pop(0)
+                if view.relations & touched:
+                    change = changes[view.name] = self._outlets.read(view)
+                    if len(change):
+                        stage = [self._encode(relation, Change(change.rows, change.weights))]
+        return flags, changes
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:
         """Run an epoch with all signs turned; an interrupt waits until it is done."""
@@ -289,8 +368,12 @@ class Engine:
         view = self.views.get(next(iter(store.users))) if len(store.users) == 1 else None
         return view.number if view is not None else 0
 
+    def _members(self) -> list[MaintainedView]:
+        """All views with their companions."""
+        return [member for view in self.views.values() for member in view.members]
+
     def _readers(self, relation: Relation) -> list[MaintainedView]:
-        return [view for view in self.views.values() if relation.name in view.relations]
+        return [view for view in self._members() if relation.name in view.relations]
 
     def _absent_row(self, encoded: list[Encoded]) -> IntegrityError:
         address, row = int(self.machine.scratch[at.BAD_TABLE]), int(self.machine.scratch[at.BAD_ROW])
@@ -312,7 +395,7 @@ class Engine:
         )
 
     def _widen(self, relations: list[Relation]) -> None:
-        views = {view.name: view for relation in relations for view in self._readers(relation)}
+        views = {id(view): view for relation in relations for view in self._readers(relation)}
         stores = [store for relation in relations for store in relation.stores.values()]
         if max([view.limbs for view in views.values()] + [store.limbs for store in stores]) >= at.MAX_LIMBS:
             raise DataError("a sum is too large to be kept", why=f"it needs more than {64 * at.MAX_LIMBS} bits")
@@ -336,20 +419,28 @@ class Engine:
             store.limbs = max(store.limbs + more, needed.limbs)
             store.table.widen(store.limbs)
             store.table.rescale(1 + store.factors.index(column), bits)
-            for view in self.views.values():
+            for view in self._members():
                 if any(source.store is store for source in view.sources.values()):
                     view.rescale(store, column.expression, bits)
         self._assemble()
 
     def _plan_view(self, name: str, definition: Definition, plan: Plan) -> MaintainedView:
-        codecs = codecs_of(definition, self.dictionaries)
-        widths = {variable: codec.words for variable, codec in codecs.items()}
-        tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
         taken = {view.number for view in self.views.values()}
         number = next((n for n in range(1, MAX_VIEWS) if n not in taken), None)
         if number is None:
             raise InternalError(f"more than {MAX_VIEWS - 1} views", hint="drop some")
         self.machine.counters[number] = 0
+        view = self._unbuilt(name, definition, plan, number)
+        for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
+            kept = self._unbuilt(name, companion.definition, own_plan, number)
+            kept.companion = companion
+            view.companions.append(kept)
+        return view
+
+    def _unbuilt(self, name: str, definition: Definition, plan: Plan, number: int) -> MaintainedView:
+        codecs = codecs_of(definition, self.dictionaries)
+        widths = {variable: codec.words for variable, codec in codecs.items()}
+        tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
         return MaintainedView(name, definition, plan, tree, number, codecs)
 
     def _open_stores(self, view: MaintainedView) -> list[tuple[Relation, LeafStore]]:
@@ -374,37 +465,44 @@ class Engine:
                 fresh.append((relation, store))
             store.users.add(view.name)
             view.sources[atom.name] = Source(relation, store, occurrence % 2)
-        for other in self.views.values():
+        for other in self._members():
             other.bind_leaves()
         return fresh
 
     def _close_stores(self, view: MaintainedView) -> None:
-        for source in view.sources.values():
+        for source in [source for member in view.members for source in member.sources.values()]:
             if source.store.key in source.relation.stores:
                 if source.store.users <= {view.name}:
                     source.store.table.release()
                 source.relation.close_store(source.store, view.name)
 
-    @staticmethod
-    def retained_rows(relation: Relation) -> Iterable[tuple[pa.RecordBatch, np.ndarray]]:
-        """The rows of a retained table as (RecordBatch, weights) pairs."""
+    def _present_rows(self, relation: Relation, load: Load) -> tuple[Iterable[Any], int]:
+        """The rows of a relation as record batches, or pairs of these and weights; and their number (0: unknown)."""
         from maintenance.output import table_batches
+        from maintenance.output_change import view_batches
 
-        return table_batches(relation)
+        if relation.origin is not None:
+            return view_batches(self.views[relation.origin], self._evaluate), 0
+        if relation.base is not None:
+            return table_batches(relation), relation.base.table.live
+        return load(relation.name)
 
     def _assemble(self) -> None:
         """Make all programs anew, after tables, views or widths have changed."""
-        for view in self.views.values():
+        for view in self._members():
             view.bind_leaves()
         for name, relation in self.relations.items():
             body = relation.program(partial(self._add_paths, self._readers(relation)), self._owner)
             check, sweep = Assembler(), Assembler()
             stores = [store.table for store in relation.stores.values()]
             check.finish(at.CHECK, stores)
-            sweep.finish(at.SWEEP, self._touched(relation))
+            sweep.finish(at.SWEEP, stores)
+            for view in self._readers(relation):
+                sweep.finish(at.SWEEP, view.tables(), view.number)
             programs = RelationPrograms(body.program(), check.program(), sweep.program())
             self._programs[name] = programs
-            self._gates[name] = RowGate(self, relation, programs)
+            heard = any(view.delta is not None for view in self._readers(relation))
+            self._gates[name] = RowGate(self, relation, programs, heard)
             self._ingests[name] = Ingest(relation, programs)
         for name in set(self._programs) - set(self.relations):
             del self._programs[name], self._gates[name], self._ingests[name]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maintenance.machine import Encoded, RelationPrograms, run_epoch
+from maintenance.netting import net
 from storage import layout as at
 from storage.codec import Codec
 from storage.encoding import codec_for
@@ -18,7 +19,10 @@ from storage.errors import DataError, NotSupportedError
 from storage.layout import NULL_CODE
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from maintenance.engine import Engine
+    from maintenance.output_change import OutputChange
     from maintenance.relation import Column, Relation
 
 
@@ -50,7 +54,13 @@ class Epoch:
     @property
     def rows(self) -> dict[str, int]:
         """Netted rows per table: how many distinct rows changed their multiplicity. Computed when asked."""
-        return {shown(item.relation.name): netted_rows(item) for item in self._applied.encoded}
+        tables = [item for item in self._applied.encoded if item.relation.origin is None]
+        return {shown(item.relation.name): netted_rows(item) for item in tables}
+
+    @property
+    def changes(self) -> dict[str, pa.Table]:
+        """The changed rows per view that is subscribed to: its columns and `_weight`, their signed multiplicity."""
+        return {shown(name): change.weighted() for name, change in self._applied.changes.items()}
 
     def __repr__(self) -> str:
         return f"Epoch(number={self.number}, seconds={self.seconds:.6f})"
@@ -60,20 +70,30 @@ class Applied:
     """An epoch that is in the state but not committed yet: `commit` or `undo` it."""
 
     def __init__(
-        self, engine: Engine, encoded: list[Encoded], before: np.ndarray, after: np.ndarray, started: float
+        self,
+        engine: Engine,
+        encoded: list[Encoded],
+        before: np.ndarray,
+        after: np.ndarray,
+        started: float,
+        changes: dict[str, OutputChange],
     ) -> None:
-        self.engine, self.encoded, self.started = engine, encoded, started
+        self.engine, self.encoded, self.started, self.changes = engine, encoded, started, changes
         self.counts = before, after
 
 
 class RowGate:
-    """One row into a relation's program with one packing and one call, when each column takes one word."""
+    """One row into a relation's program with one packing and one call, when each column takes one word.
 
-    def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms) -> None:
+    It reports nothing: where a view's changes are `heard`, it stays closed.
+    """
+
+    def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, heard: bool) -> None:
         self.relation = relation
         self._engine, self._columns = engine, len(relation.columns)
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
-        self._open = bool(items) and all(item.kind == "key" and item.source and item.words == 1 for item in items)
+        plain = all(item.kind == "key" and item.source and item.words == 1 for item in items)
+        self._open = bool(items) and plain and not heard
         if not self._open:
             return
         names = [column.name for column in relation.columns]
@@ -119,6 +139,7 @@ class RowGate:
             self._engine.undo_encoded([self._encoded])
             return False
         self.relation.passed = True
+        self.relation.changes += 1
         if flags:
             self._engine.shrink([self.relation])
         if self.relation.has_dictionaries:
@@ -150,28 +171,11 @@ def shown(name: str) -> str:
 
 def netted_rows(item: Encoded) -> int:
     """The number of distinct rows of the table whose weights do not add up to zero. O(rows)."""
-    import pyarrow as pa
-
     if item.batch is None:
         return int(item.keep[:, -1].any())
     columns = dict(zip(map(str.casefold, item.batch.schema.names), item.batch.columns, strict=True))
-    weights = columns.pop("_weight", None) if item.weights is None else pa.array(item.weights)
+    own = columns.pop("_weight", None) if item.weights is None else None
+    weights = item.weights
     if weights is None:
-        weights = pa.array(np.ones(item.rows, np.int64))
-    keys = [str(number) for number in range(len(columns))]
-    table = pa.table([*map(_comparable, columns.values()), weights], [*keys, "weight"])
-    totals = table.group_by(keys, use_threads=False).aggregate([("weight", "sum")])
-    return int(np.count_nonzero(totals.column("weight_sum").to_numpy()))
-
-
-def _comparable(column: Any) -> Any:
-    """An Arrow column, in a type by which Arrow can group."""
-    import pyarrow as pa
-
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.storage
-    if pa.types.is_dictionary(column.type):
-        return column.dictionary_decode()
-    return column.view(pa.binary(16)) if column.type == pa.month_day_nano_interval() else column
+        weights = np.ones(item.rows, np.int64) if own is None else own.to_numpy()
+    return len(net(list(columns.values()), weights)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,18 @@ def fill_store(
     relation: Relation,
     store: LeafStore,
     batches: Iterable[pa.RecordBatch | tuple[pa.RecordBatch, Any]],
+    count: int,
     rescale: Callable[[Rescale], None],
 ) -> None:
     """Put a table's rows (with weights, if they come as pairs) into a new store, then lay them out by its first index.
 
-    O(rows). `rescale` makes room for a factor that does not fit; values widen as they prove needed.
+    O(rows). `count` is how many rows will come, or 0 if nobody knows: it saves growing step by step. `rescale` makes room for a factor that does not fit; values widen as they prove needed.
     """
+    seen = 0
     for batch in batches:
+        if 0 < seen < count:
+            _make_room(store.table, seen, count)
+            count = 0
         rows, weights = batch if isinstance(batch, tuple) else (batch, None)
         while True:
             try:
@@ -36,6 +42,7 @@ def fill_store(
                 continue
             program = _store_program(relation, store)
             if machine.run(program, data, len(data)) & at.OVERFLOW == 0:
+                seen += len(data)
                 break
             machine.run(program, data, len(data), -1)
             store.limbs += 1
@@ -43,8 +50,8 @@ def fill_store(
     sweep = Assembler()
     sweep.finish(at.SWEEP, [store.table])
     machine.run_once(sweep.program())
-    if store.indexes and store.table.live:
-        store.table.compact(0)
+    if store.table.live:
+        store.table.compact(0 if store.indexes else -1)
 
 
 def copy_rows(machine: Machine, old: Table, store: LeafStore) -> None:
@@ -56,6 +63,19 @@ def copy_rows(machine: Machine, old: Table, store: LeafStore) -> None:
     assembler.path_end()
     machine.run(assembler.program(), rows=int(old.header[at.USED]))
     old.release()
+
+
+def _make_room(table: Table, seen: int, count: int) -> None:
+    """Make room in a table and its groups for the keys of `count` rows, judging by those of the first `seen`.
+
+    As many draws from N equally likely keys repeat one about seen**2 / 2N times, and `count` draws find
+    N(1 - e**(-count/N)) of them.
+    """
+    for part in (table, *table.groups):
+        repeated = seen - part.live
+        keys = seen * seen / (2 * repeated) if repeated > 0 else math.inf
+        expected = count if count < keys / 1000 else int(-keys * math.expm1(-count / keys))
+        part.reserve(max(0, expected - part.live))
 
 
 def _store_program(relation: Relation, store: LeafStore) -> Program:

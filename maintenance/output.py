@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from maintenance.companions import Groups
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
 from maintenance.view import MaintainedView
@@ -14,7 +15,8 @@ from maintenance.walk import BLOCK, FIRST_BLOCK, Walk
 from planner.query import RawColumn
 from storage import layout as at
 from storage.errors import DataError
-from storage.sums import combine, decode_avg, decode_sum
+from storage.layout import NULL_CODE
+from storage.sums import combine, decode_avg, decode_sum, with_specials
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,72 +56,70 @@ class Reader:
         return total
 
     def _batch(self, rows: int) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        view = self._view
         repeat = None
-        if view.definition.mode == "bag":
-            counts = self._numbers(COUNT)
+        if self._view.definition.mode == "bag":
+            counts = numbers(self._walk, COUNT)
             if (counts != 1).any():
                 repeat = np.repeat(np.arange(rows), counts)
-        arrays, fields = [], []
-        for raw in view.definition.raw:
-            array = self._column(raw, rows)
-            arrays.append(array if repeat is None else array.take(pa.array(repeat)))
-            fields.append(field(view, raw))
-        if not arrays:
-            total = rows if repeat is None else len(repeat)
-            return pa.RecordBatch.from_arrays([pa.nulls(total, pa.int8())], names=["no column"])
-        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-    def _column(self, raw: RawColumn, rows: int) -> Any:
-        view = self._view
-        if raw.kind == "variable":
-            assert raw.variable is not None
-            return view.codecs[raw.variable].decode(self._walk.words(raw.variable))
-        present = None if raw.present is None else self._numbers(self._part(raw.present))
-        shift = max((view.shift(self._part(measure)) for _, measure in raw.terms), default=0)
-        limbs = combine(
-            [
-                (coefficient << (shift - view.shift(self._part(measure))), self._values(self._part(measure)))
-                for coefficient, measure in raw.terms
-            ]
-        )
-        if raw.kind == "avg":
-            assert present is not None
-            array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
-        else:
-            array = decode_sum(limbs, shift, present, raw.type)
-        if raw.specials is None:
-            return array
-        return with_specials(array, *(self._numbers(self._part(measure)) for measure in raw.specials))
-
-    def _part(self, measure: int) -> Part:
-        return frozenset(self._view.definition.measures[measure].factors)
-
-    def _values(self, part: Part) -> np.ndarray:
-        limbs = self._view.limbs
-        while True:
-            values, overflow = self._walk.values(part, limbs)
-            if not overflow:
-                return values
-            limbs += 1
-
-    def _numbers(self, part: Part) -> np.ndarray:
-        values = self._values(part)
-        if values.shape[1] > 1 and ((values[:, 0] < 0) | (values[:, 1:] != 0).any(axis=1)).any():
-            raise DataError("a count is beyond BIGINT", hint="group by more columns, or filter")
-        return np.ascontiguousarray(values[:, 0])
+        return raw_batch(self._view, self._walk, rows, repeat)
 
 
-def with_specials(finite: pa.Array, nans: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> pa.Array:
-    """A floating result where non-finite values were counted apart: NaN, or an infinity, prevails as in addition."""
+class Source(Protocol):
+    """Rows of a view's core: the code words of their variables, and their partial sums as (rows, limbs)."""
+
+    def words(self, variable: str) -> list[np.ndarray]: ...
+
+    def values(self, part: Part) -> np.ndarray: ...
+
+
+def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarray | None = None) -> pa.RecordBatch:
+    """The raw columns of a source's rows, taken at the positions `repeat`."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    for counts, value in ((positive, np.inf), (negative, -np.inf), (nans, np.nan)):
-        finite = pc.if_else(pa.array(counts > 0), pa.scalar(value), finite)
-    return pc.if_else(pa.array((positive > 0) & (negative > 0)), pa.scalar(np.nan), finite)
+    arrays, fields = [], []
+    companions = {number: Groups(view, number, source, rows) for number in range(len(view.companions))}
+    for raw in view.definition.raw:
+        if raw.companion is not None:
+            array = companions[raw.companion].column(raw)
+        else:
+            array = _column(view, source, raw)
+        arrays.append(array if repeat is None else array.take(pa.array(repeat)))
+        fields.append(field(view, raw))
+    if not arrays:
+        total = rows if repeat is None else len(repeat)
+        return _no_columns(total)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _column(view: MaintainedView, source: Source, raw: RawColumn) -> Any:
+    if raw.kind == "variable":
+        assert raw.variable is not None
+        return view.codecs[raw.variable].decode(source.words(raw.variable))
+    parts = [frozenset(measure.factors) for measure in view.definition.measures]
+    present = None if raw.present is None else numbers(source, parts[raw.present])
+    shift = max((view.shift(parts[measure]) for _, measure in raw.terms), default=0)
+    limbs = combine(
+        [
+            (coefficient << (shift - view.shift(parts[measure])), source.values(parts[measure]))
+            for coefficient, measure in raw.terms
+        ]
+    )
+    if raw.kind == "avg":
+        assert present is not None
+        array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
+    else:
+        array = decode_sum(limbs, shift, present, raw.type)
+    if raw.specials is None:
+        return array
+    return with_specials(array, *(numbers(source, parts[measure]) for measure in raw.specials))
+
+
+def numbers(source: Source, part: Part) -> np.ndarray:
+    """A part's values as int64. DataError if one is beyond that."""
+    values = source.values(part)
+    if values.shape[1] > 1 and (values[:, 1:] != values[:, :1] >> 63).any():
+        raise DataError("a count is beyond BIGINT", hint="group by more columns, or filter")
+    return np.ascontiguousarray(values[:, 0])
 
 
 def empty_group(view: MaintainedView) -> pa.RecordBatch:
@@ -128,17 +128,30 @@ def empty_group(view: MaintainedView) -> pa.RecordBatch:
 
     zero = np.zeros((1, 1), np.int64)
     none = np.zeros(1, np.int64)
-    arrays = [decode_sum(zero, 0, None if raw.kind == "count" else none, raw.type) for raw in view.definition.raw]
+    arrays = []
+    for raw in view.definition.raw:
+        if (codec := view.codec(raw)) is not None:
+            arrays.append(codec.decode([np.array([NULL_CODE])] + [none] * (codec.words - 1)))
+        else:
+            arrays.append(decode_sum(zero, 0, None if raw.kind == "count" else none, raw.type))
+    if not arrays:
+        return _no_columns(1)
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field(view, raw) for raw in view.definition.raw]))
+
+
+def _no_columns(rows: int) -> pa.RecordBatch:
+    """Rows of a view whose query puts out constants only: Arrow counts the rows of a column."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.nulls(rows, pa.int8())], names=["no column"])
 
 
 def field(view: MaintainedView, raw: RawColumn) -> pa.Field:
     """The Arrow field of a raw column, with the metadata from which DuckDB restores its type."""
     import pyarrow as pa
 
-    if raw.kind == "variable":
-        assert raw.variable is not None
-        return view.codecs[raw.variable].arrow_field(raw.name)
+    if (codec := view.codec(raw)) is not None:
+        return codec.arrow_field(raw.name)
     return pa.field(raw.name, decode_sum(np.zeros((0, 1), np.int64), 0, None, raw.type).type)
 
 
@@ -146,6 +159,8 @@ def schema(view: MaintainedView) -> pa.Schema:
     """The Arrow schema of a view's raw columns."""
     import pyarrow as pa
 
+    if not view.definition.raw:
+        return _no_columns(0).schema
     return pa.schema([field(view, raw) for raw in view.definition.raw])
 
 

@@ -27,8 +27,10 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
         _climb(tree, leaf, top, assembler, limbs, write_all=True)
         assembler.path_end()
     if tree.output is not None:
+        assert tree.projection is not None
         assembler.path(owner)
         carry_path(tree, atom, assembler, limbs)
+        assembler.upsert(tree.projection)
         assembler.path_end()
 
 
@@ -50,24 +52,24 @@ def build_projection(tree: Tree, assembler: Assembler, owner: int, limbs: int) -
     """The path that fills a maintained projection from one leaf."""
     atom = next(iter(tree.leaves))
     table = tree.leaves[atom].table
-    assert table is not None
+    assert table is not None and tree.projection is not None
     assembler.scan(table)
     assembler.path(owner)
     carry_path(tree, atom, assembler, limbs)
+    assembler.upsert(tree.projection)
     assembler.path_end()
     return table
 
 
-def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> None:
-    """Extend a leaf's delta to all output variables and add it to the projection."""
+def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta:
+    """Extend a leaf's delta to all output variables of a tree with a projection."""
     leaf = tree.leaves[atom]
-    assert leaf.shape is not None and tree.output is not None and tree.projection is not None
+    assert leaf.shape is not None and tree.output is not None
     delta = Delta(leaf.shape, frozenset({atom}))
     for step in tree.carry_steps(atom):
         new = [v for v in _access(tree, step)[1].variables if v not in delta.shape.variables]
-        delta = _join(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
-    delta = _project(tree, assembler, delta, tree.output, limbs)
-    assembler.upsert(tree.projection)
+        delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+    return project(tree, assembler, delta, tree.output, limbs)
 
 
 def _climb(tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool) -> None:
@@ -84,10 +86,11 @@ def _climb(tree: Tree, source: View, top: View, assembler: Assembler, limbs: int
             later = {v for other in steps[number + 1 :] for v in other.key}
             wanted = target if number == len(steps) - 1 else (*parent.node.variables, *later)
             known = {*delta.shape.variables, *_access(tree, step)[1].variables}
-            delta = _join(tree, assembler, delta, step, tuple(dict.fromkeys(v for v in wanted if v in known)), limbs)
+            kept = tuple(dict.fromkeys(v for v in wanted if v in known))
+            delta = join_step(tree, assembler, delta, step, kept, limbs)
         if write:
             assert parent.table is not None and parent.shape is not None
-            delta = _project(tree, assembler, delta, parent.shape.variables, limbs)
+            delta = project(tree, assembler, delta, parent.shape.variables, limbs)
             assembler.upsert(parent.table)
         view = parent
 
@@ -109,7 +112,10 @@ def _cheapest_source(tree: Tree, view: View) -> View:
     return min(candidates, key=lambda c: (c[0], -c[1]))[2]
 
 
-def _join(tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int) -> Delta:
+def join_step(
+    tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int
+) -> Delta:
+    """Join a delta with what a step looks up, down to `variables`."""
     table, shape, group, index = _access(tree, step)
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
@@ -133,7 +139,8 @@ def _access(tree: Tree, step: Step) -> tuple[Table, Shape, Table, int]:
     return table, shape, table, -1
 
 
-def _project(tree: Tree, assembler: Assembler, delta: Delta, variables: tuple[str, ...], limbs: int) -> Delta:
+def project(tree: Tree, assembler: Assembler, delta: Delta, variables: tuple[str, ...], limbs: int) -> Delta:
+    """Bring a delta's variables into this order, without the others."""
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, delta.atoms), limbs)
     if out != delta.shape:
         assembler.project(Join(delta.shape, delta.atoms, None, out))

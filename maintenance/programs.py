@@ -57,6 +57,10 @@ class Assembler:
     def expand(self, group: Table, table: Table, index: int, places: Sequence[int], join: Join) -> None:
         self._join(at.EXPAND, [group.address], [table.address, index, 0, 0, len(places), *places], join)
 
+    def aggregate(self, table: Table) -> None:
+        """Add up the delta's rows of one key, in an empty table of the delta's layout."""
+        self.add(at.AGGREGATE, table.address, self._buffer())
+
     def project(self, join: Join) -> None:
         self._join(at.PROJECT, [0], [], join)
 
@@ -78,10 +82,10 @@ class Assembler:
     def best(self, group: Table, table: Table, index: int, value_place: int, places: Sequence[int]) -> None:
         self.add(at.BEST, group.address, self._buffer(), table.address, index, value_place, len(places), *places)
 
-    def finish(self, operation: int, tables: Iterable[Table]) -> None:
-        """CHECK or SWEEP these tables."""
+    def finish(self, operation: int, tables: Iterable[Table], owner: int = 0) -> None:
+        """CHECK or SWEEP these tables; steps are counted for view number `owner`."""
         for table in tables:
-            self.add(operation, table.address)
+            self.add(operation, table.address, owner)
 
     def program(self) -> Program:
         """The finished program."""

@@ -83,7 +83,11 @@ class LeafStore:
 
 
 class Relation:
-    """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built."""
+    """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built.
+
+    `changes` counts committed row changes, net or not, `passed` says that a transaction wrote rows.
+    `origin` is the view whose rows these are, for a view that other views read.
+    """
 
     def __init__(
         self, name: str, columns: Sequence[Column], retain: bool, dictionaries: Dictionaries, evaluate: Evaluate
@@ -94,7 +98,9 @@ class Relation:
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.width = 1
         self.passed = False
+        self.changes = 0
         self.has_dictionaries = False
+        self.origin: str | None = None
         self.base: LeafStore | None = None
         if retain:
             variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)

@@ -14,6 +14,8 @@ from planner.query import Measure
 
 Part = frozenset[tuple[str, str]]
 COUNT: Part = frozenset()
+TOUCHES: Part = frozenset({("", "touches")})
+"""Not a sum: how many rows of a delta were added up, which is positive also where they cancel."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,12 @@ def shape_of(variables: Iterable[str], widths: Mapping[str, int], parts: tuple[P
 
 
 def pair_parts(out: Shape, delta: Shape, delta_atoms: set[str], table: Shape | None) -> list[tuple[int, int]]:
-    """For each value of `out`: which delta value times which table value (-1: none) makes it."""
+    """For each value of `out`: which delta value times which table value (-1: the number 1) makes it."""
     pairs = []
     for part in out.parts:
+        if part == TOUCHES:
+            pairs.append((-1, -1))
+            continue
         left = frozenset(pair for pair in part if pair[0] in delta_atoms)
         right = part - left
         pairs.append((delta.parts.index(left), -1 if table is None else table.parts.index(right)))

@@ -150,14 +150,15 @@ class Tree:
     def _demand_enumeration(self, counted: bool) -> None:
         if counted or not self.plan.free:
             self.demand_full(self.root)
-        first = next((child for child in self.root.children if child.node.connex), None)
+        # A walk scans the first component; the change of another one lists its rows.
+        alone = len(self.root.children) == 1
         for view in self.root.walk():
             if not view.node.connex:
                 continue
             if view is not self.root:
                 self.demand_full(view)
             for child in view.children:
-                if child.node.connex and child is not first:
+                if child.node.connex and not (alone and view is self.root):
                     self.demand_members(child, child.link)
                 elif not child.node.connex and not self.frontier(view):
                     self.demand_message(child)

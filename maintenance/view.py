@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
 from maintenance.paths import build_path, build_projection, update_path
 from maintenance.programs import Assembler
 from maintenance.relation import LeafStore, Relation
-from maintenance.shapes import Part
+from maintenance.shapes import Part, shape_of
 from maintenance.tree import Tree, View
 from planner.plan import Plan
-from planner.query import Definition
+from planner.query import Companion, Definition, RawColumn
 from storage import layout as at
 from storage.encoding import Codec, Dictionaries, codec_for
+from storage.order import order_places
 from storage.table import Table
 
 
@@ -39,6 +41,15 @@ class MaintainedView:
     sources: dict[str, Source] = field(default_factory=dict)
     limbs: int = 1
     broken: str | None = None
+    changes_before: dict[str, int] = field(default_factory=dict)
+    delta: OutputDelta | None = None
+    companion: Companion | None = None
+    companions: list[MaintainedView] = field(default_factory=list)
+
+    @property
+    def members(self) -> list[MaintainedView]:
+        """The view and its companions, which share its name and its number."""
+        return [self, *self.companions]
 
     @property
     def relations(self) -> set[str]:
@@ -48,6 +59,13 @@ class MaintainedView:
         """The view's own tables; leaf stores belong to the relations."""
         own = [view.table for view in self.tree.stored_inner() if view.table is not None]
         return own + ([self.tree.projection] if self.tree.projection is not None else [])
+
+    def codec(self, raw: RawColumn) -> Codec | None:
+        """The codec of a raw column that is a variable's value; None for counts and sums."""
+        if raw.kind not in ("variable", "least", "greatest") or raw.variable is None:
+            return None
+        view = self if raw.companion is None else self.companions[raw.companion]
+        return view.codecs[raw.variable]
 
     def shift(self, part: Part) -> int:
         """The sum of the binary scales of a part's floating factors."""
@@ -82,9 +100,19 @@ class MaintainedView:
                 name=label(self, view),
             )
         if self.tree.output is not None:
-            parts = self.tree.parts(self.tree.root)
-            keys = sum(self.tree.widths[v] for v in self.tree.output)
-            self.tree.projection = Table(keys, len(parts), self.limbs, name="projection")
+            self.tree.projection = self._projection(self.tree.output)
+
+    def _projection(self, variables: tuple[str, ...]) -> Table:
+        """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
+        shape = shape_of(variables, self.tree.widths, self.tree.parts(self.tree.root), self.limbs)
+        if self.companion is None:
+            return Table(shape.keys, len(shape.parts), self.limbs, name="projection")
+        group = shape.places(dict.fromkeys(self.companion.group))
+        order = None
+        if self.companion.ordered:
+            starts = [(self.codecs[variable], shape.places([variable])[0]) for variable in self.companion.argument]
+            order = 0, [place for codec, start in starts for place in order_places(codec, start)]
+        return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
 
     def build(self, machine: Machine) -> None:
         """Fill the view's tables from its leaves' stores, children first, with wider values as they prove needed.
@@ -117,10 +145,19 @@ class MaintainedView:
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
                 update_path(self.tree, atom, assembler, self.number, self.limbs)
+                if self.delta is not None:
+                    self.delta.add_path(atom, assembler, self.number)
+
+    def forget_change(self) -> None:
+        """Begin to gather the output's change anew."""
+        if self.delta is not None:
+            self.delta.clear()
 
     def widen(self, limbs: int) -> None:
         """Give the values of the view's own tables more limbs."""
         self.limbs = limbs
+        if self.delta is not None:
+            self.delta.widen(limbs)
         for table in self.tables():
             table.widen(limbs)
         for view in self.tree.stored_inner():

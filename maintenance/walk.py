@@ -75,9 +75,16 @@ class Walk:
             out.append(column)
         return out
 
-    def values(self, part: Part, limbs: int) -> tuple[np.ndarray, bool]:
-        """A part's value for each row, shape (rows, limbs): the product over the views that end the walk; and
-        whether some did not fit."""
+    def values(self, part: Part) -> np.ndarray:
+        """A part's value for each row, shape (rows, limbs): the product over the views that end the walk."""
+        limbs = max(shape.limbs for _, shape in self.factors)
+        while True:
+            values, overflow = self._values(part, limbs)
+            if not overflow:
+                return values
+            limbs += 1
+
+    def _values(self, part: Part, limbs: int) -> tuple[np.ndarray, bool]:
         words = []
         for level, shape in self.factors:
             atoms = self._atoms[level]

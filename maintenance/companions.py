@@ -1,0 +1,138 @@
+"""What companions tell about a view's groups: how many distinct values, the first, the last, their sum."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from maintenance.shapes import Shape
+from maintenance.view import MaintainedView
+from planner.query import RawColumn
+from storage import group_kernels as kernels
+from storage import layout as at
+from storage import lookup_kernels
+from storage.sums import FactorRange, decode_avg, decode_sum, encode_factor, with_specials
+from storage.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Words(Protocol):
+    """Rows of a view's core: the code words of their variables."""
+
+    def words(self, variable: str) -> list[np.ndarray]: ...
+
+
+class Groups:
+    """The groups of one companion to which `rows` rows of its view belong. O(1) a row to find."""
+
+    def __init__(self, view: MaintainedView, number: int, source: Words, rows: int) -> None:
+        self._view, self._companion, self._rows = view, view.companions[number], rows
+        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        self._groups = self._find(source)
+
+    def column(self, raw: RawColumn) -> pa.Array:
+        """The column of an aggregate that the companion answers."""
+        if raw.kind in ("least", "greatest"):
+            return self._extremum(raw)
+        if raw.kind == "count":
+            return decode_sum(self.sizes.reshape(-1, 1), 0, None, raw.type)
+        return self._sum(raw)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """How many distinct values each group has."""
+        out = np.empty(self._rows, np.int64)
+        kernels.sizes(self._table.groups[0].address, self._groups.ctypes.data, self._rows, out.ctypes.data)
+        return out
+
+    @property
+    def _table(self) -> Table:
+        table = self._companion.tree.projection
+        assert table is not None
+        return table
+
+    @property
+    def _shape(self) -> Shape:
+        return self._companion.tree.projection_shape()
+
+    def _find(self, source: Words) -> np.ndarray:
+        """The address of each row's group, 0 if it has none."""
+        assert self._companion.companion is not None
+        named: dict[str, list[np.ndarray]] = {}
+        differ = np.zeros(self._rows, bool)
+        for variable, name in zip(self._view.definition.free, self._companion.companion.group, strict=True):
+            words = source.words(variable)
+            for one, other in zip(words, named.setdefault(name, words), strict=True):
+                differ |= one != other  # Two columns that the filter equates, and that differ here.
+        columns = [word for words in named.values() for word in words]
+        keys = np.column_stack(columns) if columns else np.zeros((self._rows, 1), np.int64)
+        keys, places = np.ascontiguousarray(keys), np.arange(max(1, len(columns)))
+        out, table = np.empty(self._rows, np.int64), self._table.groups[0].address
+        scratch, width = self._scratch.ctypes.data, keys.shape[1]
+        lookup_kernels.find_rows(
+            table, scratch, keys.ctypes.data, width, self._rows, places.ctypes.data, len(columns), 0, out.ctypes.data
+        )
+        out[differ] = 0
+        return out
+
+    def _extremum(self, raw: RawColumn) -> pa.Array:
+        out, table = np.empty(self._rows, np.int64), self._table
+        group, groups, scratch = table.groups[0].address, self._groups.ctypes.data, self._scratch.ctypes.data
+        last = int(raw.kind == "greatest")
+        kernels.ends(table.address, group, groups, self._rows, last, scratch, out.ctypes.data)
+        return self._decoded(raw, out)
+
+    def _decoded(self, raw: RawColumn, addresses: np.ndarray) -> pa.Array:
+        """The values of the column's variable in the rows at the addresses."""
+        assert raw.variable is not None
+        words = []
+        for number, place in enumerate(self._shape.places([raw.variable])):
+            word = np.empty(len(addresses), np.int64)
+            absent = at.NULL_CODE if number == 0 else 0
+            kernels.word_of(addresses.ctypes.data, len(addresses), place, absent, word.ctypes.data)
+            words.append(word)
+        return self._companion.codecs[raw.variable].decode(words)
+
+    def _sum(self, raw: RawColumn) -> pa.Array:
+        """SUM and AVG over the distinct values, added up now. O(values of the groups)."""
+        table, scratch = self._table, self._scratch.ctypes.data
+        addresses = np.empty(int(self.sizes.sum()), np.int64)
+        group, groups = table.groups[0].address, self._groups.ctypes.data
+        kernels.members(table.address, group, 0, groups, self._rows, scratch, addresses.ctypes.data)
+        assert raw.variable is not None and raw.argument_type is not None
+        values, specials = self._decoded(raw, addresses), None
+        if raw.argument_type in ("FLOAT", "DOUBLE"):
+            values, specials = self._finite(values.to_numpy(zero_copy_only=False))
+        limbs, shift = self._added(values, self._companion.codecs[raw.variable].type)
+        if raw.kind == "avg":
+            array = decode_avg(limbs, shift, raw.scale, self.sizes, raw.argument_type, raw.from_sum)
+        else:
+            array = decode_sum(limbs, shift, self.sizes, raw.type)
+        return array if specials is None else with_specials(array, *specials)
+
+    def _added(self, values: pa.Array, type_: str) -> tuple[np.ndarray, int]:
+        """The exact sum of each group's values, and the binary scale of a floating one."""
+        limbs, shift = 1, 0
+        while True:
+            try:
+                factors = encode_factor(values, type_, limbs + 1, shift)
+                break
+            except FactorRange as needed:
+                limbs, shift = needed.limbs, needed.shift
+        out = np.zeros((self._rows, limbs + 1), np.int64)
+        factors, sizes = np.ascontiguousarray(factors), self.sizes
+        kernels.add_runs(factors.ctypes.data, limbs + 1, sizes.ctypes.data, self._rows, out.ctypes.data)
+        return out, shift
+
+    def _finite(self, values: np.ndarray) -> tuple[pa.Array, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The values with 0 for what is not finite; how many NaN, inf and -inf each group has."""
+        import pyarrow as pa
+
+        owners = np.repeat(np.arange(self._rows), self.sizes)
+        tests = (np.isnan(values), values == np.inf, values == -np.inf)
+        counts = [np.bincount(owners[test], minlength=self._rows) for test in tests]
+        return pa.array(np.where(np.isfinite(values), values, 0)), (counts[0], counts[1], counts[2])

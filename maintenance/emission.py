@@ -1,0 +1,183 @@
+"""Delta enumeration: what an epoch changes in a view's output, from the tree, without enumerating the rest.
+
+A leaf's delta climbs as in an update, but keeps the free variables it meets. When it has come to the root every
+sibling is known to have a partner, and only then are the siblings' own free variables listed, so no look-up is in
+vain that the update does not make too (Idris et al. 2017, "push mode"; theirs walks down along the updated
+path and needs deltas of one sign, ours carries each row's own weight and needs none). Rows are added up per key
+where they enter the enumerated part of the tree and once more where they end, in a table of tuples of the
+output's variables: what relations and signs cancel between them is gone when the epoch's change is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maintenance.paths import Delta, carry_path, join_step, project
+from maintenance.programs import Assembler, Join
+from maintenance.shapes import TOUCHES, Shape, shape_of
+from maintenance.tree import Step, Tree, View
+from storage import layout as at
+from storage import upkeep_kernels
+from storage.table import Table
+
+_USUAL = 65536  # Rows of an epoch's change for which memory is kept ready.
+
+
+class OutputDelta:
+    """The table in which one view's output change is gathered, and the paths that fill it.
+
+    A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
+    rows added up, so that a row is there also when its sums cancel.
+    """
+
+    def __init__(self, tree: Tree, limbs: int) -> None:
+        self.tree = tree
+        self.variables = tuple(dict.fromkeys(tree.definition.free))
+        self._aggregates: dict[str, Table] = {}
+        self._make(limbs)
+
+    def add_path(self, atom: str, assembler: Assembler, owner: int) -> None:
+        """Add the path that carries a leaf's delta to the output."""
+        tree, limbs = self.tree, self.shape.limbs
+        assembler.path(owner)
+        if tree.output is not None:
+            delta = carry_path(tree, atom, assembler, limbs)
+        else:
+            delta = self._emit(atom, assembler)
+        assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
+        assembler.upsert(self.table)
+        assembler.path_end()
+
+    def rows(self) -> np.ndarray:
+        """What has been gathered, a row per tuple: its key words, then the limbs of its changes; TOUCHES first."""
+        used = int(self.table.header[at.USED])
+        words = np.empty((used, self.shape.keys + len(self.shape.parts) * self.shape.limbs), np.int64)
+        return words[: upkeep_kernels.copy_rows(self.table.address, 0, used, words.ctypes.data)]
+
+    def clear(self) -> None:
+        """Forget what has been gathered; memory beyond a usual epoch's goes back."""
+        self.table.clear()
+        for table in (self.table, *self._aggregates.values()):
+            if table.header[at.CAPACITY] > _USUAL:
+                table.compact()
+
+    def widen(self, limbs: int) -> None:
+        """Make the tables anew, empty, with values of more limbs; programs have to be assembled again."""
+        self._aggregates.clear()
+        self._make(limbs)
+
+    def _make(self, limbs: int) -> None:
+        parts = (TOUCHES, *self.tree.parts(self.tree.root))
+        self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
+        self.table = Table(self.shape.keys, len(parts), limbs, name="output delta")
+
+    def _emit(self, atom: str, assembler: Assembler) -> Delta:
+        """The delta over all output variables, from a tree that enumerates them."""
+        tree, limbs = self.tree, self.shape.limbs
+        emission = _Emission(tree, tree.leaves[atom])
+        leaf = tree.leaves[atom]
+        assert leaf.shape is not None
+        delta = Delta(leaf.shape, leaf.atoms)
+        for parent, steps in emission.bound:
+            for number, step in enumerate(steps):
+                wanted = {*parent.node.variables, *(v for later in steps[number + 1 :] for v in later.key)}
+                listed = step.view.node.variables if step.access == "members" else ()
+                known = dict.fromkeys((*delta.shape.variables, *listed))
+                delta = join_step(tree, assembler, delta, step, tuple(v for v in known if v in wanted), limbs)
+            delta = project(tree, assembler, delta, parent.node.variables, limbs)
+        delta = project(tree, assembler, delta, emission.entry, limbs)
+        if any(step.access == "members" for step in emission.free):
+            self._aggregate(atom, delta, assembler)
+        free = set(tree.plan.free)
+        for step in emission.free:
+            listed = step.view.node.variables if step.access == "members" else ()
+            new = [v for v in listed if v in free and v not in delta.shape.variables]
+            delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+        return delta
+
+    def _aggregate(self, atom: str, delta: Delta, assembler: Assembler) -> None:
+        shape = delta.shape
+        if atom not in self._aggregates:
+            self._aggregates[atom] = Table(shape.keys, len(shape.parts), shape.limbs, name="delta of " + atom)
+        assembler.aggregate(self._aggregates[atom])
+
+
+class _Emission:
+    """The steps from a leaf to the output: `bound`, per node, until the path enters the enumerated part of the
+    tree, over the variables `entry`; `free` from there on, those the update makes too before those that list the
+    output."""
+
+    def __init__(self, tree: Tree, leaf: View) -> None:
+        self._tree = tree
+        self.bound: list[tuple[View, list[Step]]] = []
+        self.free: list[Step] = []
+        self._listing: list[Step] = []
+        view = leaf
+        while not view.node.connex:
+            parent = view.parent
+            assert parent is not None
+            if parent.node.connex and not tree.frontier(parent):
+                break
+            self.bound.append((parent, tree.update_steps(parent, view)))
+            view = parent
+        self.entry = view.node.variables if view.node.connex else view.link
+        for parent in view.ancestors():
+            self._pass(parent, view)
+            view = parent
+        self.free += self._listing
+
+    def _pass(self, parent: View, source: View) -> None:
+        """Look the siblings up, as the update does; list what they put out later, when all are known to be there."""
+        for step in self._tree.update_steps(parent, source):
+            sibling = step.view
+            if not sibling.node.connex:
+                self.free.append(step)
+            elif step.access == "members":
+                self.free.append(Step(sibling, "members", step.key, self._tree.frontier(sibling)))
+                self._list_children(sibling)
+            else:
+                self.free.append(Step(sibling, "message", step.key, False))
+                self._list(sibling)
+
+    def _list(self, view: View) -> None:
+        self._listing.append(Step(view, "members", view.link, self._tree.frontier(view)))
+        self._list_children(view)
+
+    def _list_children(self, view: View) -> None:
+        if self._tree.frontier(view):
+            return
+        for child in view.children:
+            if child.node.connex:
+                self._list(child)
+            else:
+                self._listing.append(Step(child, "message", child.link, True))
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A table whose row, found by the output's variables, is one factor of an output tuple's values."""
+
+    table: Table
+    shape: Shape
+    atoms: frozenset[str]
+
+
+def factors(tree: Tree) -> list[Factor]:
+    """The tables that give the values of an output tuple: their product, or nothing if one has no such row."""
+    if tree.output is not None:
+        assert tree.projection is not None
+        return [Factor(tree.projection, tree.projection_shape(), tree.root.atoms)]
+    found = []
+    for view in tree.root.walk():
+        if not view.node.connex:
+            continue
+        if tree.frontier(view):
+            assert view.table is not None and view.shape is not None
+            found.append(Factor(view.table, view.shape, view.atoms))
+            continue
+        for child in view.children:
+            if not child.node.connex:
+                found.append(Factor(*tree.message(child), child.atoms))
+    return found

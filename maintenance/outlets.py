@@ -1,0 +1,98 @@
+"""Where the changes of views go: to listeners, and into views that read views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from maintenance.emission import OutputDelta
+from maintenance.machine import Machine
+from maintenance.output_change import OutputChange, read_change
+from maintenance.view import MaintainedView
+from storage.errors import Error
+
+if TYPE_CHECKING:
+    from maintenance.output_change import Evaluate
+
+Listener = Callable[[int, "OutputChange | Error"], None]
+
+
+class Outlets:
+    """The listeners of views, and the relations that views feed.
+
+    A view's output change is gathered only while it has an outlet: an epoch costs as much more as it changes.
+    """
+
+    def __init__(self, views: Mapping[str, MaintainedView], machine: Machine, evaluate: Evaluate) -> None:
+        self._views, self._machine, self._evaluate = views, machine, evaluate
+        self._listeners: dict[str, list[Listener]] = {}
+        self._fed: dict[str, str] = {}
+
+    def listen(self, name: str, listener: Listener) -> None:
+        """Call `listener(epoch, change)` at each commit; see Engine.listen."""
+        self._listeners.setdefault(name, []).append(listener)
+        self._gather(name)
+
+    def forget(self, name: str, listener: Listener) -> None:
+        """Call a listener no more."""
+        listeners = self._listeners.get(name, [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if not listeners:
+            self._listeners.pop(name, None)
+        self._gather(name)
+
+    def feed(self, name: str, relation: str) -> None:
+        """From now on a view's changes are changes of a relation."""
+        self._fed[name] = relation
+        self._gather(name)
+
+    def unfeed(self, relation: str) -> None:
+        """A relation that a view has fed is gone."""
+        for name in [name for name, fed in self._fed.items() if fed == relation]:
+            del self._fed[name]
+            self._gather(name)
+
+    def close(self, name: str) -> None:
+        """A view is gone, and its listeners with it."""
+        self._listeners.pop(name, None)
+
+    def feeding(self) -> list[tuple[MaintainedView, str]]:
+        """The views that feed relations, each after those it reads (it was made after them), with the relation."""
+        return [(view, self._fed[name]) for name, view in self._views.items() if name in self._fed]
+
+    def begin(self) -> None:
+        """Forget the changes of the epoch before."""
+        for name in {*self._listeners, *self._fed} & self._views.keys():
+            for member in self._views[name].members:
+                member.forget_change()
+
+    def read(self, view: MaintainedView) -> OutputChange:
+        """A view's change in the epoch that has just been applied. DataError if its rows cannot be computed."""
+        return read_change(view, self._machine, self._evaluate)
+
+    def tell(self, epoch: int, touched: set[str], changes: dict[str, OutputChange]) -> None:
+        """Pass the changes of views over `touched` relations on to listeners; `changes` has those already read."""
+        for name, listeners in list(self._listeners.items()):
+            view = self._views[name]
+            if not view.relations & touched:
+                continue
+            change: OutputChange | Error
+            try:
+                change = changes[name] = changes[name] if name in changes else self.read(view)
+            except Error as error:
+                change = error
+            for listener in list(listeners):
+                listener(epoch, change)
+        self.begin()
+
+    def _gather(self, name: str) -> None:
+        view = self._views.get(name)
+        if view is None:
+            return
+        wanted = name in self._listeners or name in self._fed
+        for member in view.members:
+            if wanted and member.delta is None:
+                member.delta = OutputDelta(member.tree, member.limbs)
+            elif not wanted:
+                member.delta = None

@@ -1,0 +1,252 @@
+"""What an epoch changed in a view's rows, as Arrow: from its output delta to rows that come and rows that go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from maintenance.emission import Factor, OutputDelta, factors
+from maintenance.netting import net
+from maintenance.output import Reader, numbers, raw_batch
+from maintenance.shapes import COUNT, Part
+from maintenance.view import MaintainedView
+from planner.query import output_keys
+from storage import layout as at
+from storage import lookup_kernels, scan_kernels, upkeep_kernels
+from storage.sums import combine
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
+
+INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
+CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
+
+
+class OutputChange:
+    """Changed rows of a view: each of `rows` is there `weights` times more (or, negative, less) than before.
+
+    `kinds` are positions in CHANGE_TYPES. The two images of a changed row are adjacent, the former one first.
+    """
+
+    def __init__(self, rows: pa.Table, weights: np.ndarray, kinds: np.ndarray) -> None:
+        self.rows, self.weights, self.kinds = rows, weights, kinds
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    def weighted(self) -> pa.Table:
+        """The rows with their weights as column `_weight`."""
+        import pyarrow as pa
+
+        return self.rows.append_column("_weight", pa.array(self.weights))
+
+
+def read_change(view: MaintainedView, evaluate: Evaluate) -> OutputChange:
+    """The view's change since its output delta was cleared, netted. `evaluate` computes SQL over raw columns.
+
+    To be called when the epoch has been applied and before anything else is. O(tuples changed).
+    """
+    assert view.delta is not None
+    gathered = _Gathered(view, view.delta)
+    if view.definition.mode == "bag":
+        counts = numbers(gathered.rows("change"), COUNT)
+        rows, visible = _output(view, evaluate, gathered, "change", np.arange(len(counts)))
+        return _netted(rows, counts[visible])
+    before, after = gathered.live("before"), gathered.live("after")
+    gone, old = _output(view, evaluate, gathered, "before", before)
+    come, new = _output(view, evaluate, gathered, "after", after)
+    return _paired(view, gone, before[old], come, after[new])
+
+
+def view_batches(view: MaintainedView, evaluate: Evaluate) -> Iterator[pa.RecordBatch]:
+    """A view's SQL rows, one per copy."""
+    for raw in Reader(view):
+        yield from sql_rows(view, evaluate, raw)[0].to_batches()
+
+
+def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch) -> tuple[pa.Table, np.ndarray]:
+    """A view's columns from its raw columns; and which of the rows HAVING lets through."""
+    import pyarrow as pa
+
+    definition = view.definition
+    having = [f"({definition.having}) IS TRUE"] if definition.having else []
+    types = {column.name: column.type for column in definition.raw} or {"no column": "TINYINT"}
+    outputs = zip(definition.projection, definition.columns, strict=True)
+    columns = [f"CAST({expression} AS {type_})" for expression, (_, type_) in outputs]
+    rows = evaluate(pa.Table.from_batches([raw]), types, [*columns, *having])
+    visible = np.arange(raw.num_rows)
+    if having:
+        visible = np.flatnonzero(rows.column(rows.num_columns - 1).to_numpy())
+        rows = rows.select(range(rows.num_columns - 1)).take(pa.array(visible))
+    return rows.rename_columns([name for name, _ in definition.columns]), visible
+
+
+def _output(
+    view: MaintainedView, evaluate: Evaluate, gathered: _Gathered, when: str, picked: np.ndarray
+) -> tuple[pa.Table, np.ndarray]:
+    """The SQL rows of the tuples at `picked`, and which of those HAVING lets through."""
+    return sql_rows(view, evaluate, raw_batch(view, gathered.rows(when, picked), len(picked)))
+
+
+def _netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:
+    import pyarrow as pa
+
+    positions, sums = net(rows.columns, weights)
+    return OutputChange(rows.take(pa.array(positions)), sums, np.where(sums > 0, INSERT, DELETE))
+
+
+def _paired(
+    view: MaintainedView, gone: pa.Table, gone_tuples: np.ndarray, come: pa.Table, come_tuples: np.ndarray
+) -> OutputChange:
+    """Rows that went and came; those of one tuple are a pair if the tuple tells the view's rows apart."""
+    import pyarrow as pa
+
+    rows = pa.concat_tables([gone, come])
+    tuples = np.concatenate([gone_tuples, come_tuples])
+    weights = np.repeat(np.array([-1, 1]), [len(gone_tuples), len(come_tuples)])
+    if not output_keys(view.definition):
+        return _netted(rows, weights)
+    positions, sums = net([pa.array(tuples), *rows.columns], weights)
+    order = np.lexsort((sums, tuples[positions]))
+    positions, sums = positions[order], sums[order]
+    same = tuples[positions]
+    paired = np.zeros(len(same), bool)
+    paired[:-1] = same[:-1] == same[1:]
+    paired[1:] |= paired[:-1]
+    kinds = np.where(sums > 0, INSERT, DELETE)
+    kinds[paired] = np.where(sums > 0, UPDATE_POSTIMAGE, UPDATE_PREIMAGE)[paired]
+    return OutputChange(rows.take(pa.array(positions)), sums, kinds)
+
+
+class _Gathered:
+    """An output delta read out: the tuples that something was added to, less those where it cancelled."""
+
+    def __init__(self, view: MaintainedView, delta: OutputDelta) -> None:
+        self._view, self._delta = view, delta
+        table, shape = delta.table, delta.shape
+        used = int(table.header[at.USED])
+        width = shape.keys + len(shape.parts) * shape.limbs
+        words = np.empty((used, width), np.int64)
+        kept = upkeep_kernels.copy_rows(table.address, 0, used, words.ctypes.data)
+        changed = (words[:kept, shape.keys + shape.limbs :] != 0).any(axis=1)
+        self.data = np.ascontiguousarray(words[:kept][changed])
+        self._values: dict[tuple[str, Part], np.ndarray] = {}
+        self._addresses: np.ndarray | None = None
+
+    def live(self, when: str) -> np.ndarray:
+        """Which tuples are in the view before, or after, the change; aggregates without GROUP BY always are."""
+        if self._view.definition.scalar:
+            return np.arange(len(self.data))
+        return np.flatnonzero((self.values(when, COUNT) != 0).any(axis=1))
+
+    def rows(self, when: str, picked: np.ndarray | None = None) -> _Rows:
+        return _Rows(self, when, np.arange(len(self.data)) if picked is None else picked)
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [np.ascontiguousarray(self.data[:, place]) for place in self._delta.shape.places([variable])]
+
+    def values(self, when: str, part: Part) -> np.ndarray:
+        """A part's change, or its value before or after, for each tuple."""
+        if (when, part) not in self._values:
+            if when == "change":
+                shape = self._delta.shape
+                place = shape.keys + shape.parts.index(part) * shape.limbs
+                found = np.ascontiguousarray(self.data[:, place : place + shape.limbs])
+            elif when == "before":
+                found = combine([(1, self.values("after", part)), (-1, self.values("change", part))])
+            else:
+                found = self._present(part)
+            self._values[when, part] = found
+        return self._values[when, part]
+
+    def _present(self, part: Part) -> np.ndarray:
+        """A part's value in the tree as it is now: the product over the tables that hold the tuple, else 0."""
+        found = factors(self._view.tree)
+        if self._addresses is None:
+            self._locate(found)
+        assert self._addresses is not None
+        words = []
+        for number, factor in enumerate(found):
+            own = frozenset(pair for pair in part if pair[0] in factor.atoms)
+            words += [number, factor.shape.keys + factor.shape.parts.index(own) * factor.shape.limbs]
+            words.append(factor.shape.limbs)
+        operands = np.array(words, np.int64)
+        temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
+        limbs = max(factor.shape.limbs for factor in found)
+        while True:
+            out = np.zeros((len(self.data), limbs), np.int64)
+            block, data = self._addresses.ctypes.data, operands.ctypes.data
+            if not scan_kernels.gather_product(
+                block, len(found), data, len(found), out.ctypes.data, limbs, len(out), temporary.ctypes.data
+            ):
+                return out
+            limbs += 1
+
+    def _locate(self, found: Sequence[Factor]) -> None:
+        """The address of each tuple's row in each table; where it has none, of a row of zeros."""
+        widest = max(factor.shape.keys + len(factor.shape.parts) * factor.shape.limbs for factor in found)
+        self._zeros = np.zeros(widest, np.int64)
+        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        addresses = np.empty((len(self.data), len(found)), np.int64)
+        for number, factor in enumerate(found):
+            places = np.array(self._delta.shape.places(factor.shape.variables) or [0], np.int64)
+            out = np.empty(len(self.data), np.int64)
+            lookup_kernels.find_rows(
+                factor.table.address,
+                scratch.ctypes.data,
+                self.data.ctypes.data,
+                self.data.shape[1],
+                len(self.data),
+                places.ctypes.data,
+                factor.shape.keys,
+                self._zeros.ctypes.data,
+                out.ctypes.data,
+            )
+            addresses[:, number] = out
+        self._addresses = addresses
+
+
+class _Rows:
+    """Some tuples of a gathered change at one time, as a source of raw columns."""
+
+    def __init__(self, gathered: _Gathered, when: str, picked: np.ndarray) -> None:
+        self._gathered, self._when, self._picked = gathered, when, picked
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [np.ascontiguousarray(words[self._picked]) for words in self._gathered.words(variable)]
+
+    def values(self, part: Part) -> np.ndarray:
+        return np.ascontiguousarray(self._gathered.values(self._when, part)[self._picked])
+
+
+def images(change: OutputChange, version: int, timestamp: Any) -> pa.Table:
+    """The change as feed rows, one per copy: the view's columns, _change_type, _commit_version, _commit_timestamp."""
+    import pyarrow as pa
+
+    copies = np.repeat(np.arange(len(change)), np.abs(change.weights))
+    return _stamped(change.rows.take(pa.array(copies)), change.kinds[copies], version, timestamp)
+
+
+def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, timestamp: Any) -> pa.Table | None:
+    """All rows of a view as inserts; None if it has none. O(rows)."""
+    import pyarrow as pa
+
+    batches = list(view_batches(view, evaluate))
+    if not batches:
+        return None
+    rows = pa.Table.from_batches(batches)
+    return _stamped(rows, np.full(rows.num_rows, INSERT), version, timestamp) if rows.num_rows else None
+
+
+def _stamped(rows: pa.Table, kinds: np.ndarray, version: int, timestamp: Any) -> pa.Table:
+    import pyarrow as pa
+
+    types = pa.array(CHANGE_TYPES).take(pa.array(kinds.astype(np.int8)))
+    rows = rows.append_column("_change_type", types)
+    rows = rows.append_column("_commit_version", pa.array(np.full(len(kinds), version, np.int64)))
+    stamps = pa.repeat(pa.scalar(timestamp, pa.timestamp("us")), len(kinds))
+    return rows.append_column("_commit_timestamp", stamps)

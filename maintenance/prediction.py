@@ -1,0 +1,109 @@
+"""What a change of a view should cost, from the tree and the present fan-outs; and what changes have cost so far.
+
+Both in the machine's elementary steps: a look-up that finds its row counts two, a listed member one, a written row two
+and one more for each index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import log2
+
+from maintenance.tree import Step, Tree, View
+from maintenance.view import MaintainedView
+from storage import layout as at
+from storage.table import Table
+
+FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Steps of one view's updates since it was built, and the row changes of its tables that caused them."""
+
+    steps: int
+    changes: dict[str, int]
+
+    @property
+    def per_change(self) -> float | None:
+        """None before the first change."""
+        total = sum(self.changes.values())
+        return self.steps / total if total else None
+
+
+def spending(view: MaintainedView, steps: int) -> Spending:
+    """What a view's updates have cost; `steps` is its counter."""
+    relations = {source.relation.name: source.relation for source in view.sources.values()}
+    return Spending(steps, {name: r.changes - view.changes_before.get(name, 0) for name, r in relations.items()})
+
+
+def predict(view: MaintainedView) -> dict[str, float]:
+    """The predicted steps of one changed row, by table: each look-up lists as many rows as a group has on average.
+
+    A leaf that other views read too is updated at nobody's expense. O(nodes^2).
+    """
+    found: dict[str, float] = {}
+    stores = {id(source.store): source for member in view.members for source in member.sources.values()}
+    for source in stores.values():
+        cost = _written([source.store.table], 1) if len(source.store.users) == 1 else 0
+        found[source.relation.name] = found.get(source.relation.name, 0) + cost
+    for member in view.members:
+        for atom, source in member.sources.items():
+            found[source.relation.name] += _path(member.tree, atom)
+    return found
+
+
+def predicted_mean(predicted: dict[str, float], mix: dict[str, float]) -> float | None:
+    """The predicted steps of a change of a mix of tables; None when the mix is empty."""
+    total = sum(mix.get(table, 0) for table in predicted)
+    return sum(cost * mix.get(table, 0) for table, cost in predicted.items()) / total if total else None
+
+
+def _path(tree: Tree, atom: str) -> float:
+    leaf, top = tree.leaves[atom], tree.top(atom)
+    total, rows, view = 0.0, 1.0, leaf
+    while top is not None and view is not top:
+        parent = view.parent
+        assert parent is not None
+        cost, rows = _joined(tree.update_steps(parent, view), rows)
+        total += cost
+        if parent.stored and parent.table is not None:
+            rows = min(rows, max(1.0, parent.table.live))
+            total += _written([parent.table], rows)
+        view = parent
+    if tree.projection is not None:
+        cost, rows = _joined(tree.carry_steps(atom), 1.0)
+        total += cost + _written([tree.projection], min(rows, max(1.0, tree.projection.live)))
+    return total
+
+
+def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:
+    """The steps that looking up all siblings takes, and the rows that come of it."""
+    total = 0.0
+    for step in steps:
+        if step.access == "members":
+            members = _fan_out(step.view, step.key)
+            total += rows * (1 + members * LISTED)
+            rows *= members
+        else:
+            total += rows * FOUND
+    return total, rows
+
+
+def _fan_out(view: View, key: tuple[str, ...]) -> float:
+    """The average number of rows of a group; 0 in an empty table."""
+    assert view.table is not None
+    groups = view.table.groups[view.index_number(key)].live
+    return view.table.live / groups if groups else 0.0
+
+
+def _written(tables: Iterable[Table], rows: float) -> float:
+    return sum(rows * (WRITTEN + INDEXED * len(table.groups) + _sorted(table)) for table in tables)
+
+
+def _sorted(table: Table) -> float:
+    """The steps to a row's place in an ordered group: the depth of a random search tree."""
+    if not table.header[at.ORDER] or not table.live:
+        return 0.0
+    return 1.4 * log2(1 + table.live / table.groups[0].live)

@@ -1,0 +1,76 @@
+"""The result of SUBSCRIBE: rows are fetched as from any query, and later fetches give what has come since."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from storage.capture_sql import quote
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from planner.query import Definition
+    from sqlfront.database import Database
+    from sqlfront.feed import Subscription
+
+_NAME = "__sqlfront_changes"
+
+
+class FeedCursor:
+    """Fetches the changes of a subscription; never blocks."""
+
+    def __init__(self, database: Database, definition: Definition, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._con = database.root.cursor()
+        self._columns = [
+            *definition.columns,
+            ("_change_type", "VARCHAR"),
+            ("_commit_version", "BIGINT"),
+            ("_commit_timestamp", "TIMESTAMP"),
+        ]
+        self._fetched: list[tuple[Any, ...]] = []
+
+    @property
+    def description(self) -> list[tuple[Any, ...]]:
+        """As of a query, DB-API 2.0."""
+        return self._con.execute(self._select(None)).description
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        found = self.fetchmany(1)
+        return found[0] if found else None
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        if len(self._fetched) < size:
+            self._fetched += self._query().fetchall()
+        found, self._fetched = self._fetched[:size], self._fetched[size:]
+        return found
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        found, self._fetched = [*self._fetched, *self._query().fetchall()], []
+        return found
+
+    def df(self) -> Any:
+        return self._query().df()
+
+    def to_arrow_table(self) -> pa.Table:
+        return self._query().to_arrow_table()
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._subscription.close()
+        self._con.close()
+
+    def _query(self) -> Any:
+        """The changes since the last fetch as a DuckDB result."""
+        return self._con.execute(self._select(self._subscription.poll()))
+
+    def _select(self, table: pa.Table | None) -> str:
+        if table is None:
+            columns = ", ".join(f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_ in self._columns)
+            return f"SELECT {columns} WHERE false"
+        names = [f"c{number}" for number in range(len(self._columns))]
+        self._con.register(_NAME, table.rename_columns(names))
+        columns = ", ".join(
+            f"CAST({own} AS {type_}) AS {quote(name)}" for own, (name, type_) in zip(names, self._columns, strict=True)
+        )
+        return f"SELECT {columns} FROM {_NAME}"
