@@ -1,22 +1,38 @@
-"""Aggregates become measures: sums over the join of products of leaf factors."""
+"""Aggregates become measures, sums over the join of products of leaf factors; those that are no sums, companions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 from planner.query import Measure, RawColumn
+from sqlfront.bind_companions import Companions
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_polynomials import ONE, Expander, Monomial, Part, Polynomial, is_floating
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing, decimal_parts, is_exact_number
-from sqlfront.parse_tree import SourceText, Tree, arguments, atoms_of, call, conjuncts, expression, key, span
+from sqlfront.parse_tree import (
+    SourceText,
+    Tree,
+    arguments,
+    atoms_of,
+    call,
+    column_ref,
+    conjuncts,
+    expression,
+    key,
+    span,
+)
 from storage.errors import NotSupportedError
 
 COUNTS = ("count", "count_star")
 SUMS = ("sum", "count_if", "countif")
 AVERAGES = ("avg", "mean")
+LEAST = ("min", "bool_and", "arg_min", "argmin", "min_by")
+GREATEST = ("max", "bool_or", "arg_max", "argmax", "max_by")
+ARGUMENT_OF_EXTREMUM = (*LEAST[2:], *GREATEST[2:])
 
 
 class SummedArguments:
@@ -51,9 +67,17 @@ class Aggregates:
     """Binds aggregate calls; equal calls share a raw column, equal sums a measure, equal factors a leaf column."""
 
     def __init__(
-        self, con: Any, typing: Typing, leaves: Leaves, source: SourceText, first_atom: str, summed: SummedArguments
+        self,
+        con: Any,
+        typing: Typing,
+        leaves: Leaves,
+        companions: Companions,
+        source: SourceText,
+        first_atom: str,
+        summed: SummedArguments,
     ) -> None:
         self._typing, self._leaves, self._source, self._summed = typing, leaves, source, summed
+        self._companions = companions
         self._expander = Expander(con, typing, leaves.never_null, source, first_atom)
         self._raw: dict[str, RawColumn] = {}
         self._measures: dict[Measure, int] = {}
@@ -66,16 +90,23 @@ class Aggregates:
     def raw(self) -> tuple[RawColumn, ...]:
         return tuple(self._raw.values())
 
-    def raw_column(self, aggregate: Tree) -> str:
-        """The name of the raw column that holds the aggregate. Raises NotSupportedError."""
+    def value(self, aggregate: Tree) -> Tree:
+        """The aggregate's value, as read from the raw column that holds it. Raises NotSupportedError."""
         known = self._raw.get(key(aggregate))
         if known is None:
-            self._check(aggregate)
-            name = aggregate["function_name"]
-            kind = "count" if name in COUNTS else "avg" if name in AVERAGES else "sum"
-            bind = self._count if kind == "count" else self._sum
-            known = self._raw[key(aggregate)] = bind(aggregate, kind)
-        return known.name
+            known = self._raw[key(aggregate)] = self._bind(aggregate)
+        value, type_ = column_ref(known.name), self._typing.type_of(aggregate)
+        return value if known.type == type_ else expression(f"CAST(v AS {type_})", v=value)
+
+    def _bind(self, aggregate: Tree) -> RawColumn:
+        self._check(aggregate)
+        name = aggregate["function_name"]
+        if name in (*LEAST, *GREATEST):
+            return self._extremum(aggregate, "least" if name in LEAST else "greatest")
+        kind = "count" if name in COUNTS else "avg" if name in AVERAGES else "sum"
+        if aggregate["distinct"]:
+            return self._distinct(aggregate, kind)
+        return self._count(aggregate, kind) if kind == "count" else self._sum(aggregate, kind)
 
     def count_rows(self) -> int:
         """The measure that counts the rows of the join."""
@@ -83,19 +114,15 @@ class Aggregates:
 
     def _check(self, aggregate: Tree) -> None:
         name, source, at = aggregate["function_name"], self._source, span(aggregate)
-        if name not in (*COUNTS, *AVERAGES, *SUMS):
-            why = {
-                "min": "the next smallest value must be known when the smallest goes; that comes later",
-                "max": "the next largest value must be known when the largest goes; that comes later",
-            }.get(name, "it is not a sum over rows, so a change cannot be added to it")
-            hint = "use COUNT, SUM or AVG, or keep the rows in the view and aggregate when you read it"
+        if name not in (*COUNTS, *AVERAGES, *SUMS, *LEAST, *GREATEST):
+            why = "it is neither a sum over rows, to which a change can be added, nor the first of them in an order"
+            hint = "use COUNT, SUM, AVG, MIN or MAX, or keep the rows in the view and aggregate when you read it"
             raise refusal(f"The aggregate {name}", source, at, why, hint)
-        if aggregate["distinct"]:
-            why = "the values of each group must be kept and counted; that comes later"
-            hint = "SELECT DISTINCT the columns in one view and count them when you read it"
-            raise refusal(f"{name}(DISTINCT ...)", source, at, why, hint)
+        if aggregate["distinct"] and name in ("count_if", "countif"):
+            hint = "leave DISTINCT out, or use bool_or"
+            raise refusal(f"{name}(DISTINCT ...)", source, at, "it can only be 0 or 1", hint)
         if aggregate["order_bys"]["orders"]:
-            why = "the result of a sum has no order"
+            why = "its result does not depend on an order"
             raise refusal(f"ORDER BY inside {name}", source, at, why, "leave it out")
 
     def _count(self, aggregate: Tree, kind: str) -> RawColumn:
@@ -110,13 +137,8 @@ class Aggregates:
         return self._column(aggregate, "count", terms=terms)
 
     def _sum(self, aggregate: Tree, kind: str) -> RawColumn:
-        argument = arguments(aggregate)[0]
-        argument_type = self._typing.type_of(argument)
-        if argument_type == "BOOLEAN" and kind == "sum":  # COUNT_IF is this sum: a HUGEINT, NULL without rows
-            argument = expression("CAST(v AS INTEGER)", v=argument)
-        elif not is_exact_number(argument_type) and not is_floating(argument_type):
-            what = f"{kind} of {argument_type}"
-            raise refusal(what, self._source, span(aggregate), "only numbers are summed", "cast it to a number")
+        argument_type = self._typing.type_of(arguments(aggregate)[0])
+        argument = self._number(arguments(aggregate)[0], kind, aggregate)
         floating = is_floating(argument_type)
         value, presence = self._expander.expand(argument, floating)
         value, presence = self._filtered(aggregate, value), self._filtered(aggregate, presence)
@@ -164,6 +186,59 @@ class Aggregates:
             argument_type=argument_type,
             from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
         )
+
+    def _distinct(self, aggregate: Tree, kind: str) -> RawColumn:
+        """COUNT, SUM or AVG of the distinct values that a companion keeps; those of a row may have NULLs."""
+        argument = arguments(aggregate)[0]
+        if kind == "count":
+            is_row = argument["class"] == "FUNCTION" and argument["function_name"] == "row"
+            parts = arguments(argument) if is_row else [argument]
+            kept = self._companions.keep(aggregate, parts, ordered=False, nulls=is_row)
+            return self._column(aggregate, kind, companion=kept.number)
+        argument = self._number(argument, kind, aggregate)
+        kept = self._companions.keep(aggregate, [argument], ordered=False)
+        type_, own = kept.type(0), self._typing.type_of(argument)
+        if type_ != own and decimal_parts(type_):
+            why = f"it joins columns of type {type_}, and DuckDB adds it up as {own}"
+            raise refusal("This sum", self._source, span(aggregate), why, "cast the columns to one type")
+        scale = (decimal_parts(own) or (0, 0))[1]
+        fields = {"variable": kept.argument[0], "scale": scale, "argument_type": own, "companion": kept.number}
+        return self._column(aggregate, kind, **fields)
+
+    def _extremum(self, aggregate: Tree, kind: str) -> RawColumn:
+        """MIN(x) is the first of the values x; ARG_MIN(p, q) is p of the first of the values (q, p)."""
+        name, operands = aggregate["function_name"], arguments(aggregate)
+        expected = 1 if name in ("min", "max", "bool_and", "bool_or") else 2
+        if len(operands) != expected:
+            why, hint = "its result is a list, which a view cannot hold yet", f"use {name} without a number"
+            raise refusal(f"{name} of the first n", self._source, span(aggregate), why, hint)
+        if name.startswith("bool_") and self._typing.type_of(operands[0]) != "BOOLEAN":
+            operands = [expression("CAST(v AS BOOLEAN)", v=operands[0])]
+        argument = operands[::-1]
+        kept = self._companions.keep(aggregate, argument, ordered=True)
+        for position, tree in enumerate(argument):
+            self._check_order(kept.type(position), tree, aggregate)
+        field = self._column(aggregate, kind, variable=kept.argument[-1], companion=kept.number)
+        return replace(field, type=kept.type(len(argument) - 1))
+
+    def _check_order(self, kept: str, tree: Tree, aggregate: Tree) -> None:
+        """Refuse types whose codes are in another order than the values."""
+        own = self._typing.type_of(tree)
+        family = "ENUM" if own.startswith("ENUM") and kept != own else own.partition("(")[0]
+        if family in ("BIT", "BIGNUM", "TIME WITH TIME ZONE") or (family == "ENUM" and kept != own):
+            why = "the codes under which its values are kept are not in their order"
+            what = f"{aggregate['function_name']} over {'an ENUM joined to text' if kept != own else own}"
+            raise refusal(what, self._source, span(aggregate), why, "cast it to a number or to VARCHAR")
+
+    def _number(self, argument: Tree, kind: str, aggregate: Tree) -> Tree:
+        """An argument that DuckDB sums; BOOLEAN as INTEGER."""
+        type_ = self._typing.type_of(argument)
+        if type_ == "BOOLEAN" and kind == "sum":  # COUNT_IF is this sum: a HUGEINT, NULL without rows
+            return expression("CAST(v AS INTEGER)", v=argument)
+        if not is_exact_number(type_) and not is_floating(type_):
+            what = f"{kind} of {type_}"
+            raise refusal(what, self._source, span(aggregate), "only numbers are summed", "cast it to a number")
+        return argument
 
     def _column(self, aggregate: Tree, kind: Any, **fields: Any) -> RawColumn:
         name = self._leaves.unused_name(f"{kind}_{len(self._raw) + 1}")

@@ -6,7 +6,7 @@ substituted by the expressions they stand for, their conditions join the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlfront.bind_names import Scope, Source, expand_star, resolve
@@ -24,7 +24,7 @@ from sqlfront.parse_tree import (
     span,
     walk,
 )
-from sqlfront.table_catalog import CatalogView, Column
+from sqlfront.table_catalog import CatalogView, Column, ForeignKey
 from storage.errors import InternalError, NotSupportedError, ProgrammingError
 
 
@@ -36,6 +36,7 @@ class AtomTable:
     table: str
     columns: tuple[Column, ...]
     keys: tuple[tuple[str, ...], ...]
+    references: tuple[ForeignKey, ...]
     at: Span | None = None
 
     def column(self, name: str) -> Column:
@@ -172,12 +173,9 @@ def _bind_name(item: Tree, environment: Environment, core: JoinCore) -> Scope:
     table = environment.catalog.resolve(parts)
     if table is None:
         raise _no_table(".".join(parts), item, environment)
-    if environment.catalog.is_view(table):
-        why = "views over materialized views come later"
-        raise refusal("A materialized view as a source", environment.source, span(item), why, "read its tables")
-    view = None if environment.catalog.is_change_table(table) else environment.catalog.view_sql(table)
+    view = environment.catalog.inlined(table)
     if view is not None:
-        columns = _inline_view(table, view, item, environment, core)
+        columns = _inline_view(table, *view, item, environment, core)
         return _one_source(alias, (), columns, item)
     columns = _add_atom(table, alias, item, environment, core)
     return _one_source(alias, () if item["alias"] else _qualifiers(parts, table), columns, item)
@@ -210,7 +208,8 @@ def _add_atom(table: str, alias: str, item: Tree, environment: Environment, core
     taken = {atom.name for atom in core.atoms}
     wanted = alias.lower()
     name = next(n for i in range(len(taken) + 1) if (n := wanted if i == 0 else f"{wanted}_{i + 1}") not in taken)
-    core.atoms.append(AtomTable(name, table, tuple(columns), tuple(environment.catalog.keys(table)), span(item)))
+    keys, references = environment.catalog.keys(table), environment.catalog.references(table)
+    core.atoms.append(AtomTable(name, table, tuple(columns), tuple(keys), tuple(references), span(item)))
     return [(column[0], column_ref(name, column[0])) for column in columns]
 
 
@@ -228,18 +227,19 @@ def _bind_subquery(item: Tree, environment: Environment, core: JoinCore) -> Scop
     return _one_source(item["alias"] or "unnamed_subquery", (), columns, item)
 
 
-def _inline_view(table: str, sql: str, item: Tree, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
-    """A plain view's query, moved to where the view is named; its own column list renames."""
+def _inline_view(
+    table: str, names: Sequence[str], select: str, item: Tree, environment: Environment, core: JoinCore
+) -> list[tuple[str, Tree]]:
+    """A view's query, moved to where the view is named; its own column list renames."""
     if table in environment.views:
         raise InternalError(f"View {table} reads itself")
-    names, select = _view_parts(sql)
     place = span(item)
     node = relocate(parse_select(select, SourceText(select)), place)
     inside = replace(environment, ctes={}, views=environment.views | {table}, moved_to=place, outer=Scope())
-    return _renamed(_inline(node, f"The view {table}", inside, core, place), names)
+    return _renamed(_inline(node, f"The view {table}", inside, core, place), list(names))
 
 
-def _view_parts(sql: str) -> tuple[list[str], str]:
+def view_parts(sql: str) -> tuple[list[str], str]:
     """The column names and the SELECT of DuckDB's own CREATE VIEW text."""
     from sqlfront.tokens import tokenize
 

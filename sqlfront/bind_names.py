@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sqlfront.bind_refusals import refusal
+from sqlfront.bind_refusals import SESSION_WORDS, refusal, unstable
 from sqlfront.parse_tree import SourceText, Tree, call, children, column_ref, expression, span, transform
 from storage.errors import NotSupportedError
 
@@ -162,6 +162,8 @@ def _lambda_parameters(node: Tree) -> list[str]:
 
 def _unresolved(node: Tree, source: SourceText) -> NotSupportedError:
     name = ".".join(node["column_names"])
+    if name.lower() in SESSION_WORDS:
+        return unstable(name, source, span(node))
     return refusal(
         f'"{name}" here',
         source,

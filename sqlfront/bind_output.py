@@ -13,7 +13,7 @@ from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_names import Scope, resolve
 from sqlfront.bind_refusals import check_expression, keyword, refusal
 from sqlfront.bind_types import Typing
-from sqlfront.parse_tree import SourceText, Tree, atoms_of, children, column_ref, key, span, transform, walk
+from sqlfront.parse_tree import SourceText, Tree, atoms_of, children, key, span, transform, walk
 from storage.errors import InternalError
 
 
@@ -134,7 +134,7 @@ class _Substitution:
         if group is not None:
             return group
         if node["class"] == "FUNCTION" and self._is_aggregate(node["function_name"]):
-            return column_ref(self._aggregates.raw_column(node))
+            return self._aggregates.value(node)
         if node["class"] == "COLUMN_REF" and len(node["column_names"]) == 2:
             if self._leaves.variable(node) in self._free:
                 return self._leaves.reference(node)

@@ -15,12 +15,26 @@ OUTER_JOINS = {
     "SEMI": "SEMI JOIN",
     "ANTI": "ANTI JOIN",
 }
+# Written like columns, without parentheses: the clock, or the session, decides their values.
+SESSION_WORDS = frozenset(
+    (
+        *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog"),
+        *("current_role", "current_schema", "current_user", "session_user", "user"),
+    )
+)
 JOIN_KINDS = {"POSITIONAL": "POSITIONAL JOIN", "ASOF": "ASOF JOIN", "DEPENDENT": "a lateral join"}
 
 
 def refusal(construct: str, source: SourceText, at: Span | None, why: str, hint: str) -> NotSupportedError:
     """The error for a construct that views do not support."""
     return NotSupportedError(f"{construct} is not supported in a view", where=source.where(at), why=why, hint=hint)
+
+
+def unstable(name: str, source: SourceText, at: Span | None) -> NotSupportedError:
+    """The error for a value that changes from query to query."""
+    why = "its value changes from query to query, so a stored result cannot stay equal to the query"
+    hint = "store the value in a column when the row is written, or filter when you read the view"
+    return refusal(name, source, at, why, hint)
 
 
 def check_query(node: Tree, source: SourceText) -> None:

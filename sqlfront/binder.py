@@ -12,9 +12,10 @@ from typing import Any
 
 from planner.query import Definition
 from sqlfront.bind_aggregates import Aggregates, SummedArguments
+from sqlfront.bind_companions import Companions
 from sqlfront.bind_conditions import split_conditions
 from sqlfront.bind_from import Environment, JoinCore, bind_block
-from sqlfront.bind_functions import Functions, check_functions
+from sqlfront.bind_functions import Functions, check_functions, check_projection
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
 from sqlfront.bind_refusals import EXPRESSIONS, refusal
@@ -47,7 +48,7 @@ def bind_view(
     source = SourceText(statement if statement is not None else sql_select, offset)
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     node = parse_select(sql_select, source)
-    functions = Functions(con)
+    functions = Functions(con, catalog.has_macros())
     columns = _describe(sql_select, con, source, column_names)
     environment = Environment(catalog, source, functions.is_aggregate)
     core = JoinCore()
@@ -62,8 +63,12 @@ def bind_view(
     conditions = split_conditions(core, typing, source)
     leaves = Leaves(core.atoms, conditions, typing, source)
     summed = SummedArguments(aggregates_of(selection, functions.is_aggregate), selection.scalar)
-    aggregates = Aggregates(con, typing, leaves, source, core.atoms[0].name, summed)
+    companions = Companions(core, selection.groups, leaves, typing, source)
+    aggregates = Aggregates(con, typing, leaves, companions, source, core.atoms[0].name, summed)
     output = bind_output(selection, leaves, aggregates, typing, functions.is_aggregate, source)
+    if selection.mode == "group":
+        computed = [*output.projection, *([output.having] if output.having else [])]
+        check_projection(computed, {raw.name: raw.type for raw in output.raw}, con, functions, source)
     definition = Definition(
         atoms=leaves.build(),
         free=tuple(output.free),
@@ -75,6 +80,7 @@ def bind_view(
         columns=columns,
         scalar=selection.scalar,
         labels=leaves.labels(),
+        companions=companions.build(),
     )
     _verify(definition, con)
     return definition
@@ -132,7 +138,8 @@ def _check_values(
             raise refusal("A collated column", source, span(tree), why, "use a column without a collation")
     typing.learn(trees)
     typing.types_of(aggregates_of(selection, functions.is_aggregate))
-    check_functions(trees, typing, functions, source)
+    outputs = [tree for _, tree in selection.items] + ([selection.having] if selection.having else [])
+    check_functions(trees, outputs, typing, functions, source)
 
 
 def _verify(definition: Definition, con: Any) -> None:

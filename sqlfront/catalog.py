@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlfront.database import Database
-from sqlfront.table_catalog import Column, DuckDBCatalog
+from planner.query import output_keys
+from sqlfront.database import Database, ViewEntry
+from sqlfront.table_catalog import Column, DuckDBCatalog, ForeignKey
 from storage.capture import QualifiedName
 
 
 class EngineCatalog(DuckDBCatalog):
-    """DuckDB's catalog with change tables and materialized views in it. Use one object per statement."""
+    """DuckDB's catalog with change tables and materialized views in it. Use one object per statement.
+
+    `views_read` are the materialized views that a binding has asked for, as the binder calls them.
+    """
 
     def __init__(self, database: Database, con: Any) -> None:
-        super().__init__(con)
+        super().__init__(con, database.name)
         self._database = database
         self._names: dict[str, QualifiedName] = {}
+        self.views_read: dict[str, ViewEntry] = {}
 
     def resolve(self, parts: Sequence[str]) -> str | None:
         found = super().resolve(parts)
@@ -38,11 +43,20 @@ class EngineCatalog(DuckDBCatalog):
         change_table = self._database.change_tables.get(self.name(table).key)
         if change_table is not None:
             return [(c.name, c.type, c.not_null) for c in change_table.columns]
+        view = self._view(table)
+        if view is not None:
+            return [(name, type_, False) for name, type_ in view.definition.columns]
         return super().columns(table)
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         change_table = self._database.change_tables.get(self.name(table).key)
-        return list(change_table.keys) if change_table is not None else super().keys(table)
+        if change_table is not None:
+            return list(change_table.keys)
+        view = self._view(table)
+        return output_keys(view.definition) if view is not None else super().keys(table)
+
+    def references(self, table: str) -> list[ForeignKey]:
+        return [] if self.is_change_table(table) else super().references(table)
 
     def is_change_table(self, table: str) -> bool:
         return self.name(table).key in self._database.change_tables
@@ -50,5 +64,22 @@ class EngineCatalog(DuckDBCatalog):
     def is_view(self, table: str) -> bool:
         return self.name(table).key in self._database.views
 
+    def has_macros(self) -> bool:
+        return self._database.has_macros(self._con)
+
     def view_sql(self, table: str) -> str | None:
         return None if self.is_change_table(table) or self.is_view(table) else super().view_sql(table)
+
+    def inlined(self, table: str) -> tuple[list[str], str] | None:
+        """Materialized views that only select, project and join are read as their text too."""
+        view = self._view(table)
+        if view is None:
+            return super().inlined(table)
+        self.views_read[table] = view
+        return (list(view.column_names), view.select) if view.definition.mode == "bag" else None
+
+    def _view(self, table: str) -> ViewEntry | None:
+        key = self.name(table).key
+        if key in self._database.unbuilt:
+            raise self._database.unbuilt[key].error()
+        return self._database.views.get(key)

@@ -7,10 +7,11 @@ from typing import Any
 from maintenance.relation import Column
 from sqlfront import persistence
 from sqlfront.database import SCHEMA, ChangeTable, Database, scan_name
-from sqlfront.ddl import drop_readers, refuse_other_object, register_all, transaction
+from sqlfront.ddl import dropping, readers_to_drop, refuse_other_object, register_all
 from sqlfront.names import new_name, shown
 from sqlfront.options import check_options
 from sqlfront.statements import CreateChangeTable, Name
+from sqlfront.transactions import transaction
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
 from storage.errors import NotSupportedError, ProgrammingError
@@ -71,8 +72,8 @@ def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bo
             if if_exists:
                 return
             raise ProgrammingError(f"there is no change table {name}", hint="SHOW CHANGE TABLES lists them")
-        drop_readers(database, con, table.name, cascade=cascade, what=f"DROP CHANGE TABLE {name}")
-        with transaction(con):
+        readers = readers_to_drop(database, [table.name], cascade=cascade, what=f"DROP CHANGE TABLE {name}")
+        with dropping(database, con, readers):
             con.execute(f"DROP VIEW IF EXISTS {table.name}")
             con.execute(
                 f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?",

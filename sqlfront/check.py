@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sqlfront.freeze import qualified_query
 from sqlfront.loading import lossless
 from sqlfront.names import shown
-from storage.capture_sql import quote
+from sqlfront.ties import without_ties
+from storage.capture_sql import quote, table_sql
 from storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -17,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def check_view(connection: Connection, entry: ViewEntry) -> pa.Table:
-    """The rows that differ, with `_difference` "missing" or "extra" and how many copies; no row: the view is right.
+    """The rows that differ, with `_difference` "missing" or "extra"; a row stands there once per copy.
 
+    Of the rows that tie in an ARG_MIN or ARG_MAX, DuckDB is made to take the one that the view takes.
     Floating columns are compared after pairing rows on the other columns, within 1e-9 of the largest value.
     """
     database, con = connection._database, connection._duck
@@ -29,38 +33,40 @@ def check_view(connection: Connection, entry: ViewEntry) -> pa.Table:
                 why=f"change table {shown(table.name)} was created WITH (retain = false) and keeps no rows",
                 hint="create the change table WITH (retain = true)",
             )
-    names = ", ".join(quote(name) for name, _ in entry.definition.columns)
-    renamed = f"SELECT * FROM ({entry.select}\n) AS q({names})"
+    # Numbered: a user's column could be called as anything we write here.
+    names = [f"c{i}" for i in range(len(entry.definition.columns))]
+    expected = without_ties(qualified_query(entry.select, database.name))
+    columns = ", ".join(names)
     session = connection._current_session()
     with session.holding():
-        con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_expected AS {renamed}")
-        con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_found AS SELECT * FROM {entry.name}")
+        for side, query in (("expected", f"({expected}\n)"), ("found", table_sql(database.name, entry.name))):
+            con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_{side} AS SELECT * FROM {query} AS q({columns})")
         with lossless(con):
-            result = con.sql(_difference(entry)).to_arrow_table()
+            result = con.sql(_difference(entry, names)).to_arrow_table()
         con.execute("DROP TABLE temp.__sqlfront_expected; DROP TABLE temp.__sqlfront_found")
     return result
 
 
-def _difference(entry: ViewEntry) -> str:
+def _difference(entry: ViewEntry, names: Sequence[str]) -> str:
     """SQL for the rows of one side that have no partner on the other, copies counted."""
-    columns = [(quote(name), type_) for name, type_ in entry.definition.columns]
-    floats = {name for name, type_ in columns if type_ in ("FLOAT", "DOUBLE")}
-    exact = [name for name, _ in columns if name not in floats]
-    order = ", ".join([*exact, *sorted(floats)])
-    partition = ", ".join(exact) or "1"
-    number = f"row_number() OVER (PARTITION BY {partition} ORDER BY {order}) AS __copy"
-    scales = ", ".join(f"coalesce(max(abs({name})) FILTER (isfinite({name})), 0) AS {name}" for name in sorted(floats))
+    types = [type_ for _, type_ in entry.definition.columns]
+    floats = [name for name, type_ in zip(names, types, strict=True) if type_ in ("FLOAT", "DOUBLE")]
+    exact = [name for name in names if name not in floats]
+    number = f"row_number() OVER (PARTITION BY {', '.join(exact) or '1'} ORDER BY {', '.join([*exact, *floats])}) AS n"
+    scales = ", ".join(f"coalesce(max(abs({name})) FILTER (isfinite({name})), 0) AS {name}" for name in floats)
     same = [f"e.{name} IS NOT DISTINCT FROM f.{name}" for name in exact]
     same += [
-        f"(e.{name} IS NOT DISTINCT FROM f.{name} OR abs(e.{name} - f.{name}) <= 1e-9 * s.{name})"
-        for name in sorted(floats)
+        f"(e.{name} IS NOT DISTINCT FROM f.{name} OR abs(e.{name} - f.{name}) <= 1e-9 * s.{name})" for name in floats
     ]
-    matched = " AND ".join([*same, "e.__copy = f.__copy"])
+    matched = " AND ".join([*same, "e.n = f.n"])
     scale = f"(SELECT {scales or '1 AS one'} FROM temp.__sqlfront_expected) AS s"
+    outputs = ", ".join(
+        f"{name} AS {quote(column)}" for name, (column, _) in zip(names, entry.definition.columns, strict=True)
+    )
     sides = []
     for label, one, other in (("missing", "expected", "found"), ("extra", "found", "expected")):
         sides.append(
-            f"SELECT '{label}' AS _difference, * EXCLUDE (__copy) FROM "
+            f"SELECT '{label}' AS _difference, {outputs} FROM "
             f"(SELECT *, {number} FROM temp.__sqlfront_{one}) AS e WHERE NOT EXISTS (SELECT 1 FROM "
             f"(SELECT *, {number} FROM temp.__sqlfront_{other}) AS f, {scale} WHERE {matched})"
         )

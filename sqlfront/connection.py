@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from maintenance.epoch import Epoch
     from sqlfront.explanation import Explanation
+    from sqlfront.feed_cursor import FeedCursor
     from sqlfront.relation import Relation
     from sqlfront.view import View
 
@@ -43,7 +44,8 @@ def _close_all() -> None:
 def connect(database: str = ":memory:", *, config: Mapping[str, Any] | None = None) -> Connection:
     """Open a DuckDB database, in memory or in a file, and bring its materialized views back.
 
-    `config` is handed to DuckDB. Connections of one process to one file share its views.
+    `config` is handed to DuckDB; with access_mode = 'READ_ONLY' views are read and nothing is written.
+    Connections of one process to one file share its views.
     Raises OperationalError if the file cannot be opened.
     """
     with translated(None):
@@ -72,6 +74,7 @@ class Connection:
         database.enter(self)
         _open.add(self)
         self._has_result = False
+        self._feed: FeedCursor | None = None
 
     # SQL -----------------------------------------------------------------------------------------
 
@@ -80,9 +83,10 @@ class Connection:
 
         `params` are bound to the last statement. Errors are sqlfront.Error's; a failing statement changes nothing.
         """
-        self._ready()
+        self._check_open()
         statements = parse_statement(sql)
         for statement in statements:
+            self._ready()
             last = statement is statements[-1]
             with translated(self._session_error):
                 dispatch.run(self, statement, params if last else None)
@@ -107,34 +111,40 @@ class Connection:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row of the result, or None."""
+        if self._feed is not None:
+            return self._feed.fetchone()
         self._again = None
         with self._reading():
             return self._duck.fetchone()
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """The next rows of the result, at most `size`."""
+        if self._feed is not None:
+            return self._feed.fetchmany(size)
         self._again = None
         with self._reading():
             return self._duck.fetchmany(size)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """All remaining rows, of one epoch."""
-        return self._whole(self._duck.fetchall)
+        """All remaining rows, of one epoch; of SUBSCRIBE, what has changed since the last fetch."""
+        return self._feed.fetchall() if self._feed is not None else self._whole(self._duck.fetchall)
 
     def df(self) -> pandas.DataFrame:
         """All remaining rows as a pandas DataFrame."""
-        return self._whole(self._duck.df)
+        return self._feed.df() if self._feed is not None else self._whole(self._duck.df)
 
     fetchdf = df
 
     def to_arrow_table(self) -> pa.Table:
         """All remaining rows as an Arrow table."""
-        return self._whole(self._arrow_table)
+        return self._feed.to_arrow_table() if self._feed is not None else self._whole(self._arrow_table)
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
         """The remaining rows as a lazy stream of record batches, pinned to its epoch (StaleRead)."""
         import pyarrow as pa
 
+        if self._feed is not None:
+            return self._feed.to_arrow_table().to_reader(batch_size)
         again, self._again = self._again, None
         with self._reading():
             if again is not None:
@@ -149,6 +159,8 @@ class Connection:
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
         """Name and type of each result column, as DB-API 2.0 says; None without a result."""
+        if self._feed is not None:
+            return self._feed.description
         return self._duck.description if self._has_result else None
 
     @property
@@ -256,6 +268,7 @@ class Connection:
         if self._closed:
             return
         self._end_streams()
+        self._end_feed()
         if self._transaction is not None:
             rollback(self._duck)
             self._transaction = None
@@ -274,6 +287,7 @@ class Connection:
     def _ready(self) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views."""
         self._check_open()
+        self._end_feed()
         if self._has_result:
             self._end_streams()
             self._duck.abort()
@@ -281,14 +295,30 @@ class Connection:
             self._again = None
         if self._revision != self._database.revision:
             with self._database.engine.lock, Uninterrupted():
-                scans = dict(self._database.scans(self._session_finder()))
-                for name in self._scans - scans.keys():
-                    self._duck.unregister(name)
-                for name, scan in scans.items():
-                    self._duck.register(name, scan)
-                self._scans = set(scans)
-                self._forget_names()
-                self._revision = self._database.revision
+                self._bind_scans()
+
+    def _bind_scans(self) -> None:
+        """Register what views there are, and let go of the others' scans, narrowed ones (lookups.py) included."""
+        import duckdb
+
+        scans = dict(self._database.scans(self._session_finder()))
+        try:
+            for name in self._scans - scans.keys():
+                self._duck.unregister(name)
+            for name, scan in scans.items():
+                self._duck.register(name, scan)
+        except duckdb.TransactionException as error:
+            if "aborted" not in str(error):
+                raise
+            return  # Only ROLLBACK is possible now; the next statement comes here again.
+        self._scans = set(scans)
+        self._forget_names()
+        self._revision = self._database.revision
+
+    def _end_feed(self) -> None:
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
 
     def _end_streams(self) -> None:
         for stream in list(self._streams):

@@ -11,12 +11,12 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from maintenance.engine import Engine
 from maintenance.relation import Column
-from sqlfront.loading import Evaluator, load_rows
+from sqlfront.loading import Evaluator, count_rows, load_rows
 from sqlfront.names import locate, shown
 from sqlfront.scans import SCAN_PREFIX, ReadSession, Scan
 from storage.capture import Capture, QualifiedName
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from maintenance.view import MaintainedView
+    from sqlfront.feed import Feed
     from planner.query import Definition
 
 SCHEMA = "__sqlfront"
@@ -34,28 +35,36 @@ _registry_lock = threading.Lock()
 
 
 @dataclass
-class ViewEntry:
-    """A materialized view in the catalog; `select` is the user's query, `scan` the number of its scan."""
+class StoredView:
+    """A materialized view as the file knows it.
+
+    `written` is the query as the user wrote it, `select` the same frozen (freeze.py), `column_names` its columns,
+    `scan` the number of its scan.
+    """
 
     name: QualifiedName
+    written: str
     select: str
     options: dict[str, Any]
     column_names: tuple[str, ...]
     scan: int
-    definition: Definition
-    maintained: MaintainedView
-    tables: set[str] = field(default_factory=set)
 
 
 @dataclass
-class UnbuiltView:
-    """A view that the file knows but that could not be brought back; REFRESH tries again. `raw`: its scan's columns."""
+class ViewEntry(StoredView):
+    """A view that is maintained; the tables it reads, itself or through views, as the engine calls them; the views."""
 
-    name: QualifiedName
-    select: str
-    options: dict[str, Any]
-    column_names: tuple[str, ...]
-    scan: int
+    definition: Definition
+    maintained: MaintainedView
+    tables: set[str]
+    sources: Mapping[str, ViewEntry]
+    feed: Feed | None = None
+
+
+@dataclass
+class UnbuiltView(StoredView):
+    """A view that could not be brought back; REFRESH tries again. `raw` are its scan's columns."""
+
     raw: tuple[str, ...]
     why: str
 
@@ -88,8 +97,11 @@ class Database:
 
         self.path, self.config = path, dict(config or {})
         self.root = duckdb.connect(path, config=self.config)
-        self.name = self.root.execute("SELECT current_database()").fetchall()[0][0]
-        self.engine = Engine(Evaluator())
+        [(self.name, self.read_only)] = self.root.execute(
+            "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
+        ).fetchall()
+        self.evaluate = Evaluator()
+        self.engine = Engine(self.evaluate)
         self.capture = Capture(self.name)
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
@@ -192,9 +204,19 @@ class Database:
         return f"{quoted(name.schema)}.{quoted(name.name)}"
 
     def readers(self, name: QualifiedName) -> list[ViewEntry]:
-        """The materialized views that read a table."""
+        """The materialized views that read a table, each after those it reads."""
         key = self.relation_key(name).casefold()
-        return [entry for entry in self.views.values() if key in {t.casefold() for t in entry.tables}]
+        found = [entry for entry in self.views.values() if key in {t.casefold() for t in entry.tables}]
+        return sorted(found, key=lambda entry: entry.scan)
+
+    def dependents(self, view: StoredView) -> list[ViewEntry]:
+        """The materialized views that read a view, themselves or through others, each after those it reads."""
+        found: dict[tuple[str, str], ViewEntry] = {}
+        for entry in sorted(self.views.values(), key=lambda entry: entry.scan):
+            read = {source.name.key for source in entry.sources.values()}
+            if read & {view.name.key, *found}:
+                found[entry.name.key] = entry
+        return list(found.values())
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -228,8 +250,12 @@ class Database:
     def give_up(self, entry: ViewEntry, why: str) -> None:
         """Stop maintaining a view that may have missed changes: reading it raises until REFRESH."""
         if not entry.maintained.broken:
+            for reader in reversed(self.dependents(entry)):
+                self.give_up(reader, f"{shown(entry.name)}, which it reads, was given up: {why}")
             self.detach(entry)
             entry.maintained.broken = why
+            if entry.feed is not None:
+                entry.feed.fail(untrusted(entry.name, why))
 
     def detach(self, entry: ViewEntry) -> None:
         """Take a view out of the engine, if it is in it."""
@@ -273,24 +299,26 @@ class Database:
     def session(self) -> ReadSession:
         return ReadSession(self.engine)
 
-    def load(self, con: Any, name: str) -> Iterator[pa.RecordBatch]:
-        """The present rows of a table as the transaction of `con` sees them.
+    def load(self, con: Any, name: str) -> tuple[Iterator[pa.RecordBatch], int]:
+        """The present rows of a table as the transaction of `con` sees them, and their number.
 
         A change table that keeps no rows has none to load: views over it are built before the first change.
         """
         if any(self.relation_key(table.name) == name for table in self.change_tables.values()):
-            return
-        yield from load_rows(con, self.engine.relations[name])
+            return iter(()), 0
+        relation = self.engine.relations[name]
+        return load_rows(con, relation), count_rows(con, relation)
 
     # Bookkeeping ---------------------------------------------------------------------------------
 
-    def save_view(self, con: Any, entry: ViewEntry) -> None:
+    def save_view(self, con: Any, entry: StoredView) -> None:
         """Write a view's definition to the database, in the transaction of `con`."""
         con.execute(
-            f"INSERT INTO {SCHEMA}.views VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO {SCHEMA}.views VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 entry.name.schema,
                 entry.name.name,
+                entry.written,
                 entry.select,
                 json.dumps(entry.options),
                 json.dumps(entry.column_names),

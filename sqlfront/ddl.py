@@ -6,27 +6,25 @@ engine change together or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from maintenance.relation import Column
-from maintenance.view import MaintainedView
-from planner.classify import plan_view
-from planner.plan import Plan
 from planner.query import Definition
-from planner.refusal import Refusal
 from sqlfront import persistence
-from sqlfront.binder import bind_view
+from sqlfront.build import bind, build_view, discard, unneeded_tables
 from sqlfront.catalog import EngineCatalog
-from sqlfront.database import SCHEMA, ChangeTable, Database, UnbuiltView, ViewEntry, scan_name
+from sqlfront.database import SCHEMA, Database, StoredView, ViewEntry, scan_name
+from sqlfront.freeze import frozen_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
 from sqlfront.statements import CreateMaterializedView, Name
-from sqlfront.transactions import captured, rollback
+from sqlfront.transactions import transaction
+from sqlfront.update_mix import check_updates
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
-from storage.errors import IntegrityError, NotSupportedError, ProgrammingError
+from storage.errors import IntegrityError, InternalError, NotSupportedError, OperationalError, ProgrammingError
 
 
 def create_view(database: Database, con: Any, statement: CreateMaterializedView) -> None:
@@ -44,86 +42,82 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             )
         if old is None:
             refuse_other_object(con, name)
-        persistence.prepare(database, con)
-        scan = database.new_scan()
-        entry = build_view(
-            database, con, name, statement.query, options, statement.columns, scan,
-            statement=statement.text, offset=statement.query_start,
+        else:
+            refuse_dependents(database, old, f"CREATE OR REPLACE MATERIALIZED VIEW {shown(name)}")
+        catalog = EngineCatalog(database, con)
+        bound = bind(
+            catalog, con, statement.query,
+            column_names=statement.columns, statement=statement.text, offset=statement.query_start,
         )  # fmt: skip
+        check_updates(options, bound.definition, catalog)
+        columns = tuple(column for column, _ in bound.definition.columns)
+        select = _frozen(con, statement.query, catalog, bound.definition)
+        persistence.prepare(database, con)
+        view = StoredView(name, statement.query, select, options, columns, database.new_scan())
+        entry = build_view(database, con, view, bound)
         try:
-            with transaction(con):
-                if old is not None:
-                    _forget_view(con, old.name)
-                register_scan(database, con, entry)
-                create_duckdb_view(con, entry)
-                database.save_view(con, entry)
+            with dropping(database, con, [old] if old is not None else [], replaced_by=entry):
+                store_view(database, con, entry)
         except BaseException:
-            _drop_maintained(database, con, entry)
+            discard(database, con, entry)
             raise
-        database.unbuilt.pop(name.key, None)
         database.views[name.key] = entry
-        if isinstance(old, ViewEntry):
-            _drop_maintained(database, con, old)
         database.changed()
 
 
-def build_view(
-    database: Database,
-    con: Any,
-    name: QualifiedName,
-    query: str,
-    options: dict[str, Any],
-    column_names: tuple[str, ...],
-    scan: int,
-    *,
-    statement: str | None = None,
-    offset: int = 0,
-) -> ViewEntry:
-    """Bind and plan a query and build its maintained view, capturing the tables it reads."""
+@contextmanager
+def dropping(
+    database: Database, con: Any, views: Sequence[StoredView], *, replaced_by: ViewEntry | None = None
+) -> Iterator[None]:
+    """Drop views and what only they needed in one transaction with the body, which comes last."""
     catalog = EngineCatalog(database, con)
-    definition = bind_view(query, con, catalog, column_names=column_names, statement=statement, offset=offset)
-    plan = plan_definition(definition, cardinalities(database, con, definition))
-    tables = {atom.table for atom in definition.atoms}
-    newly_captured = [table for table in sorted(tables) if _capture(database, con, catalog, table, definition)]
+    needed = replaced_by.tables if replaced_by is not None else set()
+    tables = [table for table in unneeded_tables(database, views) if table not in needed]
     try:
-        maintained = _build(database, con, f"{database.relation_key(name)}#{scan}", definition, plan)
+        with transaction(con):
+            for view in views:
+                _forget_view(con, view.name)
+            for table in tables:
+                database.capture.uninstall(con, catalog.name(table), in_transaction=True)
+            yield
     except BaseException:
-        for table in newly_captured:
-            _release(database, con, table)
+        database.capture.reload(con)
         raise
-    return ViewEntry(name, query, options, column_names, scan, definition, maintained, tables)
+    for view in sorted(views, key=lambda view: -view.scan):  # Views before those they read.
+        if isinstance(view, ViewEntry):
+            database.detach(view)
+            if view.feed is not None:
+                view.feed.fail(OperationalError(f"materialized view {shown(view.name)} was dropped or replaced"))
+        for kept in (database.views, database.unbuilt):
+            if kept.get(view.name.key) is view:
+                del kept[view.name.key]
+    for table in tables:
+        database.engine.drop_table(table)
+    database.changed()
 
 
-def plan_definition(definition: Definition, sizes: dict[str, int]) -> Plan:
-    """The plan of a definition, or NotSupportedError with the planner's reason."""
-    plan = plan_view(definition, sizes)
-    if isinstance(plan, Refusal):
-        raise NotSupportedError(plan.what, where=plan.witness, why=plan.why, hint=plan.suggestion)
-    return plan
-
-
-def cardinalities(database: Database, con: Any, definition: Definition) -> dict[str, int]:
-    """Estimated rows per table, which choose among trees of one class."""
-    rows = con.execute(
-        "SELECT schema_name, table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
-    ).fetchall()
-    return {database.relation_key(QualifiedName(schema, name)): max(1, size) for schema, name, size in rows}
-
-
-def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool) -> None:
-    """Drop a materialized view and what only it needed."""
+def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
+    """Drop a materialized view and what only it needed; with CASCADE, the views that read it too."""
     with database.engine.lock:
         key = locate(database, con, name.parts, temporary=False)
         if if_exists and key not in database.views and key not in database.unbuilt:
             return
-        entry = database.unbuilt.get(key or ("", "")) or database.view(con, name.parts)
-        with transaction(con):
-            _forget_view(con, entry.name)
-        database.unbuilt.pop(entry.name.key, None)
-        database.views.pop(entry.name.key, None)
-        if isinstance(entry, ViewEntry):
-            _drop_maintained(database, con, entry)
-        database.changed()
+        view = database.unbuilt.get(key or ("", "")) or database.view(con, name.parts)
+        if not cascade:
+            refuse_dependents(database, view, f"DROP MATERIALIZED VIEW {shown(view.name)}")
+        with dropping(database, con, [view, *database.dependents(view)]):
+            pass
+
+
+def refuse_dependents(database: Database, view: StoredView, what: str) -> None:
+    """IntegrityError naming the materialized views that read this one, if there are any."""
+    found = database.dependents(view)
+    if found:
+        raise IntegrityError(
+            f"{what} is refused",
+            why=f"materialized views read it: {', '.join(shown(entry.name) for entry in found)}",
+            hint="drop them first, or use DROP ... CASCADE",
+        )
 
 
 def refresh_view(database: Database, con: Any, name: Name) -> None:
@@ -135,7 +129,11 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
             register_all(database, con)
-            _adopt(database, con, _built_again(database, con, unbuilt))
+            entry = build_view(database, con, unbuilt)
+            with transaction(con):
+                store_view(database, con, entry)
+            del database.unbuilt[entry.name.key]
+            database.views[entry.name.key] = entry
             database.changed()
             return
         entry = database.view(con, name.parts)
@@ -145,15 +143,12 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
                 why=f"change table {_passing(database, entry)} was created WITH (retain = false) and keeps no rows",
                 hint="create the change table WITH (retain = true)",
             )
-        group = [entry, *_sharing(database, entry)]
-        for member in group:
+        group = _rebuilt_with(database, entry)
+        for member in reversed(group):
             database.detach(member)
         try:
             for member in group:
-                fresh = _built_again(database, con, member)
-                member.maintained, member.definition = fresh.maintained, fresh.definition
-                with transaction(con):
-                    remake_duckdb_view(database, con, member)
+                rebuild(database, con, member)
         except BaseException as error:
             for member in group:
                 if member.maintained.name not in database.engine.views:
@@ -164,45 +159,64 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
 
 
 def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[str, Any], ...]) -> None:
-    """Set options of a view; unknown ones are errors."""
-    entry = database.view(con, name.parts)
-    entry.options.update(check_options("materialized view", options))
+    """Set options of a view; unknown ones are errors. Its tree is chosen anew by the next REFRESH."""
+    checked = check_options("materialized view", options)
+    with database.engine.lock:
+        entry = database.view(con, name.parts)
+        check_updates(checked, entry.definition, EngineCatalog(database, con))
+        entry_options = entry.options | checked
+        with transaction(con):
+            con.execute(
+                f"UPDATE {SCHEMA}.views SET options = ? WHERE schema = ? AND name = ?",
+                [json.dumps(entry_options), entry.name.schema, entry.name.name],
+            )
+        entry.options = entry_options
 
 
-def drop_readers(database: Database, con: Any, table: QualifiedName, *, cascade: bool, what: str) -> None:
-    """Drop the views that read a table, or refuse naming them."""
-    readers = database.readers(table)
+def readers_to_drop(
+    database: Database, tables: Sequence[QualifiedName], *, cascade: bool, what: str
+) -> list[ViewEntry]:
+    """The views that read any of the tables, which CASCADE drops. Without it, IntegrityError naming them."""
+    readers = {entry.name.key: entry for table in tables for entry in database.readers(table)}
     if readers and not cascade:
-        names = ", ".join(shown(entry.name) for entry in readers)
+        names = ", ".join(shown(entry.name) for entry in readers.values())
         raise IntegrityError(
             f"{what} is refused",
             why=f"materialized views read the table: {names}",
             hint="drop the views first, or use CASCADE",
         )
-    for entry in readers:
-        drop_view(database, con, Name((entry.name.schema, entry.name.name), 0, 0), if_exists=True)
+    return list(readers.values())
 
 
-def create_duckdb_view(con: Any, entry: ViewEntry) -> None:
-    """Make the DuckDB view that users see: the final projection over the scan of the maintained core."""
+def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Build a view that has been detached anew, from its query, and store it."""
+    fresh = build_view(database, con, entry)
+    entry.definition, entry.maintained, entry.tables = fresh.definition, fresh.maintained, fresh.tables
+    entry.sources = fresh.sources
+    if entry.feed is not None:
+        entry.feed.follow()
+    with transaction(con):
+        store_view(database, con, entry)
+
+
+def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Write a view's definition and make the DuckDB view that users see, in the transaction of `con`.
+
+    That is the final projection over the scan of the maintained core.
+    """
+    _forget_view(con, entry.name)
+    con.register(scan_name(entry.scan), database.view_scan(entry, database.session))
     con.execute(f"CREATE VIEW {entry.name} AS {view_query(entry.definition, entry, scan_name(entry.scan))}")
-
-
-def remake_duckdb_view(database: Database, con: Any, entry: ViewEntry) -> None:
-    """The DuckDB view anew: SELECT * may have got more columns."""
-    con.execute(f"DROP VIEW IF EXISTS {entry.name}")
-    register_scan(database, con, entry)
-    create_duckdb_view(con, entry)
+    database.save_view(con, entry)
 
 
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     """SQL that computes a view's columns from its raw columns."""
-    codecs = entry.maintained.codecs
     raw = []
     for column in definition.raw:
         text = quote(column.name)
-        if column.kind == "variable" and column.variable is not None:
-            text = codecs[column.variable].cast_sql(column.name)
+        if (codec := entry.maintained.codec(column)) is not None:
+            text = codec.cast_sql(column.name)
         raw.append(f"{text} AS {quote(column.name)}")
     core = f"SELECT {', '.join(raw) or '1 AS one'} FROM {source}"
     outputs = [
@@ -213,116 +227,35 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     return f"SELECT {', '.join(outputs)} FROM ({core}) AS core{having}"
 
 
-def register_scan(database: Database, con: Any, entry: ViewEntry) -> None:
-    """Bind a view's scan on a plain DuckDB cursor, outside any statement of a user's."""
-    con.register(scan_name(entry.scan), database.view_scan(entry, database.session))
-
-
 def register_all(database: Database, con: Any) -> None:
     for name, scan in database.scans(database.session):
         con.register(name, scan)
 
 
-@contextmanager
-def transaction(con: Any) -> Iterator[None]:
-    """A DuckDB transaction that commits, or rolls back on any exception."""
-    con.execute("BEGIN")
-    try:
-        yield
-    except BaseException:
-        con.execute("ROLLBACK")
-        raise
-    con.execute("COMMIT")
-
-
 # Inside ------------------------------------------------------------------------------------------
 
 
-def _capture(database: Database, con: Any, catalog: EngineCatalog, table: str, definition: Definition) -> bool:
-    """Make the engine follow a table; True if it did not before."""
-    name = catalog.name(table)
-    if name.key in database.change_tables:
-        _refuse_passed_rows(database, database.change_tables[name.key])
-        return False
-    columns = [Column(*column) for column in catalog.columns(table) or []]
-    fresh = table not in database.engine.relations
-    database.capture.install(con, name, [column.name for column in columns])
-    if fresh:
-        database.engine.create_table(table, columns, retain=False)
-    elif columns != list(database.engine.relations[table].columns):
-        database.engine.relations[table].columns = tuple(columns)  # Columns were added since.
-    return fresh
+def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition) -> str:
+    """The query as it is stored, checked to give the same columns."""
+    import duckdb
 
-
-def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:
-    relation = database.engine.relations[database.relation_key(table.name)]
-    if not table.retain and relation.passed:
-        raise ProgrammingError(
-            f"a view over change table {shown(table.name)} cannot be built any more",
-            why="rows have passed already, and WITH (retain = false) they are not kept",
-            hint="create views before the first change, or the table WITH (retain = true)",
-        )
-
-
-def _build(database: Database, con: Any, name: str, definition: Definition, plan: Plan) -> MaintainedView:
-    """Build a view from one snapshot, after taking in what other writers have committed up to it."""
-    engine = database.engine
-    con.execute("BEGIN")
-    applied, maintained, committed = None, None, False
+    select = frozen_query(query, catalog)
     try:
-        changes = captured(database, con, own=False, consume=True)
-        applied = engine.apply(changes) if changes else None
-        maintained = engine.create_view(name, definition, plan, lambda relation: database.load(con, relation))
-        con.execute("COMMIT")
-        committed = True
-    finally:
-        if not committed:
-            if maintained is not None:
-                engine.drop_view(name)
-            if applied is not None:
-                engine.undo(applied)
-            rollback(con)
-    if applied is not None:
-        engine.commit(applied)
-    return maintained
-
-
-def _release(database: Database, con: Any, table: str) -> None:
-    """Stop following a table that no view reads."""
-    relation = database.engine.relations.get(table)
-    if relation is None or any(table in entry.tables for entry in database.views.values()):
-        return
-    if any(database.relation_key(t.name) == table for t in database.change_tables.values()):
-        return
-    database.engine.drop_table(table)
-    name = EngineCatalog(database, con).name(table)
-    database.capture.uninstall(con, name)
-
-
-def _drop_maintained(database: Database, con: Any, entry: ViewEntry) -> None:
-    database.detach(entry)
-    for table in entry.tables:
-        _release(database, con, table)
+        types = [row[1] for row in con.execute(f"DESCRIBE {select}").fetchall()]
+    except duckdb.Error as error:
+        raise NotSupportedError(
+            "this query cannot be stored",
+            why=f"written out, so that later columns of its tables do not change it, DuckDB refuses it: {error}",
+            hint="give each table in FROM an alias, and name columns by it",
+        ) from error
+    if types != [type_ for _, type_ in definition.columns]:
+        raise InternalError("the query has other columns when it is written out", where=select)
+    return select
 
 
 def _forget_view(con: Any, name: QualifiedName) -> None:
     con.execute(f"DROP VIEW IF EXISTS {name}")
     con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [name.schema, name.name])
-
-
-def _adopt(database: Database, con: Any, fresh: ViewEntry) -> None:
-    """Put a view that could not be built before among the others: its columns are made anew."""
-    with transaction(con):
-        _forget_view(con, fresh.name)
-        register_scan(database, con, fresh)
-        create_duckdb_view(con, fresh)
-        database.save_view(con, fresh)
-    del database.unbuilt[fresh.name.key]
-    database.views[fresh.name.key] = fresh
-
-
-def _built_again(database: Database, con: Any, entry: ViewEntry | UnbuiltView) -> ViewEntry:
-    return build_view(database, con, entry.name, entry.select, entry.options, entry.column_names, database.new_scan())
 
 
 def _passing(database: Database, entry: ViewEntry) -> str | None:
@@ -331,6 +264,19 @@ def _passing(database: Database, entry: ViewEntry) -> str | None:
         if database.relation_key(table.name) in entry.tables and not table.retain:
             return shown(table.name)
     return None
+
+
+def _rebuilt_with(database: Database, entry: ViewEntry) -> list[ViewEntry]:
+    """A view, those that share its stores, and those that read any of them, each after what it reads."""
+    group = {entry.name.key: entry}
+    waiting = [entry]
+    while waiting:
+        member = waiting.pop()
+        for other in [*_sharing(database, member), *database.dependents(member)]:
+            if other.name.key not in group:
+                group[other.name.key] = other
+                waiting.append(other)
+    return sorted(group.values(), key=lambda member: member.scan)
 
 
 def _sharing(database: Database, entry: ViewEntry) -> list[ViewEntry]:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
 from sqlfront import statements as own
+from sqlfront.feed import subscribe
 from sqlfront.frames import as_user
-from sqlfront.loading import lossless
+from sqlfront.loading import forget_settings, lossless
+from sqlfront.names import require_current
+from sqlfront.options import check_options
 from sqlfront.reach import reads_ours
 from sqlfront.statements import PassThrough, Statement
 from sqlfront.transactions import Transaction, rollback
@@ -41,11 +44,19 @@ def _run_own(connection: Connection, statement: Statement) -> None:
             why="building a view is not part of a transaction",
             hint="COMMIT first",
         )
+    if not isinstance(statement, _READS) and database.read_only:
+        raise ProgrammingError(
+            "definitions of views and change tables cannot change here",
+            why=f"{database.path} is open read-only",
+            hint="connect without access_mode = 'READ_ONLY'",
+        )
+    if not isinstance(statement, _READS) or isinstance(statement, own.CheckMaterializedView):
+        require_current(database, con)
     match statement:
         case own.CreateMaterializedView():
             ddl.create_view(database, con, statement)
         case own.DropMaterializedView():
-            ddl.drop_view(database, con, statement.name, if_exists=statement.if_exists)
+            ddl.drop_view(database, con, statement.name, if_exists=statement.if_exists, cascade=statement.cascade)
         case own.RefreshMaterializedView():
             ddl.refresh_view(database, con, statement.name)
         case own.AlterMaterializedView():
@@ -57,11 +68,20 @@ def _run_own(connection: Connection, statement: Statement) -> None:
                 database, con, statement.name, if_exists=statement.if_exists, cascade=statement.cascade
             )
         case own.Subscribe():
-            raise NotSupportedError(
-                "SUBSCRIBE is not supported yet", why="change feeds of views come next", hint="read the view"
-            )
+            _subscribe(connection, statement)
         case _:
             _show(connection, statement)
+
+
+def _subscribe(connection: Connection, statement: own.Subscribe) -> None:
+    from sqlfront.feed_cursor import FeedCursor
+
+    database = connection._database
+    with database.engine.lock:
+        connection._start_reading()
+        entry = database.view(connection._duck, statement.name.parts)
+        subscription = subscribe(database, entry, **check_options("subscription", statement.options))
+        connection._feed = FeedCursor(database, entry.definition, subscription)
 
 
 def _show(connection: Connection, statement: Statement) -> None:
@@ -92,6 +112,7 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
     kind = statement.kind
     if kind in _RENAMES:
         connection._forget_names()
+        forget_settings()
     if kind == "begin":
         connection._session = None
         connection._duck.execute(statement.text)
@@ -114,6 +135,8 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
             as_user(partial(connection._duck.executemany, statement.text, params))
         connection._has_result = True
     else:
+        if kind == "prepare" and statement.inner in _WRITES:
+            dml.check_prepared(connection, statement)
         read(connection, statement, params)
     if connection._transaction is not None and kind not in _QUIET:
         connection._transaction.touch()

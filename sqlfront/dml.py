@@ -41,9 +41,29 @@ def needs_us(connection: Connection, statement: PassThrough) -> bool:
                 f"{'.'.join(target.parts)} is a materialized view and cannot be written",
                 hint="change the tables that it reads; it follows",
             )
+        if key in database.change_tables and database.read_only:
+            raise ProgrammingError(
+                f"change table {'.'.join(target.parts)} cannot be written",
+                why=f"{database.path} is open read-only",
+                hint="connect without access_mode = 'READ_ONLY'",
+            )
         if key is not None:
             return True
     return False
+
+
+def check_prepared(connection: Connection, statement: PassThrough) -> None:
+    """Refuse PREPARE of a write that DuckDB cannot run by itself. Triggers capture the others when they run."""
+    if not needs_us(connection, statement):
+        return
+    target = ".".join(statement.targets[0].parts)
+    hint = "execute the statement itself, with parameters: con.execute(sql, params), or executemany"
+    if connection._database.change_table(connection._duck, statement.targets[0].parts) is not None:
+        why = "change tables are kept by the engine, which DuckDB's prepared statements do not reach"
+        raise NotSupportedError(f"PREPARE of a write to change table {target} is not supported", why=why, hint=hint)
+    if statement.upsert:
+        why = "materialized views read the table, and DuckDB's triggers do not see the changes of an upsert"
+        raise NotSupportedError(f"PREPARE of an upsert into {target} is not supported", why=why, hint=hint)
 
 
 def write(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:

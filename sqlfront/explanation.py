@@ -1,14 +1,23 @@
-"""EXPLAIN: the class, the cost and the reason, and the tree drawn from the object that the engine runs."""
+"""EXPLAIN: the class per task, the cost and the reason, and the tree drawn from the object that the engine runs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from maintenance.prediction import Spending, predict, predicted_mean, spending
 from maintenance.tree import Tree, View
-from maintenance.view import MaintainedView
+from maintenance.view import MaintainedView, codecs_of
 from planner.plan import Plan
 from planner.query import Definition
+from planner.tasks import Task, classify_tasks
+from planner.wording import table_name
+from sqlfront.drawing import Box, draw_svg, draw_text
+from sqlfront.rewrites import Rewrite, find_rewrites
+from sqlfront.update_mix import update_weights
+from storage.table import Table
 
 if TYPE_CHECKING:
     from sqlfront.database import Database
@@ -16,16 +25,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How a query is kept. `str()` is for people, `to_dict()` for machines."""
+    """How a query is kept. `str()` is for people, `to_dict()` for machines, `svg()` is the tree as a picture.
+
+    All three come from the plan and the tree that run; figures of a running view are those of the moment they are
+    asked for. `companions` are the trees of the values kept for MIN, MAX and DISTINCT, `spent()` the steps of updates.
+    """
 
     definition: Definition
     plan: Plan
     tree: Tree
+    companions: tuple[Tree, ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
     maintained: MaintainedView | None = None
+    spent: partial[int] | None = None
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What theory allows and what the view pays, for reading all, count, exists and membership."""
+        return classify_tasks(self.definition, self.plan)
 
     def to_dict(self) -> dict[str, Any]:
-        """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tree."""
-        cost = self.plan.cost
+        """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
+        steps {predicted, by table, observed, changes, weights}, tree, companions. What is not known is None."""
+        cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
             "strategy": self.plan.strategy,
@@ -35,68 +57,106 @@ class Explanation:
                 "delay": cost.delay,
                 "space": cost.space,
             },
-            "reason": self.plan.reason,
+            "reason": " ".join((*(f"{note}." for note in self.definition.notes), self.plan.reason)),
             "witness": self.plan.witness,
             "suggestion": self.plan.suggestion,
-            "tree": self._node(self.tree.root),
+            "tasks": {
+                task.name: {
+                    "verdict": task.verdict,
+                    "bound": task.bound,
+                    "theorem": task.theorem,
+                    "witness": task.witness,
+                    "here": task.here,
+                }
+                for task in self.tasks
+            },
+            "rewrites": [{"what": r.what, "sql": r.sql, "update": r.update} for r in self.rewrites],
+            "steps": self._steps(),
+            "tree": _node(self.tree, self.tree.root),
+            "companions": [_node(tree, tree.root) for tree in self.companions],
         }
 
     def lines(self) -> list[tuple[str, str]]:
         """The explanation as (property, value) rows, the tree one line a row."""
         data = self.to_dict()
         rows = [("shape", data["shape"]), ("strategy", data["strategy"])]
-        rows += [(key, value) for key, value in data["cost"].items()]
+        rows += list(data["cost"].items())
         rows += [(key, data[key]) for key in ("reason", "witness", "suggestion") if data[key]]
+        rows += [(task.name, self._spell_task(task)) for task in self.tasks]
+        for rewrite in self.rewrites:
+            rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
+        rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
 
     def drawing(self) -> list[str]:
         """The tree as text: variables, what is stored and how it is indexed, and live rows if it is running."""
-        lines: list[str] = []
-        self._draw(self.tree.root, "", "", lines)
-        if self.tree.output is not None:
-            names = ", ".join(map(self.definition.label, self.tree.output))
-            rows = f", {self.tree.projection.live} rows" if self.tree.projection is not None else ""
-            lines.append(f"projection [{names}] maintained{rows}")
-        return lines
+        return [line for root in self._boxes() for line in draw_text(root)]
+
+    def svg(self) -> str:
+        """The tree as an SVG document: the very nodes of `drawing`, and the class above them."""
+        cost = self.plan.stated_cost
+        heading = [
+            f"{self.plan.shape}: {self.plan.strategy}",
+            f"{cost.update} per change, {cost.delay} between rows, {cost.space} space",
+            *self._spell_steps(self._steps()),
+        ]
+        return draw_svg(self._boxes(), heading)
 
     def __str__(self) -> str:
         width = max(len(key) for key, _ in self.lines())
-        return "\n".join(f"{key:<{width}}  {value}".rstrip() for key, value in self.lines())
+        return "\n".join(
+            f"{key if i == 0 else '':<{width}}  {line}".rstrip()
+            for key, value in self.lines()
+            for i, line in enumerate(value.splitlines() or [""])
+        )
 
-    def _draw(self, view: View, prefix: str, branch: str, lines: list[str]) -> None:
-        lines.append(f"{prefix}{branch}{self._title(view)}")
-        below = prefix + {"": "", "├─ ": "│  ", "└─ ": "   "}[branch]
-        for child in view.children:
-            self._draw(child, below, "└─ " if child is view.children[-1] else "├─ ", lines)
+    def _spell_task(self, task: Task) -> str:
+        source = f" ({task.theorem})" if task.theorem else ""
+        because = f"; {task.witness}" if task.witness and task.witness != self.plan.witness else ""
+        return f"{task.verdict}: {task.bound}{source}{because}; here {task.here}"
 
-    def _title(self, view: View) -> str:
-        names = ", ".join(map(self.definition.label, view.node.variables))
-        title = f"[{names}]"
-        if view.node.atom is not None:
-            atom = self.definition.atom(view.node.atom)
-            title = f"{view.node.atom}({names})"
-            title += f" of {atom.table}" if atom.table.split(".")[-1] != atom.name else ""
-            title += f" where {atom.predicate}" if atom.predicate else ""
-        notes = [_form(view)]
-        if view.node.connex and view.parent is not None:
-            notes.append("enumerated")
-        notes += [f"index on {', '.join(map(self.definition.label, index)) or 'all rows'}" for index in view.indexes]
-        if view.table is not None and self.maintained is not None:
-            notes.append(f"{view.table.live} rows")
-        return f"{title}  {'; '.join(notes)}"
+    def _boxes(self) -> list[Box]:
+        """The tree, the projection that is maintained beside it, and the companions."""
+        boxes = [_box(self.tree, self.tree.root)]
+        if self.tree.output is not None:
+            names = ", ".join(map(self.definition.label, self.tree.output))
+            boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
+        for companion, tree in zip(self.definition.companions, self.companions, strict=True):
+            notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
+            boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
+        return boxes
 
-    def _node(self, view: View) -> dict[str, Any]:
-        running = view.table is not None and self.maintained is not None
+    # Steps ---------------------------------------------------------------------------------------
+
+    def _steps(self) -> dict[str, Any]:
+        """Elementary steps per changed row: predicted by table and for the mix, observed, and the mix itself."""
+        weights = {table_name(table): weight for table, weight in self.plan.weights}
+        if self.maintained is None or self.spent is None:
+            return {"predicted": None, "by table": None, "observed": None, "changes": None, "weights": weights}
+        predicted, seen = predict(self.maintained), self._spending()
+        mix = seen.changes if any(seen.changes.values()) else dict(self.plan.weights)
         return {
-            "variables": [self.definition.label(v) for v in view.node.variables],
-            "atom": view.node.atom,
-            "form": _form(view),
-            "enumerated": view.node.connex,
-            "indexes": [[self.definition.label(v) for v in index] for index in view.indexes],
-            "rows": view.table.live if running and view.table is not None else None,
-            "bytes": view.table.bytes() if running and view.table is not None else None,
-            "children": [self._node(child) for child in view.children],
+            "predicted": predicted_mean(predicted, {table: float(share) for table, share in mix.items()}),
+            "by table": {table_name(table): cost for table, cost in predicted.items()},
+            "observed": seen.per_change,
+            "changes": {table_name(table): count for table, count in seen.changes.items()},
+            "weights": weights,
         }
+
+    def _spending(self) -> Spending:
+        assert self.maintained is not None and self.spent is not None
+        return spending(self.maintained, self.spent())
+
+    @staticmethod
+    def _spell_steps(steps: Mapping[str, Any]) -> list[str]:
+        mix = ", ".join(f"{table}: {weight:g}" for table, weight in steps["weights"].items())
+        lines = [f"tree chosen for changes as {mix}"] if len(steps["weights"]) > 1 else []
+        if steps["predicted"] is not None:
+            by_table = ", ".join(f"{table} {cost:.1f}" for table, cost in steps["by table"].items())
+            total = sum(steps["changes"].values())
+            seen = f"observed {steps['observed']:.1f} over {total} changed rows" if total else "none observed yet"
+            lines.append(f"predicted {steps['predicted']:.1f} per changed row ({by_table}), {seen}")
+        return lines
 
 
 def explain(database: Database, con: Any, view_or_sql: str) -> Explanation:
@@ -112,27 +172,85 @@ def explain(database: Database, con: Any, view_or_sql: str) -> Explanation:
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:
     """The explanation of a running view: the very tree that the engine updates."""
-    view = database.view(con, parts).maintained
-    return Explanation(view.definition, view.plan, view.tree, view)
+    entry = database.view(con, parts)
+    view = entry.maintained
+    spent = partial(database.engine.counters, view)
+    rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
+    companions = tuple(one.tree for one in view.companions)
+    return Explanation(view.definition, view.plan, view.tree, companions, rewrites, view, spent)
 
 
 def explain_query(
     database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
 ) -> Explanation:
     """The explanation of a query that is not a view: bound and planned, nothing built."""
-    from sqlfront.binder import bind_view
-    from sqlfront.catalog import EngineCatalog
-    from sqlfront.ddl import cardinalities, plan_definition
-    from storage.encoding import codec_for
+    definition, plan = _planned(database, con, query, statement, offset)
+    tree = _unbuilt(database, definition, plan)
+    kept = zip(definition.companions, plan.companions, strict=True)
+    companions = tuple(_unbuilt(database, companion.definition, own) for companion, own in kept)
+    return Explanation(definition, plan, tree, companions, _rewrites(database, con, query, definition, plan))
 
-    definition = bind_view(query, con, EngineCatalog(database, con), statement=statement, offset=offset)
-    plan = plan_definition(definition, cardinalities(database, con, definition))
-    widths = {
-        c.name: codec_for(c.type, database.engine.dictionaries).words
-        for atom in definition.atoms
-        for c in atom.variables
+
+def _unbuilt(database: Database, definition: Definition, plan: Plan) -> Tree:
+    widths = {name: codec.words for name, codec in codecs_of(definition, database.engine.dictionaries).items()}
+    return Tree(definition, plan, widths, counted=definition.mode == "bag")
+
+
+def _planned(
+    database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
+) -> tuple[Definition, Plan]:
+    from sqlfront.build import bind, plan_definition
+    from sqlfront.catalog import EngineCatalog
+
+    definition = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset).definition
+    return definition, plan_definition(definition, update_weights(database, con, definition, {}))
+
+
+def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:
+    kept = {database.relation_key(table.name) for table in database.change_tables.values()}
+    return find_rewrites(
+        query, definition, plan, lambda sql: _planned(database, con, sql)[1], lambda table: table not in kept
+    )
+
+
+def _node(tree: Tree, view: View) -> dict[str, Any]:
+    """A node of the tree; rows and bytes if it is stored by a view that runs."""
+    return {
+        "variables": _labels(tree, view.node.variables),
+        "atom": view.node.atom,
+        "form": _form(view),
+        "enumerated": view.node.connex,
+        "indexes": [_labels(tree, index) for index in view.indexes],
+        "rows": view.table.live if view.table is not None else None,
+        "bytes": view.table.bytes() if view.table is not None else None,
+        "children": [_node(tree, child) for child in view.children],
     }
-    return Explanation(definition, plan, Tree(definition, plan, widths, counted=definition.mode == "bag"))
+
+
+def _box(tree: Tree, view: View) -> Box:
+    node = _node(tree, view)
+    names = ", ".join(node["variables"])
+    title = f"[{names}]"
+    if view.node.atom is not None:
+        atom = tree.definition.atom(view.node.atom)
+        table = table_name(atom.table)
+        title = f"{view.node.atom}({names})"
+        title += f" of {table}" if table != atom.name else ""
+        title += f" where {atom.predicate}" if atom.predicate else ""
+    notes = [node["form"]]
+    notes += ["enumerated"] if node["enumerated"] and view.parent is not None else []
+    notes += [f"index on {', '.join(index) or 'all rows'}" for index in node["indexes"]]
+    kind = "leaf" if view.node.atom is not None else "enumerated" if view.node.connex else "stored"
+    children = tuple(_box(tree, child) for child in view.children)
+    return Box(title, (*notes, *_figures(view.table)), kind if view.stored else "passed", children)
+
+
+def _figures(table: Table | None) -> list[str]:
+    return [f"{table.live} rows, {table.bytes()} bytes"] if table is not None else []
+
+
+def _labels(tree: Tree, variables: Sequence[str]) -> list[str]:
+    return [tree.definition.label(variable) for variable in variables]
 
 
 def _form(view: View) -> str:

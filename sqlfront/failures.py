@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterato
         inner = scan_error() if scan_error is not None else None
         if isinstance(inner, (errors.Error, KeyboardInterrupt)):
             raise inner from error
+        if "failed: KeyboardInterrupt" in str(error):  # It came while DuckDB was reading the schema of an object.
+            raise KeyboardInterrupt from error
         raise translate(error) from error
     except errors.DataError as error:
         if "KeyboardInterrupt" in str(error.__cause__):  # It came while DuckDB was reading a batch of ours.
@@ -50,6 +53,12 @@ def translate(error: Exception) -> errors.Error:
 
     if isinstance(error, duckdb.InterruptException):
         return errors.OperationalError(str(error))
+    if re.search(r"(ON CONFLICT|MERGE INTO) .*supported .*triggers", str(error)):
+        return errors.NotSupportedError(
+            "an upsert or MERGE into a table that views read is not supported here",
+            why=f"its changes are captured only when it runs by itself, on a database open for writing: {error}",
+            hint="execute the statement itself, with parameters: con.execute(sql, params)",
+        )
     for name in ("IntegrityError", "DataError", "NotSupportedError", "ProgrammingError", "OperationalError"):
         if isinstance(error, getattr(duckdb, name)):
             return getattr(errors, name)(str(error))

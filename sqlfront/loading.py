@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -87,22 +88,66 @@ def load_rows(con: Any, relation: Relation) -> Iterator[pa.RecordBatch]:
         yield from con.sql(f"SELECT {columns} FROM {relation.name}").to_arrow_reader(65536)
 
 
+def count_rows(con: Any, relation: Relation) -> int:
+    """How many rows `load_rows` will give."""
+    [(count,)] = con.sql(f"SELECT COUNT(*) FROM {relation.name}").fetchall()
+    return int(count)
+
+
 @contextmanager
 def lossless(con: Any) -> Iterator[None]:
     """Arrow results of `con` from which every DuckDB type can be restored, for the time of the body."""
-    con.execute("SET SESSION arrow_lossless_conversion = true")
+    restore = _restoring(con)
+    if restore is None:
+        con.abort()  # A result that is not read to its end is in the way, and SET would end it.
+    else:
+        con.execute("SET SESSION arrow_lossless_conversion = true")
+        _owed[con] = restore
     try:
         yield
     finally:
-        forget_lossless(con)
+        restore_lossless(con)
 
 
-def forget_lossless(con: Any) -> None:
-    """Back to plain Arrow results. An aborted transaction takes no SET: `rollback` does it then."""
+def restore_lossless(con: Any) -> None:
+    """The user's setting again. An aborted transaction takes no SET: `rollback` does it then."""
     import duckdb
 
+    if con not in _owed:
+        return
     try:
-        con.execute("RESET SESSION arrow_lossless_conversion")
+        con.execute(_owed[con])
     except duckdb.TransactionException as error:
         if "aborted" not in str(error):
             raise
+    else:
+        del _owed[con]
+
+
+def forget_settings() -> None:
+    """Ask for the user's settings again: a statement may have changed them, for all cursors perhaps."""
+    _restores.clear()
+
+
+_restores: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+_owed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def _restoring(con: Any) -> str | None:
+    """What restores the user's setting; None if it is lossless. Asked once: the answer costs more than a small write.
+
+    RESET SESSION restores what was set for all sessions, so it is what the user has only without a SET SESSION.
+    """
+    if con not in _restores:
+        ask, reset = "SELECT current_setting('arrow_lossless_conversion')", "RESET SESSION arrow_lossless_conversion"
+        [(found,)] = con.execute(ask).fetchall()
+        if not found:
+            con.execute(reset)
+            [(default,)] = con.execute(ask).fetchall()
+            restore = "SET SESSION arrow_lossless_conversion = false"
+            if default:
+                con.execute(restore)
+            _restores[con] = restore if default else reset
+        else:
+            _restores[con] = None
+    return _restores[con]

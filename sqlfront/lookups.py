@@ -42,6 +42,7 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
         if where is None or where:
             name = f"{scan_name(entry.scan)}_{number}"
             connection._duck.register(name, _narrow_scan(connection, entry, where))
+            connection._scans.add(name)
             alias = "" if reference.alias else f" AS {quote(entry.name.name)}"
             query = view_query(entry.definition, entry, name)
             text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"

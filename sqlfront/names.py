@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.parse_tree import quoted
+from sqlfront.search_path import look_up
 from sqlfront.tokens import tokenize
 from storage.capture import QualifiedName
 from storage.errors import NotSupportedError, ProgrammingError
@@ -19,47 +20,49 @@ Key = tuple[str, str]
 def locate(database: Database, con: Any, parts: Sequence[str], *, temporary: bool = True) -> Key | None:
     """The key of the view, change table or captured table that `[[catalog.]schema.]name` means here, or None.
 
-    Other databases, earlier schemas of the search path and (with `temporary`) temporary tables hide ours.
-    A name that none of ours has costs no query.
+    Whatever DuckDB finds first hides ours (temporary tables only with `temporary`). A name that none of ours has
+    costs no query.
     """
     name = parts[-1].casefold()
     ours = {key for key in database.known_keys() if key[1] == name}
     if not ours:
         return None
-    if len(parts) > 2:
-        key = parts[-2].casefold(), name
-        return key if key in ours and parts[-3].casefold() == database.name.casefold() else None
-    current, path, current_schema, hidden = con.execute(_CONTEXT, {"name": name}).fetchall()[0]
-    here = current.casefold() == database.name.casefold()
-    if len(parts) == 2:
-        schema = parts[0].casefold()
-        if here and (schema, name) in ours:
-            return schema, name
-        return ("main", name) if schema == database.name.casefold() and ("main", name) in ours else None
-    if not here or (temporary and hidden):
-        return None
-    schemas = [schema.casefold() for schema in path] or [current_schema.casefold()]
-    for schema in schemas:
-        if (schema, name) in ours:
-            return schema, name
-        if len(schemas) > 1 and con.execute(_EXISTS, {"schema": schema, "name": name}).fetchall()[0][0]:
+    lookup = look_up(con, parts, temporary=temporary)
+    for place in lookup.places:
+        if place[0] == database.name.casefold() and (place[1], name) in ours:
+            return place[1], name
+        if place in lookup.relations:
             return None
     return None
 
 
 def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedName:
     """Where a view or change table of this name is created. NotSupportedError for another database."""
-    current, schema = con.execute("SELECT current_database(), current_schema()").fetchall()[0]
-    catalog = parts[-3] if len(parts) > 2 else current
-    if len(parts) == 2 and parts[0].casefold() == database.name.casefold():
-        return QualifiedName("main", parts[1])
-    if catalog.casefold() != database.name.casefold():
+    catalog, schema = look_up(con, parts, temporary=False).places[0]
+    if catalog != database.name.casefold():
         raise NotSupportedError(
             f"{'.'.join(parts)} would be in database {catalog}",
             why=f"views and change tables live in the database that was opened, {database.name}",
             hint=f"qualify the name with {database.name}, or sqlfront.connect to the other database",
         )
-    return QualifiedName(parts[-2] if len(parts) > 1 else schema, parts[-1])
+    spelled = con.execute(
+        "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ? AND lower(schema_name) = ?",
+        [database.name, schema.lower()],
+    ).fetchone()
+    if spelled is None:
+        raise ProgrammingError(f"there is no schema {schema}", hint=f"CREATE SCHEMA {quoted(schema)}")
+    return QualifiedName(spelled[0], parts[-1])
+
+
+def require_current(database: Database, con: Any) -> None:
+    """NotSupportedError when USE has made another database the current one: definitions are read in their own."""
+    [(current,)] = con.execute("SELECT current_database()").fetchall()
+    if current.casefold() != database.name.casefold():
+        raise NotSupportedError(
+            f"this statement is not supported while {current} is the current database",
+            why=f"views and change tables live in the database that was opened, {database.name}",
+            hint=f"USE {quoted(database.name)}",
+        )
 
 
 def captured_table(database: Database, key: Key | None) -> QualifiedName:
@@ -80,16 +83,3 @@ def name_parts(name: str) -> list[str]:
     if not parts or len(tokens) != 2 * len(parts) - 1 or any(token.text != "." for token in tokens[1::2]):
         raise ProgrammingError(f"{name!r} is not a name", hint='write it as in SQL: orders, main.orders, "my table"')
     return parts
-
-
-_CONTEXT = """
-    SELECT current_database(), current_schemas(false), current_schema(), EXISTS (
-        SELECT 1 FROM duckdb_tables() WHERE temporary AND lower(table_name) = $name
-        UNION ALL SELECT 1 FROM duckdb_views() WHERE temporary AND lower(view_name) = $name)"""
-
-_EXISTS = """
-    SELECT EXISTS (
-        SELECT 1 FROM duckdb_tables() WHERE database_name = current_database() AND lower(schema_name) = $schema
-            AND lower(table_name) = $name
-        UNION ALL SELECT 1 FROM duckdb_views() WHERE database_name = current_database()
-            AND lower(schema_name) = $schema AND lower(view_name) = $name)"""

@@ -21,6 +21,15 @@ class Option:
 
 
 OPTIONS = (
+    Option(
+        "materialized view",
+        "updates",
+        str,
+        "as observed",
+        "how often its tables change, `'lineitem: 1000, orders: 100'`: the tree fits it, at REFRESH if altered",
+    ),
+    Option("subscription", "snapshot", bool, True, "begin with the view's present rows, as inserts"),
+    Option("subscription", "after", int, "the present epoch", "begin with the changes after this epoch, no snapshot"),
     Option("change table", "retain", bool, True, "keep the table's rows: it can be queried, later views can be built"),
     Option("change table", "durable", bool, False, "log changes in the database file; only false is supported yet"),
 )

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from maintenance.relation import Column
-from sqlfront.database import SCHEMA, ChangeTable, Database, UnbuiltView, scan_name
+from sqlfront.database import SCHEMA, ChangeTable, Database, StoredView, UnbuiltView, scan_name
 from sqlfront.names import shown
 from storage.capture import QualifiedName
 from storage.errors import Error
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {SCHEMA};
 CREATE TABLE IF NOT EXISTS {SCHEMA}.views (
-    schema VARCHAR, name VARCHAR, query VARCHAR, options VARCHAR, column_names VARCHAR, scan BIGINT);
+    schema VARCHAR, name VARCHAR, written VARCHAR, query VARCHAR, options VARCHAR, column_names VARCHAR, scan BIGINT);
 CREATE TABLE IF NOT EXISTS {SCHEMA}.change_tables (
     schema VARCHAR, name VARCHAR, columns VARCHAR, keys VARCHAR, defaults VARCHAR, options VARCHAR, scan BIGINT);
 CREATE TABLE IF NOT EXISTS {SCHEMA}.state (epoch BIGINT, reserved BIGINT);
@@ -65,7 +65,7 @@ def save_epoch(database: Database) -> None:
 
 
 def _write_epoch(database: Database, reserved: int) -> None:
-    from sqlfront.ddl import transaction
+    from sqlfront.transactions import transaction
 
     con = database.root.cursor()
     with transaction(con):
@@ -88,7 +88,7 @@ def restore(database: Database) -> None:
         con.close()
         return
     [(database.engine.epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
-    problems = database.capture.open(con)
+    problems = [] if database.read_only else database.capture.open(con)
     for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
         _restore_change_table(database, row)
     views = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
@@ -97,7 +97,7 @@ def restore(database: Database) -> None:
     for problem in problems:
         print(f"sqlfront: {problem}", file=sys.stderr)
     con.close()
-    if database.views or database.unbuilt or database.change_tables:
+    if (database.views or database.unbuilt or database.change_tables) and not database.read_only:
         reserve_epochs(database)
     database.changed()
 
@@ -119,17 +119,21 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
 
 
 def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
-    from sqlfront.ddl import build_view, register_all, remake_duckdb_view, transaction
+    from sqlfront.build import build_view
+    from sqlfront.ddl import register_all, store_view
+    from sqlfront.transactions import transaction
 
-    schema, view, query, options, column_names, scan = row
+    schema, view, written, query, options, column_names, scan = row
     database.take_scan(scan)
     name, names, settings = QualifiedName(schema, view), tuple(json.loads(column_names)), json.loads(options)
+    stored = StoredView(name, written, query, settings, names, scan)
     register_all(database, con)
     try:
-        entry = build_view(database, con, name, query, settings, names, scan)
+        entry = build_view(database, con, stored)
     except Error as error:
         why = f"it could not be rebuilt when the database was opened: {error.what}"
-        database.unbuilt[name.key] = UnbuiltView(name, query, settings, names, scan, _raw_names(con, name, scan), why)
+        raw = _raw_names(con, name, scan)
+        database.unbuilt[name.key] = UnbuiltView(name, written, query, settings, names, scan, raw, why)
         print(f"sqlfront: materialized view {shown(name)} could not be rebuilt: {error}", file=sys.stderr)
         return
     database.views[name.key] = entry
@@ -138,9 +142,9 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
         "AND schema_name = ? AND table_name = ? ORDER BY column_index",
         [name.schema, name.name],
     ).fetchall()
-    if tuple(described) != entry.definition.columns:
+    if tuple(described) != entry.definition.columns and not database.read_only:
         with transaction(con):
-            remake_duckdb_view(database, con, entry)
+            store_view(database, con, entry)
 
 
 def _raw_names(con: Any, name: QualifiedName, scan: int) -> tuple[str, ...]:

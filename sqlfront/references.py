@@ -24,10 +24,17 @@ def table_references(statement: PassThrough) -> tuple[TableReference, ...] | Non
         node = None if text is None else try_parse_select(text)
         if text is None or node is None:
             return None
-        found += _of_node(node, frozenset(), text)
+        try:
+            found += _of_node(node, frozenset(), text)
+        except _NoPlaceError:
+            return None
     placeholder = "x" if statement.kind == "merge" or statement.inner == "merge" else None
     kept = [reference for reference in found if not _is_placeholder(reference, statement, placeholder)]
     return tuple(sorted(kept, key=lambda reference: reference.start))
+
+
+class _NoPlaceError(Exception):
+    """DuckDB does not tell where in the text a table is named."""
 
 
 def _query_text(text: str, begin: int, end: int, edit: str) -> str | None:
@@ -35,6 +42,12 @@ def _query_text(text: str, begin: int, end: int, edit: str) -> str | None:
     if edit == "unknown":
         return None
     query = " " * begin + text[begin:end]
+    if "table" in query.lower():
+        for token in tokenize(query):
+            if (
+                token.keyword == "table"
+            ):  # DuckDB does not tell where the table of TABLE t stands, as it does for FROM t.
+                query = f"{query[: token.start]}FROM {query[token.end :]}"
     if edit:
         first, last, replacement = edit.split(":", 2)
         width = int(last) - int(first)
@@ -133,7 +146,7 @@ def _is_cte(item: Tree, ctes: frozenset[str]) -> bool:
 def _reference(item: Tree, equalities: tuple[Equality, ...], text: str) -> list[TableReference]:
     place = span(item)
     if place is None:
-        return []
+        raise _NoPlaceError
     parts = tuple(part for part in (item["catalog_name"], item["schema_name"], item["table_name"]) if part)
     end = place[0]
     for token in tokenize(text, place[0], place[1])[: 2 * len(parts) - 1]:

@@ -55,14 +55,18 @@ class ReadSession:
         try:
             if self._engine.version != self.version:
                 raise StaleRead(
-                    f"the data changed while it was being read (begun at epoch {self.epoch}, "
-                    f"now epoch {self._engine.epoch})",
+                    f"the data changed while it was being read ({self._what_changed()})",
                     why="a streaming reader never mixes epochs",
                     hint="read again, or take everything at once with fetchall(), df() or to_arrow_table()",
                 )
             yield
         finally:
             self._leave(borrowed)
+
+    def _what_changed(self) -> str:
+        if self._engine.epoch != self.epoch:
+            return f"begun at epoch {self.epoch}, now epoch {self._engine.epoch}"
+        return f"still epoch {self.epoch}, but a transaction has read its own changes, or a view was built or dropped"
 
     def _enter(self) -> bool:
         """Come under the lock: True if the reading thread holds it for us, False if it is our own."""

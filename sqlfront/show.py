@@ -24,7 +24,7 @@ def show(connection: Connection, statement: own.Statement) -> pa.Table:
     database, con = connection._database, connection._duck
     match statement:
         case own.ShowMaterializedViews():
-            unbuilt = [(shown(view.name), *[None] * 5, view.select) for view in database.unbuilt.values()]
+            unbuilt = [(shown(view.name), *[None] * 5, view.written) for view in database.unbuilt.values()]
             return _table(_VIEWS, [*map(_view_row, database.views.values()), *unbuilt])
         case own.ShowChangeTables():
             return _table(_CHANGE_TABLES, [_change_table_row(database, t) for t in database.change_tables.values()])
@@ -60,11 +60,11 @@ def _view_row(entry: Any) -> tuple[Any, ...]:
     from maintenance.output import row_count
 
     view = entry.maintained
-    size = sum(t.bytes() for t in view.tables()) + sum(
-        store.table.bytes() for store in {id(s.store): s.store for s in view.sources.values()}.values()
-    )
-    cost = view.plan.cost
-    return shown(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.select
+    stores = {id(s.store): s.store for member in view.members for s in member.sources.values()}
+    size = sum(table.bytes() for member in view.members for table in member.tables())
+    size += sum(store.table.bytes() for store in stores.values())
+    cost = view.plan.stated_cost
+    return shown(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.written
 
 
 def _change_table_row(database: Any, table: Any) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,20 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
         dictionary.sweep()
     rows: list[tuple[Any, ...]] = []
     for entry in entries:
-        view = entry.maintained
-        for atom, source in view.sources.items():
-            shared = len(source.store.users) > 1 or sum(s.store is source.store for s in view.sources.values()) > 1
-            rows.append((shown(entry.name), atom, "leaf", *figures(source.store.table), shared))
-        for node in view.tree.stored_inner():
-            if node.table is not None:
-                kind = "view" if node.full else "message"
-                rows.append((shown(entry.name), label(view, node), kind, *figures(node.table), False))
-        if view.tree.projection is not None:
-            rows.append((shown(entry.name), "projection", "projection", *figures(view.tree.projection), False))
+        readers = Counter(id(s.store) for member in entry.maintained.members for s in member.sources.values())
+        for view in entry.maintained.members:
+            values = f"values of {view.companion.label}" if view.companion is not None else None
+            of = f" for {values}" if values else ""
+            for atom, source in view.sources.items():
+                shared = len(source.store.users) > 1 or readers[id(source.store)] > 1
+                rows.append((shown(entry.name), atom + of, "leaf", *figures(source.store.table), shared))
+            for node in view.tree.stored_inner():
+                if node.table is not None:
+                    kind = "view" if node.full else "message"
+                    rows.append((shown(entry.name), label(view, node) + of, kind, *figures(node.table), False))
+            if view.tree.projection is not None:
+                node_name, kind = values or "projection", "values" if values else "projection"
+                rows.append((shown(entry.name), node_name, kind, *figures(view.tree.projection), False))
     for relation in database.engine.relations.values():
         if relation.base is not None:
             rows.append((None, relation.name, "table", *figures(relation.base.table), True))

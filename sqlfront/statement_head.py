@@ -355,7 +355,10 @@ def _check(reader: Reader, start: int) -> Statement:
 
 def _subscribe(reader: Reader, start: int) -> Statement:
     reader.expect("subscribe", "to")
-    return Subscribe(reader.text, start, _last_name(reader))
+    name = reader.name("the view's name")
+    options = reader.options() if reader.skip("with") else ()
+    reader.end()
+    return Subscribe(reader.text, start, name, options)
 
 
 def _last_name(reader: Reader) -> Name:

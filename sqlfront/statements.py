@@ -160,9 +160,10 @@ class CheckMaterializedView(Statement):
 
 @dataclass(frozen=True)
 class Subscribe(Statement):
-    """SUBSCRIBE TO v."""
+    """SUBSCRIBE TO v [WITH (...)]."""
 
     name: Name
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

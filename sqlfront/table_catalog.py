@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sqlfront.parse_tree import quoted
+from sqlfront.search_path import look_up
 from sqlfront.tokens import tokenize
 
 Column = tuple[str, str, bool]
+ForeignKey = tuple[tuple[str, ...], str, tuple[str, ...]]
+"""Columns, the table that they refer to, and its columns."""
 
 
 class CatalogView(Protocol):
@@ -27,24 +30,35 @@ class CatalogView(Protocol):
     def keys(self, table: str) -> list[tuple[str, ...]]:
         """The columns of the primary key and of each UNIQUE constraint."""
 
+    def references(self, table: str) -> list[ForeignKey]:
+        """The declared foreign keys."""
+
     def is_change_table(self, table: str) -> bool:
         """Whether the engine keeps this table."""
 
     def is_view(self, table: str) -> bool:
         """Whether this is a materialized view."""
 
+    def has_macros(self) -> bool:
+        """Whether anybody has defined a macro."""
+
     def view_sql(self, table: str) -> str | None:
         """The CREATE VIEW statement of a plain DuckDB view; None for anything else."""
+
+    def inlined(self, table: str) -> tuple[list[str], str] | None:
+        """The column names (perhaps fewer than it has) and the SELECT of a view read as its text, else None."""
 
 
 class DuckDBCatalog:
     """The catalog of one DuckDB connection: its tables and plain views, no change tables, no materialized views.
 
-    The connection must not hold an open result. Lookups are remembered, so use one object per statement.
+    `database` names the database whose relations count; the current one by default. The connection must not hold
+    an open result. Lookups are remembered, so use one object per statement.
     """
 
-    def __init__(self, con: Any) -> None:
+    def __init__(self, con: Any, database: str | None = None) -> None:
         self._con = con
+        self._of = database if database is not None else con.execute("SELECT current_database()").fetchone()[0]
         self._relations: dict[str, tuple[str, str, str]] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
 
@@ -56,14 +70,14 @@ class DuckDBCatalog:
         return self._resolved[wanted]
 
     def columns(self, table: str) -> list[Column] | None:
-        """Columns of a table or plain view of the current database; a collation is written behind the type."""
+        """Columns of a table or plain view; a collation is written behind the type."""
         found = self._relations.get(table)
         if found is None:
             return None
         rows = self._con.execute(
             "SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns() "
-            "WHERE database_name = current_database() AND schema_name = ? AND table_name = ? ORDER BY column_index",
-            found[:2],
+            "WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index",
+            [self._of, *found[:2]],
         ).fetchall()
         collations = self._collations(found)
         return [(name, kind + collations.get(name.lower(), ""), bool(not_null)) for name, kind, not_null in rows]
@@ -74,12 +88,25 @@ class DuckDBCatalog:
         if found is None:
             return []
         rows = self._con.execute(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = current_database() "
+            "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
             "ORDER BY constraint_index",
-            found[:2],
+            [self._of, *found[:2]],
         ).fetchall()
         return [tuple(row[0]) for row in rows]
+
+    def references(self, table: str) -> list[ForeignKey]:
+        """Declared foreign keys, which DuckDB allows within a schema."""
+        found = self._relations.get(table)
+        if found is None:
+            return []
+        rows = self._con.execute(
+            "SELECT constraint_column_names, referenced_table, referenced_column_names FROM duckdb_constraints() "
+            "WHERE database_name = ? AND schema_name = ? AND table_name = ? "
+            "AND constraint_type = 'FOREIGN KEY' ORDER BY constraint_index",
+            [self._of, *found[:2]],
+        ).fetchall()
+        return [(tuple(row[0]), f"{quoted(found[0])}.{quoted(row[1])}", tuple(row[2])) for row in rows]
 
     def is_change_table(self, table: str) -> bool:
         return False
@@ -87,53 +114,35 @@ class DuckDBCatalog:
     def is_view(self, table: str) -> bool:
         return False
 
+    def has_macros(self) -> bool:
+        return bool(self._con.execute("SELECT 1 FROM duckdb_functions() WHERE NOT internal LIMIT 1").fetchall())
+
     def view_sql(self, table: str) -> str | None:
         found = self._relations.get(table)
         return found[2] if found and found[2] else None
 
+    def inlined(self, table: str) -> tuple[list[str], str] | None:
+        from sqlfront.bind_from import view_parts
+
+        sql = self.view_sql(table)
+        return None if sql is None else view_parts(sql)
+
     def _collations(self, found: tuple[str, str, str]) -> dict[str, str]:
         """` COLLATE name` by column: DuckDB lists collations nowhere but in the table's CREATE statement."""
         row = self._con.execute(
-            "SELECT sql FROM duckdb_tables() WHERE database_name = current_database() "
+            "SELECT sql FROM duckdb_tables() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND contains(sql, 'COLLATE')",
-            found[:2],
+            [self._of, *found[:2]],
         ).fetchone()
         return _declared_collations(row[0]) if row else {}
 
     def _find(self, parts: tuple[str, ...]) -> str | None:
-        """Prefer the earliest schema of the search path, as DuckDB's own lookup does; temporary relations hide all."""
-        schema = parts[-2] if len(parts) > 1 else None
-        if schema is None and self._con.execute(_TEMPORARY, {"name": parts[-1]}).fetchone():
+        found = look_up(self._con, parts).first()
+        if found is None or found.database != self._of:
             return None
-        row = self._con.execute(
-            """
-            SELECT schema_name, name, sql FROM (
-                SELECT database_name, schema_name, table_name AS name, '' AS sql FROM duckdb_tables()
-                UNION ALL SELECT database_name, schema_name, view_name, sql FROM duckdb_views() WHERE NOT internal)
-            WHERE database_name = current_database() AND lower(name) = $name
-              AND (CASE WHEN $schema IS NULL THEN list_contains(current_schemas(true), schema_name)
-                   ELSE lower(schema_name) = $schema OR ($qualifiers = 1 AND lower(database_name) = $schema) END)
-              AND ($qualifiers < 2 OR lower(database_name) = $catalog)
-            ORDER BY lower(schema_name) = $schema DESC, list_position(current_schemas(true), schema_name) NULLS LAST
-            LIMIT 1
-            """,
-            {
-                "name": parts[-1],
-                "schema": schema,
-                "qualifiers": len(parts) - 1,
-                "catalog": parts[0] if len(parts) > 2 else "",
-            },
-        ).fetchone()
-        if row is None:
-            return None
-        table = f"{quoted(row[0])}.{quoted(row[1])}"
-        self._relations[table] = row
+        table = f"{quoted(found.schema)}.{quoted(found.name)}"
+        self._relations[table] = (found.schema, found.name, found.sql)
         return table
-
-
-_TEMPORARY = """
-    SELECT 1 FROM duckdb_tables() WHERE temporary AND lower(table_name) = $name
-    UNION ALL SELECT 1 FROM duckdb_views() WHERE temporary AND lower(view_name) = $name"""
 
 
 def _declared_collations(create: str) -> dict[str, str]:

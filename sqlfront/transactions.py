@@ -8,7 +8,7 @@ reads to the end, and takes them back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from maintenance.critical import Uninterrupted, undo_whole
 from maintenance.engine import Change
 from sqlfront.database import ChangeTable, Database
-from sqlfront.loading import forget_lossless, lossless
+from sqlfront.loading import lossless, restore_lossless
 from storage.errors import Error
 
 if TYPE_CHECKING:
@@ -80,23 +80,16 @@ class Transaction:
 
     def commit(self) -> Epoch | None:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
-        database, con = self._database, self._con
+        database, con, applied = self._database, self._con, None
         with database.engine.lock, Uninterrupted() as signals:
-            applied, committed = None, False
-            try:
+            with committing(con) as undo:
                 catch_up(database)
                 con.execute("SELECT 1")  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
                 changes = self.changes(consume=True)
                 if changes:
                     applied = database.engine.apply(changes)
+                    undo.callback(database.engine.undo, applied)
                 signals.check()
-                con.execute("COMMIT")
-                committed = True
-            finally:
-                if not committed:
-                    if applied is not None:
-                        database.engine.undo(applied)
-                    rollback(con)
             for table in self._truncated.values():
                 table.lost = None
             for relation in self._tables:
@@ -104,6 +97,27 @@ class Transaction:
             self.epoch = database.engine.commit(applied) if applied is not None else None
             database.note_epoch()
             return self.epoch
+
+
+@contextmanager
+def transaction(con: Any) -> Iterator[ExitStack]:
+    """A DuckDB transaction around the body: BEGIN, and then as `committing`."""
+    con.execute("BEGIN")
+    with committing(con) as undo:
+        yield undo
+
+
+@contextmanager
+def committing(con: Any) -> Iterator[ExitStack]:
+    """COMMIT the open transaction after the body; if either fails, roll back.
+
+    The stack takes what undoes the body's changes outside DuckDB (`undo.callback`), last first, before the ROLLBACK.
+    """
+    with ExitStack() as undo:
+        undo.callback(rollback, con)
+        yield undo
+        con.execute("COMMIT")
+        undo.pop_all()
 
 
 def rollback(con: Any) -> None:
@@ -115,7 +129,7 @@ def rollback(con: Any) -> None:
     except duckdb.TransactionException as error:
         if "no transaction is active" not in str(error):
             raise
-    forget_lossless(con)
+    restore_lossless(con)
 
 
 def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[str, Change]:
@@ -160,22 +174,15 @@ def catch_up(database: Database) -> None:
 
 
 def _take_foreign(database: Database, con: Any) -> None:
-    applied, committed = None, False
-    con.execute("BEGIN")
-    try:
+    applied = None
+    with transaction(con) as undo:
         changes = captured(database, con, own=False, consume=True)
         try:
             applied = database.engine.apply(changes)
+            undo.callback(database.engine.undo, applied)
         except Error as error:
             for entry in [entry for entry in database.views.values() if entry.tables & set(changes)]:
                 database.give_up(entry, f"changes made past sqlfront do not fit: {error.what}")
-        con.execute("COMMIT")
-        committed = True
-    finally:
-        if not committed:
-            if applied is not None:
-                database.engine.undo(applied)
-            rollback(con)
     if applied is not None:
         database.engine.commit(applied)
         database.note_epoch()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.explanation import Explanation, explain_view
+from sqlfront.feed import CallbackThread, Subscription, subscribe
 from sqlfront.lookups import output_variables
 from sqlfront.names import shown
 from sqlfront.state import state_rows
+from storage.capture_sql import table_sql
 from storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sqlfront.connection import Connection
     from sqlfront.database import ViewEntry
 
@@ -33,7 +37,7 @@ class View:
 
         transaction = self._connection._transaction
         if self._entry.definition.having or (transaction is not None and transaction.touched()):
-            return self._connection.sql(f"SELECT count(*) FROM {self._entry.name}").fetchall()[0][0]
+            return self._connection.sql(f"SELECT count(*) FROM {self._in_full}").fetchall()[0][0]
         with self._reading():
             return row_count(self._entry.maintained)
 
@@ -61,12 +65,12 @@ class View:
                 )
         types = [type_ for _, type_ in self._entry.definition.columns]
         where = " AND ".join(f'"{n}" IS NOT DISTINCT FROM CAST(? AS {t})' for n, t in zip(names, types, strict=True))
-        query = f"SELECT EXISTS (SELECT 1 FROM {self._entry.name} WHERE {where})"
+        query = f"SELECT EXISTS (SELECT 1 FROM {self._in_full} WHERE {where})"
         return bool(self._connection.execute(query, values).fetchall()[0][0])
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows, of one epoch."""
-        return self._connection.sql(f"SELECT * FROM {self._entry.name}").fetchall()
+        return self._connection.sql(f"SELECT * FROM {self._in_full}").fetchall()
 
     def top(self, k: int) -> list[tuple[Any, ...]]:
         """The first k rows of the view's order; views have no order yet."""
@@ -90,9 +94,34 @@ class View:
         """How the view is maintained."""
         return explain_view(self._connection._database, self._connection._duck, self._entry.name.key)
 
-    def subscribe(self, *arguments: Any, **options: Any) -> None:
-        """Changes of the view as they happen; not supported yet."""
-        raise NotSupportedError("View.subscribe is not supported yet", why="change feeds of views come next")
+    def subscribe(
+        self,
+        callback: Callable[[pa.Table], None] | None = None,
+        *,
+        snapshot: bool = True,
+        after: int | None = None,
+        timeout: float | None = None,
+    ) -> Subscription | CallbackThread:
+        """The view's committed changes as they happen, one Arrow table per epoch that changed it.
+
+        A table has the view's columns, `_change_type` (insert, delete, or an adjacent pair of update_preimage and
+        update_postimage), `_commit_version` (the epoch) and `_commit_timestamp`, one row per copy. With `snapshot` the
+        present rows come first, as inserts; `after` goes on from an epoch instead. Iteration ends when `timeout`
+        seconds pass without a change (None: never). With a `callback` the tables are handed to it, in a thread of its
+        own, until the result is closed.
+        Raises OperationalError when the changes after that epoch are not held any more: a feed holds a million rows.
+        An epoch costs O(changed rows of the view) more while someone subscribes, nothing when nobody does.
+        """
+        connection = self._connection
+        connection._ready()
+        connection._start_reading()
+        found = subscribe(connection._database, self._entry, snapshot=snapshot, after=after, timeout=timeout)
+        return found if callback is None else CallbackThread(found, callback)
+
+    @property
+    def _in_full(self) -> str:
+        """The view's name with its database, whatever the current one is."""
+        return table_sql(self._connection._database.name, self._entry.name)
 
     def _reading(self) -> AbstractContextManager[None]:
         self._connection._ready()

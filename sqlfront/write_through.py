@@ -14,7 +14,7 @@ import numpy as np
 from maintenance.relation import Column
 from sqlfront.changes import as_arrow, read_changes
 from storage.capture import QualifiedName
-from storage.capture_sql import quote
+from storage.capture_sql import quote, table_sql
 from storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Netted:
     """The changes of one ordinary table, netted and checked but not written: two temporary tables."""
 
     name: str
-    table: QualifiedName
+    table: str
     columns: list[Column]
     net: str
     gone: str
@@ -44,11 +44,12 @@ def net_changes(connection: Connection, name: str, changes: Any, number: int) ->
     the tables of one epoch. O(changes), and a scan of the table when there are deletes.
     """
     table, columns = table_columns(connection, name)
-    netted = Netted(name, table, columns, f"temp.__sqlfront_net_{number}", f"temp.__sqlfront_gone_{number}")
+    in_full = table_sql(connection._database.name, table)
+    netted = Netted(name, in_full, columns, f"temp.__sqlfront_net_{number}", f"temp.__sqlfront_gone_{number}")
     rows = as_arrow(name, changes)
     given = {column.casefold() for column in rows.schema.names}
     present = [column for column in columns if column.name.casefold() in given]
-    defaults = _defaults(connection._duck, name, table, [column for column in columns if column not in present])
+    defaults = _defaults(connection, name, table, [column for column in columns if column not in present])
     _net(connection._duck, netted, defaults, *read_changes(name, present, rows))
     _check_deletes(connection._duck, netted)
     return netted
@@ -89,23 +90,23 @@ def table_columns(connection: Connection, name: str) -> tuple[QualifiedName, lis
     generated = {
         row[0]
         for row in connection._duck.execute(
-            "SELECT column_name FROM duckdb_columns() WHERE database_name = current_database() "
+            "SELECT column_name FROM duckdb_columns() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND is_generated",
-            [table.schema, table.name],
+            [connection._database.name, table.schema, table.name],
         ).fetchall()
     }
     columns = [Column(*column) for column in catalog.columns(found) or []]
     return table, [column for column in columns if column.name not in generated]
 
 
-def _defaults(con: Any, name: str, table: QualifiedName, missing: Sequence[Column]) -> dict[str, str]:
+def _defaults(connection: Connection, name: str, table: QualifiedName, missing: Sequence[Column]) -> dict[str, str]:
     """The DEFAULT expressions of columns that the changes miss. ProgrammingError if one has none."""
     if not missing:
         return {}
-    found = con.execute(
-        "SELECT column_name, column_default FROM duckdb_columns() WHERE database_name = current_database() "
+    found = connection._duck.execute(
+        "SELECT column_name, column_default FROM duckdb_columns() WHERE database_name = ? "
         "AND schema_name = ? AND table_name = ? AND column_default IS NOT NULL",
-        [table.schema, table.name],
+        [connection._database.name, table.schema, table.name],
     ).fetchall()
     defaults = dict(found)
     absent = [column.name for column in missing if column.name not in defaults]

@@ -125,7 +125,7 @@ def _column(random: Random, items: list[Item]) -> str:
 
 def _aggregate(random: Random, items: list[Item]) -> str:
     alias, table = random.choice(items)
-    floats = [f"{name}.f" for name, kind in items if kind in FLOATS] or ["1"]
+    floats = [f"{name}.f" for name, kind in items if kind in FLOATS] or [f"{alias}.b"]
     conditions = " AND ".join(predicate(random, *random.choice(items)) for _ in range(random.randint(1, 2)))
     call = random.choice(
         [
@@ -138,6 +138,12 @@ def _aggregate(random: Random, items: list[Item]) -> str:
             f"avg({random.choice(floats)})",
             f"sum({predicate(random, alias, table)})",
             f"count_if({predicate(random, alias, table)})",
+            f"{random.choice(['min', 'max'])}({_column(random, items)})",
+            f"{random.choice(['min', 'max'])}({random.choice(floats)})",
+            f"count(DISTINCT {_column(random, items)})",
+            f"{random.choice(['sum', 'avg'])}(DISTINCT {_number(random, alias, table)})",
+            f"sum(DISTINCT {random.choice(floats)})",
+            f"{random.choice(['arg_min', 'arg_max'])}({_column(random, items)}, {_column(random, items)})",
         ]
     )
     return call + (f" FILTER (WHERE {conditions})" if random.random() < 0.3 else "")

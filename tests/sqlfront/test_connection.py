@@ -213,3 +213,18 @@ def test_explanations(con):
     assert str(explained).startswith("shape")
     assert set(explained.to_dict()) == {"shape", "strategy", "cost", "reason", "witness", "suggestion", "tree"}
     assert con.explain("SELECT DISTINCT c FROM orders").to_dict()["shape"] == "q-hierarchical"
+
+
+def test_ctrl_c_while_duckdb_asks_an_object_for_its_schema():
+    class Interrupted:
+        def __arrow_c_schema__(self):
+            raise KeyboardInterrupt
+
+        def __arrow_c_stream__(self, requested_schema=None):
+            raise KeyboardInterrupt
+
+    with sqlfront.connect() as con:
+        rows = Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            con.execute("FROM rows").fetchall()
+        assert rows is not None and con.execute("SELECT 1").fetchall() == [(1,)]

@@ -174,6 +174,43 @@ def test_a_view_that_cannot_be_rebuilt_can_be_dropped_or_replaced(path):
         assert [row[0] for row in rows(con, "SHOW MATERIALIZED VIEWS")] == ["v"]
 
 
+def test_a_read_only_file_shows_its_views_and_takes_no_writes(path):
+    with setup(path) as con:
+        con.execute("CREATE CHANGE TABLE c (a BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW x AS SELECT a FROM c")
+    with duckdb.connect(path) as plain:
+        plain.execute("INSERT INTO u VALUES (2, 9)")
+    con = sqlfront.connect(path, config={"access_mode": "READ_ONLY"})
+    expected = [("x", 4), ("y", 9)]
+    writes = [
+        "INSERT INTO t VALUES (9, 'x')", "UPDATE t SET a = 1", "DELETE FROM t", "TRUNCATE t", "DROP TABLE t CASCADE",
+        "ALTER TABLE t ADD COLUMN x INTEGER", "ALTER TABLE t RENAME TO z", "TRUNCATE c", "INSERT INTO c VALUES (1)",
+        "MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE", "CREATE TABLE z (a INTEGER)",
+        "CREATE MATERIALIZED VIEW z AS SELECT a FROM t", "CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT a FROM t",
+        "DROP MATERIALIZED VIEW v", "REFRESH MATERIALIZED VIEW v", "CREATE CHANGE TABLE z (a INTEGER)",
+        "DROP CHANGE TABLE c",
+    ]  # fmt: skip
+    for write in writes:
+        with pytest.raises(sqlfront.Error, match=r"read-only|open for writing"):
+            con.execute(write)
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == expected
+    with pytest.raises(sqlfront.Error, match="read-only"):
+        con.apply({"t": pa.table({"a": [1], "b": ["q"]})})
+    with pytest.raises(sqlfront.Error, match="lost"):
+        con.apply_row("c", (1,))
+    assert con.execute("SELECT s::INTEGER FROM v WHERE b = 'y'").fetchall() == [(9,)]
+    assert con.view("v").count() == 2 and con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    con.execute("CREATE TEMP TABLE kept AS FROM v")
+    con.execute("BEGIN; INSERT INTO kept FROM v")
+    assert rows(con, "SELECT b, s::INTEGER FROM v") == expected
+    con.execute("COMMIT")
+    assert rows(con, "SELECT count(*) FROM kept") == [(4,)]
+    con.close()
+    with sqlfront.connect(path) as con:
+        con.execute("INSERT INTO u VALUES (1, 1)")
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 5), ("y", 9)]
+
+
 def test_rebuilding_shows_its_progress_on_a_terminal(path, capsys, monkeypatch):
     setup(path).close()
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import time
+import weakref
 from decimal import Decimal
 
 import pyarrow as pa
@@ -87,7 +89,8 @@ def test_temporary_tables_hide_views(con):
     con.execute("CREATE TEMP TABLE v AS SELECT 1 AS k, 'mine' AS name")
     assert con.execute("SELECT name FROM v WHERE k = 1").fetchall() == [("mine",)]
     con.execute("INSERT INTO v VALUES (2, 'mine')")
-    assert con.execute("SELECT name FROM main.v WHERE k = 1").fetchall() == [("n1",)]
+    assert con.execute("SELECT name FROM main.v WHERE k = 1").fetchall() == [("mine",)]  # temp.main is a main, too.
+    assert con.execute("SELECT name FROM memory.main.v WHERE k = 1").fetchall() == [("n1",)]
     con.execute("CREATE OR REPLACE TEMP TABLE v(k INT)")
     con.execute("DROP TABLE temp.v; CREATE TEMP TABLE a AS SELECT 1 AS one; CREATE OR REPLACE TEMP TABLE a(one INT)")
     con.execute("DROP TABLE temp.a")
@@ -165,6 +168,34 @@ def test_streams_are_pinned_to_their_epoch(con):
         for _ in relation:
             pass
     other.execute("DROP CHANGE TABLE pinned CASCADE")
+
+
+def test_stale_reads_say_what_changed(con):
+    other = con.cursor()
+    epoch = con._database.engine.epoch
+    reader = con.execute("SELECT * FROM v").to_arrow_reader(10)
+    other.execute("BEGIN; INSERT INTO a VALUES (0, 1)")
+    other.execute("SELECT s FROM v WHERE k = 0").fetchall()
+    with pytest.raises(sqlfront.StaleRead, match=f"still epoch {epoch}, but a transaction has read its own changes"):
+        list(reader)
+    reader = con.execute("SELECT * FROM v").to_arrow_reader(10)
+    other.execute("COMMIT")
+    with pytest.raises(sqlfront.StaleRead, match=f"begun at epoch {epoch}, now epoch {epoch + 1}"):
+        list(reader)
+    other.execute("DELETE FROM a WHERE k = 0 AND x = 1")
+    other.close()
+
+
+def test_look_ups_leave_no_scan_of_a_dropped_view_behind(con):
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, x FROM a")
+    scans = "SELECT count(*) FROM duckdb_views() WHERE view_name LIKE '%sqlfront_scan%'"
+    assert con.execute("SELECT x FROM w WHERE k = 3 ORDER BY x").fetchall() == [(3,), (1003,), (2003,)]
+    view = weakref.ref(con._database.views["main", "w"].maintained)
+    con.execute("DROP MATERIALIZED VIEW w")
+    con.execute("SELECT 1").fetchall()
+    gc.collect()
+    assert view() is None
+    assert con.execute(scans).fetchall() == [(1,)]
 
 
 def test_whole_results_are_of_one_epoch(con):

@@ -335,6 +335,8 @@ def test_ddl(sql: str, verb: str, what: str, action: str, cascade: bool) -> None
         ("CREATE VIEW t AS SELECT * FROM v", "v"),
         ("EXPLAIN ANALYZE SELECT * FROM v", "v"),
         ("PREPARE p AS SELECT * FROM v WHERE a = ?", "v"),
+        ("TABLE v", "v"),
+        ("WITH q AS (TABLE s.v) SELECT * FROM q UNION ALL TABLE w", "s.v w"),
         ("DESCRIBE v", "v"),
         ("SUMMARIZE SELECT * FROM v", "v"),
         ("SELECT * FROM range(3)", ""),

@@ -198,6 +198,92 @@ def test_prepared_writes_are_followed(con):
     assert rows(con) == [(1, 30, 2), (2, 80, 2)]
 
 
+PREPARED = {
+    "INSERT INTO a VALUES (?, ?)": "(2, 1)",
+    "INSERT INTO a SELECT k, ? FROM b": "(5)",
+    "INSERT INTO a SELECT k, s FROM v WHERE k < ?": "(9)",
+    "INSERT INTO a VALUES (?, 9) RETURNING k": "(1)",
+    "UPDATE a SET x = x + ? WHERE k = 1": "(7)",
+    "DELETE FROM a WHERE k = ?": "(1)",
+    "TRUNCATE a": "",
+}
+
+
+@pytest.mark.parametrize("where", ["autocommit", "COMMIT", "ROLLBACK"])
+@pytest.mark.parametrize("sql", PREPARED)
+def test_every_form_of_prepared_write_is_followed(con, sql, where):
+    before = rows(con)
+    con.execute(f"PREPARE p AS {sql}")
+    if where != "autocommit":
+        con.execute("BEGIN")
+    con.execute(f"EXECUTE p{PREPARED[sql]}")
+    after = rows(con)
+    assert after != before
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    if where != "autocommit":
+        con.execute(where)
+    assert rows(con) == (before if where == "ROLLBACK" else after)
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+@pytest.mark.parametrize("begin", ["", "BEGIN; "])
+def test_prepared_upserts_are_refused(con, begin):
+    con.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, x INTEGER)")
+    con.execute("PREPARE early AS INSERT OR REPLACE INTO t VALUES (?, ?)")
+    con.execute("EXECUTE early(1, 10)")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, x FROM t")
+    con.execute("CREATE CHANGE TABLE ct (k INTEGER)")
+    for statement, why in {
+        "PREPARE p AS INSERT OR REPLACE INTO t VALUES (?, ?)": "PREPARE of an upsert into t",
+        "PREPARE p AS INSERT INTO t VALUES (?, ?) ON CONFLICT (k) DO UPDATE SET x = 3": "PREPARE of an upsert into t",
+        "PREPARE p AS MERGE INTO t USING b ON t.k = b.k WHEN MATCHED THEN DELETE": "preparable",
+        "EXECUTE early(1, 11)": "(?s)upsert or MERGE into a table that views read.*con.execute",
+        "PREPARE p AS INSERT INTO ct VALUES (?)": "change table ct",
+        "PREPARE p AS INSERT INTO w VALUES (?)": "w is a materialized view",
+    }.items():
+        with pytest.raises(sqlfront.Error, match=why):
+            con.execute(f"{begin}{statement}")
+        con.rollback()
+        assert con.execute("FROM w").fetchall() == [(1, 10)]
+    con.execute("PREPARE p AS INSERT INTO t VALUES (?, ?) ON CONFLICT DO NOTHING")
+    con.execute("EXECUTE p(1, 99); EXECUTE p(2, 20)")
+    assert con.execute("FROM w").fetchall() == [(1, 10), (2, 20)]
+
+
+@pytest.mark.parametrize("scope", ["SESSION", "GLOBAL"])
+@pytest.mark.parametrize("lossless", [True, False])
+def test_a_users_lossless_setting_outlives_our_own_reads(con, scope, lossless):
+    def found():
+        return con.execute("SELECT current_setting('arrow_lossless_conversion')").fetchall()
+
+    con.execute("INSERT INTO a VALUES (2, 1)")
+    con.execute(f"SET {'GLOBAL' if scope == 'SESSION' else 'SESSION'} arrow_lossless_conversion = {not lossless}")
+    con.execute("RESET SESSION arrow_lossless_conversion")
+    con.execute(f"SET {scope} arrow_lossless_conversion = {lossless}")
+    for statement in ("INSERT INTO a VALUES (2, 1)", "BEGIN; DELETE FROM a WHERE x = 1; FROM v; COMMIT", "FROM v"):
+        con.execute(statement)
+        assert found() == [(lossless,)]
+    con.execute("BEGIN; INSERT INTO a VALUES (3, 1)")
+    with pytest.raises(sqlfront.Error):
+        con.execute("INSERT INTO a VALUES ('no number', 1) RETURNING k")
+    con.execute("ROLLBACK")
+    assert found() == [(lossless,)]
+    con.execute("RESET GLOBAL arrow_lossless_conversion; RESET SESSION arrow_lossless_conversion")
+    con.execute("INSERT INTO a VALUES (2, 1)")
+    assert found() == [(False,)]
+
+
+def test_an_aborted_transaction_can_be_rolled_back_after_others_have_made_views(con):
+    con.execute("BEGIN")
+    with pytest.raises(sqlfront.Error):
+        con.execute("SELECT nosuch")
+    con.cursor().execute("CREATE MATERIALIZED VIEW w AS SELECT k FROM b")
+    with pytest.raises(sqlfront.Error):
+        con.execute("FROM w")
+    con.execute("ROLLBACK")
+    assert len(con.execute("FROM w").fetchall()) == len(con.execute("FROM b").fetchall())
+
+
 def test_raw_writers_are_caught_up(con):
     raw = con._database.root.cursor()
     raw.execute("INSERT INTO a VALUES (2, 1)")

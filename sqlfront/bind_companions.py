@@ -1,0 +1,103 @@
+"""Arguments of MIN, MAX, DISTINCT and their like: the distinct values of each group, as a query of their own.
+
+COUNT(DISTINCT x) FILTER (WHERE c) over a join is answered from SELECT DISTINCT g, x over the same join, under c and
+x IS NOT NULL. Aggregates of the same argument and filter share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from planner.query import Atom, Companion, Definition
+from sqlfront.bind_conditions import split_conditions
+from sqlfront.bind_from import JoinCore
+from sqlfront.bind_leaves import Leaves
+from sqlfront.bind_refusals import refusal
+from sqlfront.bind_types import Typing
+from sqlfront.parse_tree import SourceText, Tree, atoms_of, conjuncts, key, render, span
+
+
+@dataclass
+class Kept:
+    """A companion in the making; `argument` are its variables, `nulls` whether values with NULLs count."""
+
+    number: int
+    leaves: Leaves
+    group: tuple[str, ...]
+    argument: tuple[str, ...]
+    nulls: bool
+    label: str
+    ordered: bool = False
+
+    def type(self, position: int) -> str:
+        return self.leaves.variable_type(self.argument[position])
+
+
+class Companions:
+    """The companions of one view, made as its aggregates ask for them."""
+
+    def __init__(
+        self, core: JoinCore, groups: Sequence[Tree], leaves: Leaves, typing: Typing, source: SourceText
+    ) -> None:
+        self._core, self._leaves, self._typing, self._source = core, leaves, typing, source
+        self._groups = [group for group in groups if atoms_of(group)]
+        self._kept: dict[str, Kept] = {}
+
+    def keep(self, aggregate: Tree, argument: Sequence[Tree], *, ordered: bool, nulls: bool = False) -> Kept:
+        """The companion of these argument expressions under the aggregate's filter. Raises NotSupportedError."""
+        conditions = conjuncts(aggregate["filter"])
+        identity = "\n".join([str(nulls), *map(key, argument), "filter", *map(key, conditions)])
+        kept = self._kept.get(identity)
+        if kept is None:
+            kept = self._kept[identity] = self._make(aggregate, argument, conditions, nulls)
+        kept.ordered |= ordered
+        return kept
+
+    def build(self) -> tuple[Companion, ...]:
+        """What has been asked for."""
+        return tuple(_build(kept) for kept in self._kept.values())
+
+    def _make(self, aggregate: Tree, argument: Sequence[Tree], conditions: list[Tree], nulls: bool) -> Kept:
+        for tree in argument:
+            self._check_argument(tree, aggregate)
+        core = JoinCore(self._core.atoms, [*self._core.conditions, *conditions])
+        leaves = Leaves(core.atoms, split_conditions(core, self._typing, self._source), self._typing, self._source)
+        names = {}
+        for tree in self._groups:
+            own, name = self._leaves.variable(tree), leaves.variable(tree)
+            if self._leaves.variable_type(own) != leaves.variable_type(name):
+                why = "by its equality the group column is compared in another type than outside the filter"
+                raise refusal("This FILTER", self._source, span(aggregate), why, "cast the columns to one type")
+            names[own] = name
+        words = ", ".join(map(self._spelled, argument))
+        words += f" where {self._spelled(aggregate['filter'])}" if conditions else ""
+        variables = tuple(leaves.variable(tree) for tree in argument)
+        return Kept(len(self._kept), leaves, tuple(names.values()), variables, nulls, words)
+
+    def _spelled(self, tree: Tree) -> str:
+        return self._source.text(span(tree)) or render(tree)
+
+    def _check_argument(self, tree: Tree, aggregate: Tree) -> None:
+        atoms = atoms_of(tree)
+        if len(atoms) > 1:
+            why = "its values are kept per group, each of which must be computed from one table's row"
+            hint = "aggregate a column of one table, or keep the columns in the view and aggregate when you read it"
+            what = f"{aggregate['function_name']} of an expression over several tables"
+            raise refusal(what, self._source, span(tree) or span(aggregate), why, hint)
+        if not atoms:
+            what = f"{aggregate['function_name']} of a constant"
+            raise refusal(what, self._source, span(aggregate), "it has no values to keep", "write the constant itself")
+
+
+def _build(kept: Kept) -> Companion:
+    free = tuple(dict.fromkeys((*kept.group, *kept.argument)))
+    needed = frozenset() if kept.nulls else frozenset(kept.argument)
+    atoms = tuple(_without_nulls(atom, needed) for atom in kept.leaves.build())
+    definition = Definition(atoms, free, "set", labels=kept.leaves.labels())
+    return Companion(definition, kept.group, kept.argument, kept.ordered, kept.label)
+
+
+def _without_nulls(atom: Atom, variables: frozenset[str]) -> Atom:
+    nullable = {column.name for column in atom.variables if not column.not_null}
+    return replace(atom, required=atom.required | (variables & nullable))

@@ -1,0 +1,162 @@
+"""Building a materialized view: bind, plan, capture its tables, fill the engine from one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from maintenance.relation import Column
+from maintenance.view import MaintainedView
+from planner.classify import plan_view
+from planner.core import minimise
+from planner.plan import Plan
+from planner.query import Definition
+from planner.refusal import Refusal
+from sqlfront.binder import bind_view
+from sqlfront.catalog import EngineCatalog
+from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
+from sqlfront.names import shown
+from sqlfront.transactions import captured, transaction
+from sqlfront.update_mix import update_weights
+from storage.errors import NotSupportedError, ProgrammingError
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A query's definition, and the materialized views it reads, as the binder calls them."""
+
+    definition: Definition
+    sources: Mapping[str, ViewEntry]
+
+    @property
+    def fed(self) -> dict[str, ViewEntry]:
+        """Those whose rows are the definition's; the others are inlined."""
+        tables = {atom.table for atom in self.definition.atoms}
+        return {key: source for key, source in self.sources.items() if key in tables}
+
+
+def bind(catalog: EngineCatalog, con: Any, query: str, **place: Any) -> Bound:
+    """Bind and minimise a query; `place` is as for `bind_view`. On any error nothing has changed."""
+    definition = minimise(bind_view(query, con, catalog, **place))
+    bound = Bound(definition, dict(catalog.views_read))
+    notes = [
+        f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
+        for key, source in bound.sources.items()
+    ]
+    return replace(bound, definition=replace(definition, notes=(*definition.notes, *notes)))
+
+
+_INLINED = "as its text: it only selects, projects and joins"
+_FED = "through its changes, which are computed at each epoch; its rows are stored here as a table's are"
+
+
+def build_view(database: Database, con: Any, view: StoredView, bound: Bound | None = None) -> ViewEntry:
+    """Build a stored view, whose query may have been bound already, capturing the tables it reads.
+
+    On any error nothing has changed. O(rows of its tables).
+    """
+    if bound is None:
+        bound = bind(EngineCatalog(database, con), con, view.select, column_names=view.column_names)
+    definition, fed = bound.definition, bound.fed
+    plan = plan_definition(definition, update_weights(database, con, definition, view.options))
+    tables = {atom.table for atom in definition.atoms} - fed.keys()
+    kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
+    for table in tables & kept.keys():
+        _refuse_passed_rows(database, kept[table])
+    fresh: list[str] = []
+    try:
+        for table in sorted(tables - kept.keys()):
+            if _capture(database, con, table):
+                fresh.append(table)
+        for key, source in fed.items():
+            database.engine.expose(source.maintained.name, key)
+        maintained = _fill(database, con, f"{database.relation_key(view.name)}#{view.scan}", definition, plan)
+    except BaseException:
+        for table in fresh:
+            _release(database, con, table)
+        database.engine.drop_unread()
+        raise
+    tables = tables.union(*(source.tables for source in fed.values()))
+    return ViewEntry(
+        view.name, view.written, view.select, view.options, view.column_names, view.scan,
+        definition, maintained, tables, bound.sources,
+    )  # fmt: skip
+
+
+def plan_definition(definition: Definition, weights: dict[str, float]) -> Plan:
+    """The plan of a definition, or NotSupportedError with the planner's reason."""
+    plan = plan_view(definition, weights)
+    if isinstance(plan, Refusal):
+        raise NotSupportedError(plan.what, where=plan.witness, why=plan.why, hint=plan.suggestion)
+    return plan
+
+
+def discard(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Take a view that was built and not stored out of the engine, with what only it needs."""
+    database.detach(entry)
+    for table in unneeded_tables(database, [entry]):
+        _release(database, con, table)
+
+
+def unneeded_tables(database: Database, views: Sequence[StoredView]) -> list[str]:
+    """The captured tables that no view reads when these are gone."""
+    staying = [entry.tables for entry in database.views.values() if not any(entry is view for view in views)]
+    kept = {database.relation_key(table.name) for table in database.change_tables.values()}
+    read = set().union(*(view.tables for view in views if isinstance(view, ViewEntry)))
+    return sorted((read & database.engine.relations.keys()) - kept.union(*staying))
+
+
+# Inside ------------------------------------------------------------------------------------------
+
+
+def _capture(database: Database, con: Any, table: str) -> bool:
+    """Make the engine follow a table; True if it did not before. The rows of a read-only file never change."""
+    catalog = EngineCatalog(database, con)
+    name = catalog.name(table)
+    columns = [Column(*column) for column in catalog.columns(catalog.resolve((name.schema, name.name)) or "") or []]
+    fresh = table not in database.engine.relations
+    if fresh:
+        database.engine.create_table(table, columns, retain=False)
+    try:
+        if not database.read_only:
+            database.capture.install(con, name, [column.name for column in columns])
+    except BaseException:
+        if fresh:
+            database.engine.drop_table(table)
+        raise
+    if columns != list(database.engine.relations[table].columns):
+        database.engine.relations[table].columns = tuple(columns)  # Columns were added since.
+    return fresh
+
+
+def _release(database: Database, con: Any, table: str) -> None:
+    """Stop following a table that no view reads."""
+    database.engine.drop_table(table)
+    if not database.read_only:
+        database.capture.uninstall(con, EngineCatalog(database, con).name(table))
+
+
+def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:
+    relation = database.engine.relations[database.relation_key(table.name)]
+    if not table.retain and relation.passed:
+        raise ProgrammingError(
+            f"a view over change table {shown(table.name)} cannot be built any more",
+            why="rows have passed already, and WITH (retain = false) they are not kept",
+            hint="create views before the first change, or the table WITH (retain = true)",
+        )
+
+
+def _fill(database: Database, con: Any, name: str, definition: Definition, plan: Plan) -> MaintainedView:
+    """Build a view from one snapshot, after taking in what other writers have committed up to it."""
+    engine, applied = database.engine, None
+    with transaction(con) as undo:
+        changes = captured(database, con, own=False, consume=True)
+        if changes:
+            applied = engine.apply(changes)
+            undo.callback(engine.undo, applied)
+        maintained = engine.create_view(name, definition, plan, lambda relation: database.load(con, relation))
+        undo.callback(engine.drop_view, name)
+    if applied is not None:
+        engine.commit(applied)
+    return maintained

@@ -1,0 +1,88 @@
+"""What a relation's name means to DuckDB: the places it is looked for, in order, and what is there.
+
+DuckDB looks into the temporary schema, the schemas of the search path, main, and its own catalog. A
+name before the dot is a database or a schema of any of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlfront.tokens import tokenize
+
+Place = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table or view as the catalog spells it; `sql` is a view's CREATE statement, empty for a table."""
+
+    database: str
+    schema: str
+    name: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """The (database, schema) pairs where a name is looked for, in lower case, and the relations of that name."""
+
+    places: tuple[Place, ...]
+    relations: dict[Place, Found]
+
+    def first(self) -> Found | None:
+        """The relation that the name means, if there is one."""
+        return next((self.relations[place] for place in self.places if place in self.relations), None)
+
+
+def look_up(con: Any, parts: Sequence[str], *, temporary: bool = True) -> Lookup:
+    """Where `[[catalog.]schema.]name` is looked for on a cursor, and what is there; one query.
+
+    Without `temporary`, temporary relations are passed over.
+    """
+    qualifiers = [part.casefold() for part in parts[:-1]]
+    current, path, databases, rows = con.execute(_QUESTION, {"name": parts[-1].lower()}).fetchall()[0]
+    places = _places(qualifiers, current.casefold(), path, [database.casefold() for database in databases])
+    found = [Found(row["database"], row["schema"], row["name"], row["sql"]) for row in rows or ()]
+    relations = {(one.database.casefold(), one.schema.casefold()): one for one in found}
+    if not temporary:
+        places = [place for place in places if place[0] != "temp"]
+    return Lookup(tuple(places), relations)
+
+
+def _places(qualifiers: Sequence[str], current: str, path: str, databases: Sequence[str]) -> list[Place]:
+    if len(qualifiers) > 1:
+        return [(qualifiers[0], qualifiers[1])]
+    written = _entries(path)
+    entries = [(database or current, schema) for database, schema in written]
+    everywhere = [("temp", "main"), *entries, (current, "main"), ("system", "main"), ("system", "pg_catalog")]
+    if not qualifiers:
+        return everywhere
+    [qualifier] = qualifiers
+    inside = [place for place in written if place[0] == qualifier] or [(qualifier, "main")]
+    schemas = [place for place in everywhere if place[1] == qualifier] or [(current, qualifier)]
+    return [*inside, *schemas] if qualifier in databases else schemas
+
+
+def _entries(path: str) -> list[Place]:
+    """The entries `[database.]schema` of the setting search_path; the database is empty where none is written."""
+    entries: list[Place] = []
+    names: list[str] = []
+    for token in tokenize(path + ","):
+        if token.is_name:
+            names.append(token.name.casefold())
+        elif token.text == "," and names:
+            entries.append((names[-2] if len(names) > 1 else "", names[-1]))
+            names = []
+    return entries
+
+
+_QUESTION = """
+    SELECT current_database(), current_setting('search_path'),
+        (SELECT list(database_name) FROM duckdb_databases()),
+        (SELECT list({database: database_name, schema: schema_name, name: name, sql: sql}) FROM (
+            SELECT database_name, schema_name, table_name AS name, '' AS sql FROM duckdb_tables()
+            UNION ALL SELECT database_name, schema_name, view_name, sql FROM duckdb_views())
+        WHERE lower(name) = $name)"""

@@ -1,0 +1,108 @@
+"""How often the tables of a view change, relative to each other: what its tree is chosen for.
+
+Declared by WITH (updates = 'lineitem: 1000, orders: 100'); else as observed; else by the tables' sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from planner.query import Definition
+from sqlfront.tokens import Token, tokenize
+from storage.capture import QualifiedName
+from storage.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.catalog import EngineCatalog
+    from sqlfront.database import Database
+
+
+def update_weights(
+    database: Database, con: Any, definition: Definition, options: Mapping[str, Any]
+) -> dict[str, float]:
+    """The weight of each table for the planner, by the engine's names.
+
+    A declared mix is the whole: a table that it does not name hardly changes. A declared name that is no table of the
+    view any more, because it was renamed, is passed over.
+    """
+    from sqlfront.catalog import EngineCatalog
+
+    tables = {atom.table for atom in definition.atoms}
+    if options.get("updates"):
+        declared = _read(options["updates"], EngineCatalog(database, con))
+        return {table: declared.get(table, 0) for table in tables}
+    relations = database.engine.relations
+    observed = {table: relations[table].changes for table in tables if table in relations}
+    if any(observed.values()):
+        return {table: float(observed.get(table, 0)) for table in tables}
+    return {table: size for table, size in _sizes(database, con).items() if table in tables}
+
+
+def check_updates(options: Mapping[str, Any], definition: Definition, catalog: EngineCatalog) -> None:
+    """ProgrammingError when the option `updates` is malformed or names a table that the view does not read."""
+    if "updates" not in options:
+        return
+    tables = {atom.table for atom in definition.atoms}
+    for table, name in _read(options["updates"], catalog, strict=True).items():
+        if table not in tables:
+            reads = ", ".join(sorted(table.removeprefix("main.") for table in tables))
+            raise _error(f"names {name}, which the view does not read", f"the view reads {reads}")
+
+
+def _read(text: str, catalog: EngineCatalog, *, strict: bool = False) -> dict[str, Any]:
+    """The numbers by table, names as the engine has them; with `strict` the names as written, and errors."""
+    found: dict[str, Any] = {}
+    for item in _items(text):
+        colon = next((place for place, token in enumerate(item) if token.text == ":"), None)
+        if colon is None or colon == 0:
+            raise _error(f"has {_text(text, item)!r} where a table and a number belong")
+        written = _text(text, item[:colon])
+        number = _number(written, _text(text, item[colon + 1 :]) if item[colon + 1 :] else "")
+        table = catalog.resolve(tuple(token.name for token in item[:colon] if token.is_name))
+        if table is None and strict:
+            raise _error(f"names {written}, and there is no such table")
+        if table in found:
+            raise _error(f"names {written} twice")
+        if table is not None:
+            found[table] = written if strict else number
+    return found
+
+
+def _items(text: str) -> list[Sequence[Token]]:
+    tokens = tokenize(text)
+    items = [list(group) for comma, group in groupby(tokens, lambda token: token.text == ",") if not comma]
+    if not items or len(items) != 1 + sum(token.text == "," for token in tokens):
+        raise _error("is not a list of tables with their numbers of changes")
+    return list(items)
+
+
+def _number(table: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise _error(f"gives {table} {text or 'nothing'!r}, which is not a number")
+    if value < 0:
+        raise _error(f"gives {table} the negative number {text}")
+    return value
+
+
+def _text(text: str, tokens: Sequence[Token]) -> str:
+    return text[tokens[0].start : tokens[-1].end]
+
+
+def _error(what: str, hint: str = "for example updates = 'lineitem: 1000, orders: 100'") -> ProgrammingError:
+    why = "it tells how often each table of the view changes, relative to the others"
+    return ProgrammingError(f"option updates {what}", why=why, hint=hint)
+
+
+def _sizes(database: Database, con: Any) -> dict[str, float]:
+    """Estimated rows per table."""
+    rows = con.execute(
+        "SELECT schema_name, table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
+    ).fetchall()
+    return {database.relation_key(QualifiedName(schema, name)): float(max(1, size)) for schema, name, size in rows}
