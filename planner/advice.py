@@ -9,7 +9,7 @@ from planner.hypergraph import hypergraph
 from planner.keys import Key, constant_keys, step_keys
 from planner.plan import Node
 from planner.query import Definition
-from planner.wording import enumerate_words, labels
+from planner.wording import enumerate_words, labels, table_name
 
 
 def suggest_constant(definition: Definition, root: Node) -> str | None:
@@ -35,7 +35,22 @@ def _suggest_columns(definition: Definition) -> str | None:
 
 
 def _suggest_key(definition: Definition, root: Node) -> str | None:
-    """The one key whose declaration makes every step a look-up of one row; not for a table whose keys are declared."""
+    found = missing_key(definition, root)
+    if found is None:
+        return None
+    name, columns = found
+    verb, pronoun = ("is", "it") if len(columns) == 1 else ("together are", "them")
+    table = table_name(definition.atom(name).table)
+    return (
+        f"if {enumerate_words(columns)} {verb} unique in {table}, declare {pronoun} PRIMARY KEY: updates are then O(1)"
+    )
+
+
+def missing_key(definition: Definition, root: Node) -> tuple[str, list[str]] | None:
+    """The atom and the columns of the one key whose declaration makes every step a look-up of one row.
+
+    None for a table whose keys are declared.
+    """
     wanted = _missing_keys(definition, root)
     if wanted is None or len(wanted) != 1:
         return None
@@ -44,11 +59,7 @@ def _suggest_key(definition: Definition, root: Node) -> str | None:
     columns = [column.source for column in atom.variables if column.name in key and column.source is not None]
     if atom.keys or len(columns) < len(key) or constant_keys(root, _with_key(definition, (name, key))) is None:
         return None
-    verb, pronoun = ("is", "it") if len(columns) == 1 else ("together are", "them")
-    return (
-        f"if {enumerate_words(columns)} {verb} unique in {atom.table}, declare {pronoun} PRIMARY KEY: "
-        "updates are then O(1)"
-    )
+    return name, columns
 
 
 def _missing_keys(definition: Definition, root: Node) -> set[Key] | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 
+from planner.companions import add_companions
 from planner.plan import Plan
 from planner.query import Definition
 from planner.refusal import Refusal
@@ -11,20 +13,26 @@ from planner.rules.cyclic import refuse_cyclic
 from planner.rules.extension import plan_extension
 from planner.rules.free_connex import plan_free_connex
 from planner.rules.q_hierarchical import plan_q_hierarchical
+from planner.tree import Weights
 
-Rule = Callable[[Definition, Mapping[str, int]], Plan | Refusal | None]
+Rule = Callable[[Definition, Weights], Plan | Refusal | None]
 
 RULES: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension, refuse_cyclic)
 
 
-def plan_view(definition: Definition, cardinalities: Mapping[str, int] | None = None) -> Plan | Refusal:
+def plan_view(definition: Definition, weights: Weights | None = None) -> Plan | Refusal:
     """The plan of a view, or why there is none.
 
-    `cardinalities` gives the number of rows by *table* name; a missing one counts as 1. They only choose among
-    trees of the same class. Raises ValueError for a malformed definition (see `hypergraph`).
+    `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1. They
+    only choose among trees of the same class. Raises ValueError for a malformed definition (see `hypergraph`).
     """
+    given = weights or {}
+    rates = {atom.table: given.get(atom.table, 1) for atom in definition.atoms}
     for rule in RULES:
-        decision = rule(definition, cardinalities or {})
+        decision = rule(definition, rates)
+        if isinstance(decision, Plan):
+            decision = replace(decision, weights=tuple(rates.items()))
+            return add_companions(decision, definition, lambda companion: plan_view(companion, weights))
         if decision is not None:
             return decision
     raise AssertionError("the last rule answers every query")

@@ -12,6 +12,9 @@ CONSTANT = Cost(preprocessing="O(N)", update="O(1)", delay="O(1)", space="O(N)")
 LINEAR = Cost(preprocessing="O(N)", update="O(N)", delay="O(1)", space="O(N)")
 """Idris et al. 2017: free-connex acyclic. The update's N is met only when one key holds all rows."""
 
+AMORTISED = replace(CONSTANT, update="O(1) amortised")
+"""Free-connex, every step fixed by a declared key or ended by a foreign key (Wang and Yi 2020)."""
+
 PROJECTED = Cost(
     preprocessing="O(N + extended result)",
     update="O(N + change of the extended result)",
@@ -22,3 +25,6 @@ PROJECTED = Cost(
 
 PROJECTED_CONSTANT = replace(PROJECTED, update="O(1 + change of the extended result)")
 """The same when every step of the extension's tree looks up one row: only the change itself is left to pay."""
+
+PROJECTED_AMORTISED = replace(PROJECTED, update="O(1 + change of the extended result) amortised")
+"""The same with foreign keys."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -15,6 +15,7 @@ class Violation:
 
     "hierarchical": `x` and `y` meet in the atoms `both`, but each also occurs without the other (S-E-T).
     "free": `x` is free and occurs in `both` only; `y`, bound, occurs there and in `only_y` too (E-T).
+    "testing": `x` is free and `y`, bound, occurs in `both` with it and in `only_y` without; `x` may occur elsewhere.
     """
 
     condition: str
@@ -40,18 +41,37 @@ def find_violation(edges: Edges, free: Collection[str]) -> Violation | None:
 
     O(|variables|^2 * |atoms|).
     """
+    return next(violations(edges, free), None)
+
+
+def violations(edges: Edges, free: Collection[str]) -> Iterator[Violation]:
+    """All pairs that break a condition of q-hierarchical, hierarchical before free."""
     holders = {variable: names for variable, names in occurrences(edges).items() if len(names) > 1 or variable in free}
     ordered = list(
         dict.fromkeys(variable for edge in edges.values() for variable in sorted(edge) if variable in holders)
     )
     for x, y in combinations(ordered, 2):
         if holders[x] & holders[y] and holders[x] - holders[y] and holders[y] - holders[x]:
-            return _describe("hierarchical", x, y, edges)
+            yield _describe("hierarchical", x, y, edges)
     for x in (variable for variable in ordered if variable in free):
         for y in ordered:
             if y not in free and holders[x] < holders[y]:
-                return _describe("free", x, y, edges)
-    return None
+                yield _describe("free", x, y, edges)
+
+
+def testing_violations(edges: Edges, free: Collection[str]) -> Iterator[Violation]:
+    """All pairs that break a condition of t-hierarchical, under which membership of a tuple is O(1).
+
+    Berkholz, Keppeler and Schweikardt 2018: the bound variables are hierarchical among themselves, and a bound one
+    that meets a free one occurs nowhere without it.
+    """
+    bound = {name: edge - frozenset(free) for name, edge in edges.items()}
+    yield from violations(bound, ())
+    holders = occurrences(edges)
+    for y in (variable for variable in holders if variable not in free):
+        for x in dict.fromkeys(free):
+            if holders[x] & holders[y] and holders[y] - holders[x]:
+                yield _describe("testing", x, y, edges)
 
 
 def q_hierarchical_extension(edges: Edges, free: Collection[str]) -> tuple[str, ...] | None:

@@ -49,6 +49,8 @@ class Plan:
     `root.variables` is empty. `free` are the variables the tree can enumerate; when that is more
     than the query's own free variables, `projected` says that a projection onto those is maintained
     (Idris et al., section 5: acyclic queries that are not free-connex). `variables_added` names them.
+    `weights` are the update rates, by table, for which the tree was chosen.
+    `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
     """
 
     shape: Shape
@@ -61,3 +63,12 @@ class Plan:
     reason: str
     witness: str | None = None
     suggestion: str | None = None
+    companions: tuple[Plan, ...] = ()
+    total: Cost | None = None
+
+    @property
+    def stated_cost(self) -> Cost:
+        """The cost of all that is maintained: of the core, whose class `cost` is, and of its companions."""
+        return self.total or self.cost
+
+    weights: tuple[tuple[str, float], ...] = ()

@@ -14,17 +14,20 @@ they show (that is the connex top); inside, each part's own tree sums its bound 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from planner.connex import bound_components
 from planner.hypergraph import components, hypergraph, ordered_variables, vertices
-from planner.keys import Key, closure, constant_keys, fixing_keys
+from planner.keys import Guarantees, constant_keys, ended, fixing_keys
 from planner.plan import Node
-from planner.query import Definition
+from planner.query import Atom, Definition
 
-Steps = Literal["simple", "keyed", "any"]
+Steps = Literal["simple", "keyed", "referring", "any"]
+
+Weights = Mapping[str, float]
+"""How often a table changes, relative to others, by table name."""
 
 FAN_OUT_LEVELS = 2
 """What a look-up from many rows to many adds to a change's price, in levels."""
@@ -33,17 +36,16 @@ PAIRWISE_LIMIT = 6
 """Groups above this size try only labels linear in number; pairs of atoms would make the search exponential."""
 
 
-def build_tree(
-    definition: Definition, free: tuple[str, ...], steps: Steps, cardinalities: Mapping[str, int]
-) -> Node | None:
+def build_tree(definition: Definition, free: tuple[str, ...], steps: Steps, weights: Weights) -> Node | None:
     """The cheapest tree of the query that enumerates `free`; None when no tree passes `steps`.
 
     `steps` says what a child may be to its parent: "simple" a superset only, "keyed" also one whose row fixes the
-    parent's by declared keys, "any" all. Cheapest is the least sum, over atoms, of the table's rows (1 if unknown)
-    times the levels a change climbs; a look-up from many rows to many counts as two more levels.
-    The query must be free-connex for `free`.
+    parent's by declared keys, "referring" also one whose changes end there by foreign keys, "any" all. Cheapest is
+    the least sum, over atoms, of the table's weight (1 if none is given) times the levels a change climbs (Wang, Hu,
+    Dai and Yi 2023); a step that may meet many rows counts as two more. Ties fall to the tree that is cheapest when
+    all tables change alike. The query must be free-connex for `free`.
     """
-    search = _Search(definition, frozenset(free), steps, cardinalities)
+    search = _Search(definition, frozenset(free), steps, weights)
     children = []
     for group in search.split(search.frontier, frozenset()):
         found = search.best(group, frozenset())
@@ -54,16 +56,18 @@ def build_tree(
 
 
 def cheapest_tree(
-    definition: Definition, free: tuple[str, ...], cardinalities: Mapping[str, int]
-) -> tuple[Node, tuple[Key, ...] | None] | None:
-    """A tree whose every step looks up one row, with the keys that make it so; else the cheapest tree, and None.
+    definition: Definition, free: tuple[str, ...], weights: Weights
+) -> tuple[Node, Guarantees | None] | None:
+    """A tree whose every step looks up one row, with the keys and the foreign keys that make it so; else the cheapest
+    tree, and None.
 
     None when there is no tree at all: the query is not free-connex for `free`.
     """
-    constant = build_tree(definition, free, "keyed", cardinalities)
-    if constant is not None:
-        return constant, constant_keys(constant, definition)
-    root = build_tree(definition, free, "any", cardinalities)
+    for steps in ("keyed", "referring"):
+        constant = build_tree(definition, free, steps, weights)
+        if constant is not None:
+            return constant, constant_keys(constant, definition)
+    root = build_tree(definition, free, "any", weights)
     return None if root is None else (root, None)
 
 
@@ -78,24 +82,27 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Found:
-    """A subtree with its price, weighted by rows: (levels climbed and look-ups to many, levels alone)."""
+    """A subtree with its price: levels climbed and look-ups to many, levels alone, each weighted; the first unweighted.
 
-    price: tuple[int, int]
+    `leaving` are the atoms whose changes go on to the parent: those that no atom met so far refers to.
+    """
+
+    price: _Price
     node: Node
+    leaving: frozenset[str]
 
 
 _Group = tuple[_Part, ...]
+_Price = tuple[float, float, int]
 
 
 class _Search:
     """Memoised search over (group of parts, variables shared with the node above)."""
 
-    def __init__(
-        self, definition: Definition, free: frozenset[str], steps: Steps, cardinalities: Mapping[str, int]
-    ) -> None:
+    def __init__(self, definition: Definition, free: frozenset[str], steps: Steps, weights: Weights) -> None:
         self.edges = hypergraph(definition)
         self.atoms = {atom.name: atom for atom in definition.atoms}
-        self.weights = {name: max(1, cardinalities.get(atom.table, 1)) for name, atom in self.atoms.items()}
+        self.weights = {name: weights.get(atom.table, 1) for name, atom in self.atoms.items()}
         self.rank = {variable: rank for rank, variable in enumerate(ordered_variables(definition))}
         self.steps = steps
         self.memo: dict[tuple[_Group, frozenset[str]], _Found | None] = {}
@@ -126,14 +133,14 @@ class _Search:
         name = part.atoms[0]
         if not part.connex or (self.edges[name] == part.label and len(part.atoms) == 1):
             connex = part.connex and not part.label <= above
-            return _Found((0, 0), Node(tuple(c.name for c in self.atoms[name].variables), atom=name, connex=connex))
+            leaf = Node(tuple(c.name for c in self.atoms[name].variables), atom=name, connex=connex)
+            return _Found((0, 0, 0), leaf, frozenset({name}))
         inner = tuple(_Part(self.edges[atom], (atom,), connex=False) for atom in part.atoms)
         below = self.best(inner, part.label)
         if below is None or part.label <= above:
             return below
         node = Node(self._sorted(part.label), (below.node,), connex=True)
-        weight = self._weight((part,))
-        return _Found((below.price[0] + weight, below.price[1] + weight), node)
+        return _Found(_add(below.price, self._climb(below.leaving, fans_out=False)), node, below.leaving)
 
     def _labels(self, group: _Group, above: frozenset[str]) -> Iterator[frozenset[str]]:
         """Labels worth trying for the node over `group`, most promising first."""
@@ -161,43 +168,48 @@ class _Search:
         scopes = [label & self._variables(part) for part in parts]
         if any(sum(variable in scope for scope in scopes) < 2 for variable in label - above):
             return None
-        price = climbed = 0
-        children = []
-        guards = [part for part, scope in zip(parts, scopes, strict=True) if scope == label]
-        for part, scope in zip(parts, scopes, strict=True):
-            if not self._allowed(scope, label, guards):
+        price: _Price = (0, 0, 0)
+        children, leaving = [], frozenset[str]()
+        sides = [(scope, self._atoms(part)) for part, scope in zip(parts, scopes, strict=True)]
+        guards = [atoms for scope, atoms in sides if scope == label]
+        for rank, (part, scope) in enumerate(zip(parts, scopes, strict=True)):
+            if self.steps == "simple" and scope != label:
                 return None
             below = self.best(part, scope)
             if below is None:
                 return None
-            weight = self._weight(part)
-            fans_out = scope != label and not self._is_unique(part, scope)
-            price += weight + below.price[0] + (FAN_OUT_LEVELS * weight if fans_out else 0)
-            climbed += weight + below.price[1]
+            others = sides[:rank] + sides[rank + 1 :]
+            stopped = {name for _, name in ended(scope, others, [self.atoms[name] for name in sorted(below.leaving)])}
+            going = below.leaving - stopped
+            fixed = fixing_keys(scope, label, guards) is not None
+            unbounded = below.leaving if self.steps == "keyed" else going
+            if self.steps != "any" and unbounded and not fixed:
+                return None
+            price = _add(price, below.price)
+            price = _add(price, self._climb(going, fans_out=not fixed))
+            price = _add(price, self._climb(stopped, fans_out=False))
+            leaving |= going
             children.append(below.node)
-        return _Found((price, climbed), Node(self._sorted(label), tuple(children), connex=group[0].connex))
+        return _Found(price, Node(self._sorted(label), tuple(children), connex=group[0].connex), leaving)
 
-    def _allowed(self, scope: frozenset[str], label: frozenset[str], guards: list[_Group]) -> bool:
-        if self.steps == "any" or scope == label:
-            return True
-        if self.steps == "simple":
-            return False
-        atoms = [[self.atoms[name] for part in guard for name in part.atoms] for guard in guards]
-        return fixing_keys(scope, label, atoms) is not None
+    def _climb(self, atoms: Collection[str], *, fans_out: bool) -> _Price:
+        """The price of one level for the changes of these atoms."""
+        levels = 1 + FAN_OUT_LEVELS if fans_out else 1
+        weight, count = sum(self.weights[name] for name in atoms), len(atoms)
+        return levels * weight, weight, levels * count
 
-    def _is_unique(self, group: _Group, scope: frozenset[str]) -> bool:
-        """Whether `group` has one row for each value of the variables it shares with its parent."""
-        fixed, _ = closure(scope, [self.atoms[name] for part in group for name in part.atoms])
-        return self._variables(group) <= fixed
+    def _atoms(self, group: _Group) -> list[Atom]:
+        return [self.atoms[name] for part in group for name in part.atoms]
 
     def _variables(self, group: _Group) -> frozenset[str]:
         return frozenset().union(*(part.label for part in group))
 
-    def _weight(self, group: _Group) -> int:
-        return sum(self.weights[name] for part in group for name in part.atoms)
-
     def _sorted(self, variables: frozenset[str]) -> tuple[str, ...]:
         return tuple(sorted(variables, key=self.rank.__getitem__))
+
+
+def _add(one: _Price, other: _Price) -> _Price:
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
 def _pairs(guards: list[frozenset[str]], group: _Group) -> Iterator[tuple[frozenset[str], _Part]]:

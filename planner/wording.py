@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from planner.hierarchy import Violation
-from planner.keys import Key
+from planner.keys import Guarantees, Key
 from planner.query import Definition
 
 
@@ -33,11 +33,32 @@ def column(definition: Definition, atom: str, variable: str) -> str:
     return f"{atom}.{found.source}" if found.source is not None else f"{found.expression} (in {atom})"
 
 
+def table_name(table: str) -> str:
+    """A table as a user would write it."""
+    return table.removeprefix("main.")
+
+
 def spell_key(definition: Definition, key: Key) -> str:
     """A key as `atom(column, ...)`, in the atom's column order."""
     atom, variables = key
     columns = [column for column in definition.atom(atom).variables if column.name in variables]
     return f"{atom}({', '.join(column.source or column.expression for column in columns)})"
+
+
+def spell_guarantees(definition: Definition, guarantees: Guarantees) -> str:
+    """Why every step is O(1), as a clause: the keys, and the references at which changes end."""
+    keys, ends = guarantees
+    clauses = []
+    if keys:
+        noun = "key" if len(keys) == 1 else "keys"
+        listed = enumerate_words(spell_key(definition, key) for key in keys)
+        clauses.append(f"each step looks up at most one row, by the declared {noun} {listed}")
+    referring: dict[str, list[str]] = {}
+    for atom, other in ends:
+        referring.setdefault(other, []).append(atom)
+    for other, atoms in referring.items():
+        clauses.append(f"a new or deleted row of {other} joins none of {enumerate_words(atoms)}, by foreign key")
+    return "; ".join(clauses)
 
 
 def spell_violation(definition: Definition, violation: Violation) -> str:
@@ -49,7 +70,9 @@ def spell_violation(definition: Definition, violation: Violation) -> str:
         return (
             f"{x} and {y} meet in {both}, but {x} also joins {only_x} without {y}, and {y} joins {only_y} without {x}"
         )
-    return f"output column {x} appears in {both} only, while {y}, projected out, also joins {only_y}"
+    if violation.condition == "testing":
+        return f"output column {x} depends on {y}, which is projected out, joins {both}, and also {only_y} without {x}"
+    return f"output column {x}, in {both} only, depends on {y}, which is projected out and also joins {only_y}"
 
 
 def spell_free_path(definition: Definition, path: Sequence[str]) -> str:

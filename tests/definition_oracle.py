@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from planner.query import Atom, Definition, LeafColumn, RawColumn
+from planner.query import Atom, Companion, Definition, LeafColumn, RawColumn
 
 Row = tuple[Any, ...]
 
@@ -31,12 +31,50 @@ def evaluate_definition(definition: Definition, con: Any, tables: Callable[[str]
         groups.setdefault(_hashable(row[:width]), (row[:width], []))[1].append(row[width:])
     columns = {(atom, factor.name): i for i, (atom, factor) in enumerate(factors)}
     types = {(atom, factor.name): factor.type for atom, factor in factors}
+    kept = [_kept_values(companion, con, tables) for companion in definition.companions]
     raw = []
     for key, members in groups.values():
         products = [_products(measure.factors, members, columns, types) for measure in definition.measures]
         values = dict(zip(definition.free, key, strict=True))
-        raw.append(tuple(_raw_value(column, products, values) for column in definition.raw))
+        own = [found.get(_hashable(key), []) for found in kept]
+        raw.append(tuple(_raw_value(column, products, values, own) for column in definition.raw))
     return _project(definition, con, raw)
+
+
+def _kept_values(
+    companion: Companion, con: Any, tables: Callable[[str], str] | None
+) -> dict[Row, list[dict[str, Any]]]:
+    """For each group the distinct values of the argument's variables, sorted by DuckDB."""
+    free = companion.definition.free
+    order = ", ".join(_quote(name) for name in companion.argument)
+    names = ", ".join(map(_quote, free))
+    inner = join_sql(companion.definition, tables=tables)
+    rows = con.execute(f"SELECT DISTINCT * FROM ({inner}) AS q({names}) ORDER BY {order}").fetchall()
+    found: dict[Row, list[dict[str, Any]]] = {}
+    for row in rows:
+        values = dict(zip(free, row, strict=True))
+        found.setdefault(_hashable(tuple(values[name] for name in companion.group)), []).append(values)
+    return found
+
+
+def _kept_value(column: RawColumn, kept: list[dict[str, Any]]) -> Any:
+    if column.kind == "count":
+        return len(kept)
+    if not kept:
+        return None
+    assert column.variable is not None
+    if column.kind in ("least", "greatest"):
+        return kept[0 if column.kind == "least" else -1][column.variable]
+    values = [value[column.variable] for value in kept]
+    if any(isinstance(value, float) for value in values):
+        infinities = {value for value in values if math.isinf(value)}
+        mixed = len(infinities) == 2 or any(map(math.isnan, values))
+        total: Any = math.nan if mixed else infinities.pop() if infinities else math.fsum(values)
+    else:
+        total = sum(values)
+    if column.kind == "avg":
+        return float(total / len(values))
+    return float(total) if column.type == "DOUBLE" else total
 
 
 def join_sql(
@@ -104,7 +142,11 @@ def _unscaled(value: Any, kind: str) -> Any:
     return value
 
 
-def _raw_value(column: RawColumn, products: list[list[Any]], values: dict[str, Any]) -> Any:
+def _raw_value(
+    column: RawColumn, products: list[list[Any]], values: dict[str, Any], kept: list[list[dict[str, Any]]]
+) -> Any:
+    if column.companion is not None:
+        return _kept_value(column, kept[column.companion])
     if column.kind == "variable":
         assert column.variable is not None
         return values[column.variable]

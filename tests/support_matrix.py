@@ -15,7 +15,7 @@ from sqlfront.binder import bind_view
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
 PAGE = ROOT / "docs" / "support-matrix.md"
-SUPPORTED = ("joins", "aggregates", "outputs", "inlining")
+SUPPORTED = ("joins", "aggregates", "distinct", "outputs", "inlining")
 
 HEAD = """# SQL support matrix
 
@@ -47,7 +47,8 @@ def row(query: str, con: Any) -> str:
     plan = plan_view(bind_view(query, con))
     if isinstance(plan, Refusal):
         return f"| `{cell(query)}` | refused | {cell(plan.what)} | |"
-    return f"| `{cell(query)}` | {plan.shape} | {plan.cost.update} | {plan.cost.delay} |"
+    cost = plan.stated_cost
+    return f"| `{cell(query)}` | {plan.shape} | {cost.update} | {cost.delay} |"
 
 
 def refusals(text: str) -> list[str]:

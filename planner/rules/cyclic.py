@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from planner.gyo import Cycle, breaks_cycle, find_cycle
 from planner.hypergraph import Edges, hypergraph
 from planner.query import Definition
 from planner.refusal import Refusal
+from planner.tree import Weights
 from planner.wording import column, enumerate_words, labels
 
 WHY = (
@@ -16,7 +15,7 @@ WHY = (
 )
 
 
-def refuse_cyclic(definition: Definition, cardinalities: Mapping[str, int]) -> Refusal:
+def refuse_cyclic(definition: Definition, weights: Weights) -> Refusal:
     """The refusal of a cyclic query; ValueError for an acyclic one."""
     edges = hypergraph(definition)
     cycle = find_cycle(edges)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from planner.advice import suggest_columns
 from planner.connex import find_free_path, free_connex_extension
-from planner.cost import PROJECTED, PROJECTED_CONSTANT
+from planner.cost import PROJECTED, PROJECTED_AMORTISED, PROJECTED_CONSTANT
 from planner.gyo import is_acyclic
 from planner.hypergraph import hypergraph
 from planner.plan import Plan
 from planner.query import Definition
-from planner.tree import cheapest_tree
+from planner.tree import Weights, cheapest_tree
 from planner.wording import labels, spell_free_path
 
 
-def plan_extension(definition: Definition, cardinalities: Mapping[str, int]) -> Plan | None:
+def plan_extension(definition: Definition, weights: Weights) -> Plan | None:
     """The tree of the least free-connex extension, projected onto the query's own free variables.
 
     Idris et al. 2017, section 5.1. Bags never come here: the rule before enumerates all their variables.
@@ -29,7 +27,7 @@ def plan_extension(definition: Definition, cardinalities: Mapping[str, int]) -> 
         raise AssertionError("free-connex queries are planned before")
     added = free_connex_extension(edges, own)
     free = own + added
-    tree = cheapest_tree(definition, free, cardinalities)
+    tree = cheapest_tree(definition, free, weights)
     if tree is None:
         raise AssertionError("an acyclic query has a tree for its free-connex extension")
     root, keys = tree
@@ -40,7 +38,7 @@ def plan_extension(definition: Definition, cardinalities: Mapping[str, int]) -> 
         free=free,
         projected=True,
         variables_added=added,
-        cost=PROJECTED if keys is None else PROJECTED_CONSTANT,
+        cost=PROJECTED if keys is None else PROJECTED_AMORTISED if keys[1] else PROJECTED_CONSTANT,
         reason=(
             f"The query is acyclic but not free-connex, so its result is kept as a projection of the query that "
             f"also puts out {labels(definition, added)}: a change costs as much as it changes there "

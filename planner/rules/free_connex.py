@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from planner.advice import suggest_constant
 from planner.connex import is_free_connex
-from planner.cost import CONSTANT, LINEAR
+from planner.cost import AMORTISED, CONSTANT, LINEAR
 from planner.enumerable import enumerable_sets
 from planner.gyo import is_acyclic
 from planner.hierarchy import find_violation
 from planner.hypergraph import hypergraph
-from planner.keys import Key
+from planner.keys import Guarantees
 from planner.plan import Node, Plan
 from planner.query import Definition
-from planner.tree import cheapest_tree
-from planner.wording import are, enumerate_words, labels, spell_key, spell_violation
+from planner.tree import Weights, cheapest_tree
+from planner.wording import are, labels, spell_guarantees, spell_violation
 
 
-def plan_free_connex(definition: Definition, cardinalities: Mapping[str, int]) -> Plan | None:
+def plan_free_connex(definition: Definition, weights: Weights) -> Plan | None:
     """A tree whose top part holds the free variables: linear space, constant delay (Idris et al. 2017).
 
     An update may scan the rows that share one key. With declared keys that make each such scan one row, the tree
@@ -28,14 +26,14 @@ def plan_free_connex(definition: Definition, cardinalities: Mapping[str, int]) -
     if not is_acyclic(edges):
         return None
     choices = [free for free in enumerable_sets(definition) if is_free_connex(edges, free)]
-    trees = [(free, cheapest_tree(definition, free, cardinalities)) for free in choices]
+    trees = [(free, cheapest_tree(definition, free, weights)) for free in choices]
     found = [(free, *tree) for free, tree in trees if tree is not None]
     if not found:
         return None
     return _assemble(definition, *next((option for option in found if option[2] is not None), found[0]))
 
 
-def _assemble(definition: Definition, free: tuple[str, ...], root: Node, keys: tuple[Key, ...] | None) -> Plan:
+def _assemble(definition: Definition, free: tuple[str, ...], root: Node, keys: Guarantees | None) -> Plan:
     violation = find_violation(hypergraph(definition), free)
     if violation is None:
         raise AssertionError("q-hierarchical queries are planned before")
@@ -47,22 +45,20 @@ def _assemble(definition: Definition, free: tuple[str, ...], root: Node, keys: t
         free=free,
         projected=False,
         variables_added=added,
-        cost=LINEAR if keys is None else CONSTANT,
+        cost=LINEAR if keys is None else AMORTISED if keys[1] else CONSTANT,
         reason=_explain(definition, added, keys),
         witness=spell_violation(definition, violation),
         suggestion=suggest_constant(definition, root) if keys is None else None,
     )
 
 
-def _explain(definition: Definition, added: tuple[str, ...], keys: tuple[Key, ...] | None) -> str:
+def _explain(definition: Definition, added: tuple[str, ...], keys: Guarantees | None) -> str:
     opening = "The query is free-connex acyclic"
     if added:
         opening += f" once {labels(definition, added)} {are(added)} enumerated too, as SELECT without DISTINCT allows"
     opening += ", so rows follow at constant delay (Idris et al. 2017)"
     if keys is not None:
-        noun = "key" if len(keys) == 1 else "keys"
-        listed = enumerate_words(spell_key(definition, key) for key in keys)
-        return f"{opening}; each step looks up at most one row, by the declared {noun} {listed}."
+        return f"{opening}; {spell_guarantees(definition, keys)}."
     return (
         f"{opening}, but not q-hierarchical: a change may touch all rows in the worst case, "
         "the fan-out of one key in practice (Berkholz et al. 2017)."

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from planner.cost import CONSTANT
 from planner.enumerable import enumerable_sets
 from planner.hierarchy import is_q_hierarchical
 from planner.hypergraph import hypergraph
 from planner.plan import Plan
 from planner.query import Definition
-from planner.tree import build_tree
+from planner.tree import Weights, build_tree
 from planner.wording import are, labels
 
 
-def plan_q_hierarchical(definition: Definition, cardinalities: Mapping[str, int]) -> Plan | None:
+def plan_q_hierarchical(definition: Definition, weights: Weights) -> Plan | None:
     """A simple tree: each child holds all variables of its parent, so a change climbs by look-ups alone.
 
     Berkholz, Keppeler and Schweikardt 2017, Theorem 3.2: such queries, and under OMv only such (for those without
@@ -23,7 +21,7 @@ def plan_q_hierarchical(definition: Definition, cardinalities: Mapping[str, int]
     edges = hypergraph(definition)
     for free in enumerable_sets(definition):
         if is_q_hierarchical(edges, free):
-            root = build_tree(definition, free, "simple", cardinalities)
+            root = build_tree(definition, free, "simple", weights)
             if root is None:
                 raise AssertionError("a q-hierarchical query has a q-tree")
             added = tuple(variable for variable in free if variable not in definition.free)

@@ -1,7 +1,8 @@
 """Definitions from text: `orders(o, c; o), items(o) -> c [group]`.
 
-After the semicolon stand an atom's declared keys, apart by `|`; `*` as the head means every variable. A table that
-occurs twice gives atoms `E` and `E_2`. A column's source is its variable, and so is its label.
+After the semicolon stand an atom's declared keys, apart by `|`; after another one the tables that its foreign keys
+refer to, `o > orders`, by columns of the same names. `*` as the head means every variable. A table that occurs twice
+gives atoms `E` and `E_2`. A column's source is its variable, and so is its label.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from planner.query import Atom, Definition, LeafColumn
+from planner.query import Atom, Definition, LeafColumn, Reference
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "planner"
 
@@ -22,7 +23,7 @@ def parse_definition(text: str) -> Definition:
     body, head, mode = match.groups()
     atoms: list[Atom] = []
     for table, inside in re.findall(r"(\w+)\s*\(([^)]*)\)", body):
-        columns, _, keys = inside.partition(";")
+        columns, keys, references = [*inside.split(";"), "", ""][:3]
         occurrence = 1 + sum(atom.table == table for atom in atoms)
         atoms.append(
             Atom(
@@ -30,6 +31,7 @@ def parse_definition(text: str) -> Definition:
                 table=table,
                 variables=tuple(LeafColumn(name, name, "BIGINT", source=name) for name in _names(columns)),
                 keys=tuple(frozenset(_names(key)) for key in keys.split("|") if key.strip()),
+                references=tuple(_reference(text) for text in references.split("|") if text.strip()),
             )
         )
     every = tuple(dict.fromkeys(column.name for atom in atoms for column in atom.variables))
@@ -37,11 +39,21 @@ def parse_definition(text: str) -> Definition:
     return Definition(atoms=tuple(atoms), free=free, mode=mode or "group")
 
 
+def _reference(text: str) -> Reference:
+    columns, table = text.split(">")
+    return Reference(table.strip(), tuple((name, name) for name in _names(columns)))
+
+
 def _names(text: str) -> list[str]:
     return [name for name in re.split(r"[\s,]+", text.strip()) if name]
 
 
 def read_fixture(name: str) -> list[tuple[str, Definition, str]]:
+    """The entries of a fixture file, with the query as a definition."""
+    return [(title, parse_definition(query), expectation) for title, query, expectation in read_texts(name)]
+
+
+def read_texts(name: str) -> list[tuple[str, str, str]]:
     """The entries `name: query => expectation` of a fixture file; `#` starts a comment, indented lines continue."""
     text = re.sub(r"#.*", "", (FIXTURES / name).read_text())
     joined = re.sub(r"\n[ \t]+(?=\S)", " ", text)
@@ -49,5 +61,5 @@ def read_fixture(name: str) -> list[tuple[str, Definition, str]]:
     for line in filter(None, map(str.strip, joined.splitlines())):
         title, rest = line.split(":", 1)
         query, expectation = rest.split("=>")
-        entries.append((title.strip(), parse_definition(query), expectation.strip()))
+        entries.append((title.strip(), query.strip(), expectation.strip()))
     return entries

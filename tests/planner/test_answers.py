@@ -27,7 +27,7 @@ def test_witness_speaks_the_users_names() -> None:
     plan = plan_view(definition)
     assert isinstance(plan, Plan)
     assert plan.witness == (
-        "output column orders.c_id appears in orders only, while orders.o_id, projected out, also joins items"
+        "output column orders.c_id, in orders only, depends on orders.o_id, which is projected out and also joins items"
     )
     assert plan.suggestion is not None
     assert plan.suggestion.startswith("add orders.o_id to GROUP BY: updates are then O(1)")
@@ -125,12 +125,12 @@ def test_loomis_whitney_is_named_as_a_clique() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cardinalities", "label"), [({}, {"x"}), ({"R": 100, "S": 100}, {"x", "y"}), ({"T": 100, "U": 100}, {"x", "v"})]
+    ("weights", "label"), [({}, {"x"}), ({"R": 100, "S": 100}, {"x", "y"}), ({"T": 100, "U": 100}, {"x", "v"})]
 )
-def test_large_tables_move_up(cardinalities: dict[str, int], label: set[str]) -> None:
+def test_large_tables_move_up(weights: dict[str, float], label: set[str]) -> None:
     """Alike, both sides meet under x without fan-out; a much larger side is joined at the top."""
     definition = parse_definition("R(x,y), S(x,y), T(x,v), U(x,v), W(y) -> *")
-    plan = plan_view(definition, cardinalities)
+    plan = plan_view(definition, weights)
     assert isinstance(plan, Plan)
     check_plan(plan, definition)
     assert set(plan.root.children[0].variables) == label

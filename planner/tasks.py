@@ -1,0 +1,239 @@
+"""What each question to a view costs at best: reading all, count, exists and membership have dichotomies of their own.
+
+Berkholz, Keppeler and Schweikardt 2017 (BKS 2017): O(1) per change and answer holds exactly for queries whose core is
+q-hierarchical, where the core of EXISTS projects everything out; under the OMv and OV conjectures for count and
+exists, and for reading when no table is joined with itself. The same authors 2018 (BKS 2018) for membership:
+t-hierarchical. A bag is read by way of all its columns. n is the number of distinct values, about the root of N.
+
+The bounds are claimed only where their proofs hold: the adversary must be free to fill the columns of the witness, so
+these are plain columns of large types that no filter mentions, and the tables' keys admit the hard instance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
+
+from planner.core import minimise
+from planner.cost import AMORTISED, CONSTANT
+from planner.hierarchy import Violation, find_violation, testing_violations, violations
+from planner.hypergraph import Edges, hypergraph, ordered_variables
+from planner.keys import reduct, refers
+from planner.plan import Plan
+from planner.query import Atom, Definition
+from planner.wording import spell_violation, table_name
+
+Verdict = Literal["constant", "hard", "open"]
+Name = Literal["read all", "count", "exists", "membership"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One question: what theory allows (`verdict`, `bound`, `theorem`), and what the view pays (`here`).
+
+    "constant": O(1) per change and answer is possible. "hard": no algorithm is that fast, unless a conjecture fails;
+    `witness` says why. "open": neither is known; `witness` says which proof does not apply.
+    """
+
+    name: Name
+    verdict: Verdict
+    bound: str
+    theorem: str
+    here: str
+    witness: str | None = None
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A task as theory puts it: the query that must be easy, the one whose hardness carries over, and the bounds."""
+
+    own: Definition
+    core: Definition
+    witnesses: Callable[[Edges, Collection[str]], Iterator[Violation]]
+    constant: str
+    constant_theorem: str
+    hard: str
+    hard_theorem: str
+
+
+OMV = "the OMv conjecture"
+OV = "the orthogonal vectors conjecture, which SETH implies,"
+_CHANGE = "no algorithm takes O(n^(1-e)) per change and"
+_KEYS = "the query with what the declared keys fix filled in is q-hierarchical (Olteanu, Huang and Koch 2009)"
+
+
+def classify_tasks(definition: Definition, plan: Plan) -> tuple[Task, ...]:
+    """The four tasks of a view and its plan."""
+    return (_read(definition, plan), _count(definition, plan), _exists(definition, plan), _membership(definition, plan))
+
+
+def _read(definition: Definition, plan: Plan) -> Task:
+    delay = plan.stated_cost.delay
+    bounds = {
+        "constant": "O(1) per change, O(1) between rows",
+        "constant_theorem": "BKS 2017, Theorem 3.2",
+        "hard": f"{_CHANGE} between rows unless {OMV} fails",
+        "hard_theorem": "BKS 2017, Theorem 3.3",
+    }
+    own = _joined(definition) if definition.mode == "bag" else definition
+    if definition.scalar:
+        joined = _joined(definition)
+        counting = bounds | {"hard": f"{_CHANGE} answer unless {OMV} fails", "hard_theorem": "BKS 2017, Theorem 3.5"}
+        return _decide("read all", definition, plan, delay, _Question(own, joined, violations, **counting))
+    task = _decide("read all", definition, plan, delay, _Question(own, _core(own, own.free), violations, **bounds))
+    return _weaken_self_joins(task, own) if task.verdict == "hard" else task
+
+
+def _count(definition: Definition, plan: Plan) -> Task:
+    if definition.scalar:
+        return _one_row("count", plan)
+    query = _joined(definition) if definition.mode == "bag" else _core(definition, definition.free)
+    first = find_violation(hypergraph(query), query.free)
+    conjecture = OV if first is not None and first.condition == "free" else OMV
+    question = _Question(
+        query, query, violations,
+        "O(1) per change and answer", "BKS 2017, Theorem 3.2",
+        f"{_CHANGE} answer unless {conjecture} fails", "BKS 2017, Theorem 3.5",
+    )  # fmt: skip
+    return _decide("count", definition, plan, counting_cost(definition, plan), question)
+
+
+def _exists(definition: Definition, plan: Plan) -> Task:
+    if definition.scalar:
+        return _one_row("exists", plan)
+    query = _core(definition, ())
+    question = _Question(
+        query, query, violations,
+        "O(1) per change and answer", "BKS 2017, Theorem 3.2",
+        f"{_CHANGE} O(n^(2-e)) per answer unless {OMV} fails", "BKS 2017, Theorem 3.4",
+    )  # fmt: skip
+    return _decide("exists", definition, plan, "O(1)", question)
+
+
+def _membership(definition: Definition, plan: Plan) -> Task:
+    hidden = plan.variables_added and not plan.projected
+    own = definition if definition.mode == "group" else _core(definition, definition.free)
+    question = _Question(
+        own, _core(definition, definition.free), testing_violations,
+        "O(1) per change and answer", "BKS 2018: the query is t-hierarchical",
+        f"{_CHANGE} answer unless {OMV} fails", "BKS 2018: the query is not t-hierarchical",
+    )  # fmt: skip
+    return _decide("membership", definition, plan, "O(N) at worst" if hidden else "O(1)", question)
+
+
+def counting_cost(definition: Definition, plan: Plan) -> str:
+    """What counting the rows of a view costs: bags keep the number, a single stored table knows its size."""
+    levels = sum(node.connex for node in plan.root.walk()) - 1
+    return "O(1)" if definition.mode == "bag" or plan.projected or definition.scalar or levels <= 1 else "O(rows)"
+
+
+def _one_row(name: Name, plan: Plan) -> Task:
+    return Task(name, "constant", "O(1)", "aggregates without GROUP BY are one row", _here(name, plan, "O(1)"))
+
+
+def _here(name: Name, plan: Plan, answer: str) -> str:
+    return (
+        f"{plan.stated_cost.update} per change, {answer + ' between rows' if name == 'read all' else 'then ' + answer}"
+    )
+
+
+def _decide(name: Name, definition: Definition, plan: Plan, answer: str, question: _Question) -> Task:
+    here = _here(name, plan, answer)
+
+    def holds(query: Definition) -> bool:
+        return next(question.witnesses(hypergraph(query), query.free), None) is None
+
+    if definition.having is not None and name != "read all":
+        return Task(name, "open", "none is known", "", here, "HAVING is checked row by row when the view is read")
+    if holds(question.own):
+        return Task(name, "constant", question.constant, question.constant_theorem, here)
+    if holds(reduct(question.own)):
+        return Task(name, "constant", question.constant, _KEYS, here)
+    if plan.cost in (CONSTANT, AMORTISED) and answer == "O(1)":
+        bound = question.constant if plan.cost == CONSTANT else f"{question.constant}, amortised"
+        return Task(name, "constant", bound, "the declared keys (Wang and Yi 2020)", here)
+    found = [
+        (v, _objection(question.core, v)) for v in question.witnesses(hypergraph(question.core), question.core.free)
+    ]
+    proved = next((violation for violation, objection in found if objection is None), None)
+    if proved is not None:
+        return Task(name, "hard", question.hard, question.hard_theorem, here, spell_violation(question.core, proved))
+    why = found[0][1] if found else "aggregates over a self-join need more than its core, for which no bound is known"
+    return Task(name, "open", "none is known", "", here, why)
+
+
+def _weaken_self_joins(task: Task, own: Definition) -> Task:
+    """Reading a query with self-joins is known to be hard where already its emptiness is, and for one query more."""
+    core = _core(own, own.free)
+    if len({atom.table for atom in core.atoms}) == len(core.atoms):
+        return task
+    if _is_edges_between_loops(core):
+        return replace(task, theorem="BKS 2017, Lemma A.1")
+    boolean = _core(own, ())
+    if find_violation(hypergraph(boolean), ()) is not None:
+        return task
+    why = "a table is joined with itself, and whether the view has rows is easy to tell: no bound is known"
+    return replace(task, verdict="open", bound="none is known", theorem="", witness=why)
+
+
+def _is_edges_between_loops(core: Definition) -> bool:
+    """E(x,x), E(x,y), E(y,y), all put out: the query of the paper's Lemma A.1."""
+    if len(core.atoms) != 3 or len({atom.table for atom in core.atoms}) != 1:
+        return False
+    edge, *loops = sorted(core.atoms, key=lambda atom: len(atom.conditions))
+    columns = {column.expression for column in edge.variables}
+    return (
+        len(columns) == 2
+        and not edge.conditions
+        and all(len(loop.conditions) == 1 and set(loop.conditions[0].equates or ()) == columns for loop in loops)
+        and edge.scheme == loops[0].scheme | loops[1].scheme == frozenset(core.free)
+    )
+
+
+def _joined(definition: Definition) -> Definition:
+    """The join with all its columns put out: what a bag repeats rows of, and what COUNT(*) counts."""
+    return replace(
+        definition, free=ordered_variables(definition), mode="set", measures=(), raw=(), scalar=False, companions=()
+    )
+
+
+def _core(definition: Definition, free: tuple[str, ...]) -> Definition:
+    """The core of the query that puts out `free` without multiplicities."""
+    return minimise(replace(definition, free=free, mode="set", measures=(), raw=(), scalar=False, companions=()))
+
+
+def _objection(query: Definition, violation: Violation) -> str | None:
+    """Why the hard instance of a witness may not exist: then there is no bound. None if it does."""
+    pair = {violation.x, violation.y}
+    tables = [atom.table for atom in query.atoms]
+    if len(set(tables)) < len(tables):
+        if any(condition.equates is None for atom in query.atoms for condition in atom.conditions):
+            return "the known bounds do not cover a table joined with itself under filters"
+        if any(atom.keys for atom in query.atoms if tables.count(atom.table) > 1):
+            return "the known bounds do not cover a table joined with itself under declared keys"
+    if any(refers(atom, other) for atom in query.atoms for other in query.atoms):
+        return "the known bounds do not cover declared foreign keys"
+    for atom in query.atoms:
+        here = pair & atom.scheme
+        if any(not here <= key for key in atom.keys):
+            return f"the known bounds do not cover the declared key of {table_name(atom.table)}"
+        objections = chain.from_iterable(_column_objections(query, atom, variable) for variable in sorted(here))
+        found = next(objections, None)
+        if found is not None:
+            return found
+    return None
+
+
+def _column_objections(query: Definition, atom: Atom, variable: str) -> Iterator[str]:
+    column = next(column for column in atom.variables if column.name == variable)
+    if column.source is None:
+        yield f"the known bounds are for plain columns, not for {query.label(variable)}"
+    elif re.match(r"BOOLEAN|U?TINYINT|ENUM", column.type):
+        yield f"{query.label(variable)} has few values: {column.type}"
+    else:
+        filters = (condition.text for condition in atom.conditions if condition.equates is None)
+        if any(re.search(rf"(?<!\w){re.escape(column.source)}(?!\w)", text) for text in filters):
+            yield f"the known bounds do not cover a filter on {query.label(variable)}"
