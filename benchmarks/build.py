@@ -22,6 +22,7 @@ from benchmarks import harness
 VIEW = "SELECT c_id, SUM(price) AS total, COUNT(*) AS n FROM orders JOIN items USING (o_id) GROUP BY c_id"
 WAYS = ("streamed", "retained", "duckdb")
 STREAM_BATCH = 1_000_000
+REPEATS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,13 +34,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.one:
         print(json.dumps(measure(options.one, options.rows)))
         return
-    rows = [_in_fresh_process(way, options.rows) for way in options.ways]
+    rows = [_best(way, options.rows) for way in options.ways]
     notes = [
+        f"The best of {REPEATS} runs.",
         "Each view equals DuckDB's recomputation.",
         "build M rows/s: the time of con.apply (streamed) or of CREATE MATERIALIZED VIEW (the others).",
         "SHOW STATE counts retained rows and dictionaries too; an entry is a row of a table or of an index.",
     ]
     harness.report("build", f"Bulk build of {options.rows:,} rows: {VIEW}", rows, notes=notes)
+
+
+def _best(way: str, rows: int) -> dict[str, Any]:
+    return min((_in_fresh_process(way, rows) for _ in range(REPEATS)), key=lambda row: row["build s"])
 
 
 def _in_fresh_process(way: str, rows: int) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Groups:
     def column(self, raw: RawColumn) -> pa.Array:
         """The column of an aggregate that the companion answers."""
         if raw.kind in ("least", "greatest"):
-            return self._extremum(raw)
+            return self._decoded(raw, self._ends(int(raw.kind == "greatest")))
         if raw.kind == "count":
             return decode_sum(self.sizes.reshape(-1, 1), 0, None, raw.type)
         return self._sum(raw)
@@ -68,23 +68,30 @@ class Groups:
             words = source.words(variable)
             for one, other in zip(words, named.setdefault(name, words), strict=True):
                 differ |= one != other  # Two columns that the filter equates, and that differ here.
-        columns = [word for words in named.values() for word in words]
-        keys = np.column_stack(columns) if columns else np.zeros((self._rows, 1), np.int64)
-        keys, places = np.ascontiguousarray(keys), np.arange(max(1, len(columns)))
-        out, table = np.empty(self._rows, np.int64), self._table.groups[0].address
-        scratch, width = self._scratch.ctypes.data, keys.shape[1]
+        columns = [word for words in named.values() for word in words] or [np.zeros(self._rows, np.int64)]
+        keys, places = np.ascontiguousarray(np.column_stack(columns)), np.arange(len(columns))
+        group, out = self._table.groups[0], np.empty(self._rows, np.int64)
+        data, scratch = keys.ctypes.data, self._scratch.ctypes.data
         lookup_kernels.find_rows(
-            table, scratch, keys.ctypes.data, width, self._rows, places.ctypes.data, len(columns), 0, out.ctypes.data
+            group.address, scratch, data, len(columns), self._rows, places.ctypes.data, group.keys, 0, out.ctypes.data
         )
         out[differ] = 0
         return out
 
-    def _extremum(self, raw: RawColumn) -> pa.Array:
+    def _ends(self, last: int) -> np.ndarray:
+        """The address of each group's first or last value, 0 if it has none."""
         out, table = np.empty(self._rows, np.int64), self._table
         group, groups, scratch = table.groups[0].address, self._groups.ctypes.data, self._scratch.ctypes.data
-        last = int(raw.kind == "greatest")
         kernels.ends(table.address, group, groups, self._rows, last, scratch, out.ctypes.data)
-        return self._decoded(raw, out)
+        return out
+
+    def _members(self) -> np.ndarray:
+        """The addresses of all values, group after group."""
+        table, scratch = self._table, self._scratch.ctypes.data
+        group, groups = table.groups[0].address, self._groups.ctypes.data
+        out = np.empty(int(self.sizes.sum()), np.int64)
+        kernels.members(table.address, group, 0, groups, self._rows, scratch, out.ctypes.data)
+        return out
 
     def _decoded(self, raw: RawColumn, addresses: np.ndarray) -> pa.Array:
         """The values of the column's variable in the rows at the addresses."""
@@ -99,12 +106,8 @@ class Groups:
 
     def _sum(self, raw: RawColumn) -> pa.Array:
         """SUM and AVG over the distinct values, added up now. O(values of the groups)."""
-        table, scratch = self._table, self._scratch.ctypes.data
-        addresses = np.empty(int(self.sizes.sum()), np.int64)
-        group, groups = table.groups[0].address, self._groups.ctypes.data
-        kernels.members(table.address, group, 0, groups, self._rows, scratch, addresses.ctypes.data)
         assert raw.variable is not None and raw.argument_type is not None
-        values, specials = self._decoded(raw, addresses), None
+        values, specials = self._decoded(raw, self._members()), None
         if raw.argument_type in ("FLOAT", "DOUBLE"):
             values, specials = self._finite(values.to_numpy(zero_copy_only=False))
         limbs, shift = self._added(values, self._companion.codecs[raw.variable].type)

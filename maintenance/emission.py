@@ -50,11 +50,12 @@ class OutputDelta:
         assembler.upsert(self.table)
         assembler.path_end()
 
-    def rows(self) -> np.ndarray:
-        """What has been gathered, a row per tuple: its key words, then the limbs of its changes; TOUCHES first."""
-        used = int(self.table.header[at.USED])
-        words = np.empty((used, self.shape.keys + len(self.shape.parts) * self.shape.limbs), np.int64)
-        return words[: upkeep_kernels.copy_rows(self.table.address, 0, used, words.ctypes.data)]
+    def changed(self) -> np.ndarray:
+        """The tuples to which something was added that did not cancel: their key words, then the limbs of each part."""
+        used, shape = int(self.table.header[at.USED]), self.shape
+        words = np.empty((used, shape.keys + len(shape.parts) * shape.limbs), np.int64)
+        words = words[: upkeep_kernels.copy_rows(self.table.address, 0, used, words.ctypes.data)]
+        return words[(words[:, shape.keys + shape.limbs :] != 0).any(axis=1)]
 
     def clear(self) -> None:
         """Forget what has been gathered; memory beyond a usual epoch's goes back."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from maintenance.critical import Uninterrupted
 from maintenance.epoch import Applied, Epoch, RowGate
-from maintenance.filling import copy_rows, fill_store
+from maintenance.filling import copy_rows, fill_store, lay_out
 from maintenance.ingest import Ingest
 from maintenance.machine import MAX_VIEWS, Encoded, Machine, RelationPrograms
 from maintenance.outlets import Listener, Outlets
@@ -105,6 +105,7 @@ class Engine:
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine)
+                lay_out([member.tree for member in view.members], [store.table for _, store in fresh])
             except BaseException:
                 self._close_stores(view)
                 self._assemble()
@@ -145,8 +146,11 @@ class Engine:
             self._outlets.forget(name, listener)
             self._assemble()
 
-    def expose(self, name: str, relation: str) -> None:
-        """Make a view's rows those of a relation that other views may read; they follow it in the same epoch."""
+    def expose(self, name: str, relation: str, *, inner: bool = False) -> None:
+        """Make a view's rows those of a relation that other views may read; they follow it in the same epoch.
+
+        The view is `inner` if it is there for its readers alone: it goes with the last of them.
+        """
         with self.lock:
             if relation in self.relations:
                 return
@@ -154,6 +158,7 @@ class Engine:
             columns = [Column(*column) for column in view.definition.columns]
             made = Relation(relation, columns, False, self.dictionaries, self._evaluate)
             made.origin = name
+            view.inner = inner
             self.relations[relation] = made
             self._outlets.feed(name, relation)
             self._assemble()
@@ -162,8 +167,13 @@ class Engine:
         """Forget the relations of views that no other view reads any more."""
         with self.lock:
             for name in [name for name, relation in self.relations.items() if relation.origin is not None]:
-                if not self._readers(self.relations[name]):
-                    self.drop_table(name)
+                relation = self.relations.get(name)
+                if relation is None or self._readers(relation):
+                    continue
+                self.drop_table(name)
+                origin = self.views.get(relation.origin or "")
+                if origin is not None and origin.inner:
+                    self.drop_view(origin.name)
 
     # Epochs --------------------------------------------------------------------------------------
 

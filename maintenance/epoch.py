@@ -42,7 +42,12 @@ class Epoch:
         before, after = self._applied.counts
         touched = {item.relation.name for item in self._applied.encoded}
         views = [view for view in self._engine.views.values() if view.relations & touched]
-        return {shown(v.name): int(after[v.number] - before[v.number]) for v in views if v.number < len(before)}
+        steps: dict[str, int] = {}
+        for view in views:
+            if view.number < len(before):
+                taken = int(after[view.number] - before[view.number])
+                steps[shown(view.name)] = steps.get(shown(view.name), 0) + taken
+        return steps
 
     @property
     def view_seconds(self) -> dict[str, float]:
@@ -165,8 +170,8 @@ def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:
 
 
 def shown(name: str) -> str:
-    """The engine's name of a table or a view (with the number of its build behind #) as a user would write it."""
-    return re.sub(r"#\d+$", "", name).removeprefix("main.")
+    """The engine's name of a table or a view as a user would write it; behind # are the numbers of build and part."""
+    return re.sub(r"#\d+(/\d+)?$", "", name).removeprefix("main.")
 
 
 def netted_rows(item: Encoded) -> int:

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from maintenance.arrange import arrange
 from maintenance.machine import Machine, Program
 from maintenance.programs import Assembler
 from maintenance.relation import LeafStore, Relation, Rescale
+from maintenance.tree import Tree
+from maintenance.walk import Walk
 from storage import layout as at
 from storage.table import Table
 
@@ -24,9 +27,10 @@ def fill_store(
     count: int,
     rescale: Callable[[Rescale], None],
 ) -> None:
-    """Put a table's rows (with weights, if they come as pairs) into a new store, then lay them out by its first index.
+    """Put a table's rows (with weights, if they come as pairs) into a new store.
 
-    O(rows). `count` is how many rows will come, or 0 if nobody knows: it saves growing step by step. `rescale` makes room for a factor that does not fit; values widen as they prove needed.
+    O(rows). `count` is how many rows will come, or 0 if nobody knows: it saves growing step by step. `rescale` makes
+    room for a factor that does not fit; values widen as they prove needed.
     """
     seen = 0
     for batch in batches:
@@ -51,7 +55,19 @@ def fill_store(
     sweep.finish(at.SWEEP, [store.table])
     machine.run_once(sweep.program())
     if store.table.live:
-        store.table.compact(0 if store.indexes else -1)
+        store.table.compact()
+
+
+def lay_out(trees: Iterable[Tree], fresh: Iterable[Table]) -> None:
+    """Lay out the tables of new trees in the order in which they will be enumerated, other new stores by their first
+    index. O(rows)."""
+    walks = [Walk(tree).levels for tree in trees]
+    walked = [level.table for levels in walks for level in levels]
+    for table in fresh:
+        if table.groups and table not in walked:
+            table.compact(0)
+    for levels in walks:
+        arrange(levels)
 
 
 def copy_rows(machine: Machine, old: Table, store: LeafStore) -> None:

@@ -15,8 +15,8 @@ def net(columns: Sequence[Any], weights: np.ndarray) -> tuple[np.ndarray, np.nda
     """The first position of each kind of row whose weights do not add up to 0, in order, and the sums. O(rows)."""
     import pyarrow as pa
 
-    if not len(weights):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if len(weights) < 2:
+        return np.flatnonzero(weights), weights[weights != 0]
     keys = [str(number) for number in range(len(columns))]
     position = pa.array(np.arange(len(weights)))
     table = pa.table([*map(_comparable, columns), pa.array(weights), position], [*keys, "weight", "position"])
@@ -36,6 +36,8 @@ def _comparable(column: Any) -> pa.Array:
         column = column.combine_chunks()
     if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
+    if pa.types.is_nested(column.type):
+        return pa.array([repr(value) for value in column.to_pylist()])
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
     return column.view(pa.binary(16)) if column.type == pa.month_day_nano_interval() else column

@@ -9,7 +9,7 @@ from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
 from maintenance.output_change import OutputChange, read_change
 from maintenance.view import MaintainedView
-from storage.errors import Error
+from storage.errors import Error, OperationalError
 
 if TYPE_CHECKING:
     from maintenance.output_change import Evaluate
@@ -80,8 +80,9 @@ class Outlets:
             change: OutputChange | Error
             try:
                 change = changes[name] = changes[name] if name in changes else self.read(view)
-            except Error as error:
-                change = error
+            except Exception as error:  # The epoch is committed: whatever it is, it is the listeners' to know.
+                why = f"{type(error).__name__}: {error}"
+                change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
             for listener in list(listeners):
                 listener(epoch, change)
         self.begin()

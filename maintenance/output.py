@@ -77,7 +77,7 @@ def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarra
     import pyarrow as pa
 
     arrays, fields = [], []
-    companions = {number: Groups(view, number, source, rows) for number in range(len(view.companions))}
+    companions = [Groups(view, number, source, rows) for number in range(len(view.companions))]
     for raw in view.definition.raw:
         if raw.companion is not None:
             array = companions[raw.companion].column(raw)
@@ -213,11 +213,14 @@ def row_count(view: MaintainedView) -> int:
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
     """Whether a tuple of the free variables is in the view; `values` gives one Python value per variable.
 
-    O(1) where a key or an index leads to it, else a scan of what the given values leave.
+    A value counts as what an INSERT makes of it; one that does not fit its type is in no row. O(1) where a key or an index leads to it, else a scan of what the given values leave.
     """
     codes = {}
     for variable, value in values.items():
-        code = view.codecs[variable].find_value(value)
+        try:
+            code = view.codecs[variable].find_value(value)
+        except DataError:
+            return False
         if code is None:
             return False
         codes[variable] = code

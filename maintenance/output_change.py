@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maintenance.companion_change import changed_groups, rewound
 from maintenance.emission import Factor, OutputDelta, factors
+from maintenance.machine import Machine
 from maintenance.netting import net
 from maintenance.output import Reader, numbers, raw_batch
 from maintenance.shapes import COUNT, Part
 from maintenance.view import MaintainedView
 from planner.query import output_keys
 from storage import layout as at
-from storage import lookup_kernels, scan_kernels, upkeep_kernels
+from storage import lookup_kernels, scan_kernels
 from storage.sums import combine
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class OutputChange:
         return self.rows.append_column("_weight", pa.array(self.weights))
 
 
-def read_change(view: MaintainedView, evaluate: Evaluate) -> OutputChange:
+def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> OutputChange:
     """The view's change since its output delta was cleared, netted. `evaluate` computes SQL over raw columns.
 
     To be called when the epoch has been applied and before anything else is. O(tuples changed).
@@ -57,7 +59,8 @@ def read_change(view: MaintainedView, evaluate: Evaluate) -> OutputChange:
         rows, visible = _output(view, evaluate, gathered, "change", np.arange(len(counts)))
         return _netted(rows, counts[visible])
     before, after = gathered.live("before"), gathered.live("after")
-    gone, old = _output(view, evaluate, gathered, "before", before)
+    with rewound(view, machine):
+        gone, old = _output(view, evaluate, gathered, "before", before)
     come, new = _output(view, evaluate, gathered, "after", after)
     return _paired(view, gone, before[old], come, after[new])
 
@@ -123,17 +126,11 @@ def _paired(
 
 
 class _Gathered:
-    """An output delta read out: the tuples that something was added to, less those where it cancelled."""
+    """An output delta read out: the tuples in which something changed."""
 
     def __init__(self, view: MaintainedView, delta: OutputDelta) -> None:
         self._view, self._delta = view, delta
-        table, shape = delta.table, delta.shape
-        used = int(table.header[at.USED])
-        width = shape.keys + len(shape.parts) * shape.limbs
-        words = np.empty((used, width), np.int64)
-        kept = upkeep_kernels.copy_rows(table.address, 0, used, words.ctypes.data)
-        changed = (words[:kept, shape.keys + shape.limbs :] != 0).any(axis=1)
-        self.data = np.ascontiguousarray(words[:kept][changed])
+        self.data = changed_groups(view, delta)
         self._values: dict[tuple[str, Part], np.ndarray] = {}
         self._addresses: np.ndarray | None = None
 

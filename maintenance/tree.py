@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from maintenance.arrange import Arrangement
 from maintenance.shapes import Part, Shape, parts_of, shape_of
 from planner.plan import Node, Plan
 from planner.query import Definition
@@ -83,6 +84,7 @@ class Tree:
         self.leaves = {view.node.atom: view for view in self.root.walk() if view.node.atom is not None}
         self.output = definition.free if plan.projected else None
         self.projection: Table | None = None
+        self.arrangement = Arrangement()
         for leaf in self.leaves.values():
             leaf.full = True
         if plan.projected:

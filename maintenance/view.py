@@ -43,6 +43,7 @@ class MaintainedView:
     broken: str | None = None
     changes_before: dict[str, int] = field(default_factory=dict)
     delta: OutputDelta | None = None
+    inner: bool = False
     companion: Companion | None = None
     companions: list[MaintainedView] = field(default_factory=list)
 

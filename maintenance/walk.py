@@ -8,10 +8,10 @@ the query only. Views are visited in depth-first order; the last one turns faste
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from maintenance.arrange import Level
 from maintenance.shapes import Part, Shape
 from maintenance.tree import Tree, View
 from storage import layout as at
@@ -20,25 +20,14 @@ from storage.jit import entry_point
 from storage.table import Table
 
 _next_block = entry_point(kernels.next_block)
-FIRST_BLOCK, BLOCK = 256, 8192
-
-
-@dataclass(frozen=True)
-class Level:
-    """One level of a walk: how rows of `table` are reached from the rows before it (`sources`: (level, place))."""
-
-    kind: int
-    table: Table
-    shape: Shape
-    group: Table | None = None
-    index: int = 0
-    sources: tuple[tuple[int, int], ...] = ()
+FIRST_BLOCK, BLOCK = 256, 32768
 
 
 class Walk:
     """One enumeration in progress. Valid until the tree changes; `steps` counts slots and list members visited."""
 
     def __init__(self, tree: Tree, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        self._tree, self._narrowed = tree, bool(where)
         self.levels: list[Level] = []
         self.factors: list[tuple[int, Shape]] = []
         self._constants = np.array([word for code in (where or {}).values() for word in code] or [0], np.int64)
@@ -53,8 +42,10 @@ class Walk:
         if self.empty:
             return 0
         self.rows = _next_block(
-            self._state.ctypes.data, len(self.levels), capacity, self._scratch.ctypes.data, self._temporary.ctypes.data
+            self._state.ctypes.data, len(self.levels), capacity, self._scratch.ctypes.data, self._wave.ctypes.data
         )
+        if self.rows == 0:
+            self._end_of_walk()
         return self.rows
 
     @property
@@ -103,6 +94,18 @@ class Walk:
             self._temporary.ctypes.data,
         )
         return out, bool(overflow)
+
+    def _end_of_walk(self) -> None:
+        """Tell how many rows were not next to the one before, apart from those that a walk comes to several times."""
+        astray = 0
+        for level, state in zip(self.levels, self._state, strict=True):
+            again = max(0, int(state[kernels.LOOKED_UP]) - level.looked_up.live)
+            astray += max(0, int(state[kernels.JUMPS]) - again)
+            level.table.readers.discard(self)
+            level.looked_up.readers.discard(self)
+        self.empty = True
+        if not self._narrowed:
+            self._tree.arrangement.note(self, astray)
 
     # Construction --------------------------------------------------------------------------------
 
@@ -184,15 +187,16 @@ class Walk:
         depth = len(self.levels)
         self._state = np.zeros((depth, kernels.LEVEL_WORDS), np.int64)
         self._blocks = [np.empty((BLOCK, i + 1), np.int64) for i in range(depth)]
-        self._hashes = [np.empty(BLOCK, np.int64) for _ in range(depth)]
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
+        self._wave = np.empty(kernels.WAVE_WORDS, np.int64)
         for i, level in enumerate(self.levels):
-            looked_up = level.group if level.group is not None else level.table
-            address = self._constants.ctypes.data if level.kind == kernels.UNIT_LEVEL else looked_up.address
+            address = self._constants.ctypes.data if level.kind == kernels.UNIT_LEVEL else level.looked_up.address
             flat = [word for source in level.sources for word in source]
-            fields = [level.kind, address, level.table.address, level.index, self._blocks[i].ctypes.data, 0, 0, 0]
-            fields += [self._hashes[i].ctypes.data, len(level.sources), *flat]
+            fields = [level.kind, address, level.table.address, level.index, self._blocks[i].ctypes.data]
+            fields += [0, 0, 0, 0, len(level.sources), 0, 0, 0, *flat]
             self._state[i, : len(fields)] = fields
+            level.table.readers.add(self)
+            level.looked_up.readers.add(self)
         self._block = self._blocks[-1].ctypes.data
         self.rows = 0

@@ -7,19 +7,23 @@ from collections.abc import Iterable
 from planner.hypergraph import components, hypergraph, vertices
 from planner.plan import Node, Plan
 from planner.query import Definition
+from planner.rules.materialize import STRATEGY
 
 
 def check_plan(plan: Plan, definition: Definition) -> None:
     """Raise AssertionError naming the node that breaks the contract."""
-    _check_root(plan.root, definition)
     _check_leaves(plan.root, definition)
+    _check_connex(plan)
+    _check_free(plan, definition)
+    if plan.strategy == STRATEGY:
+        _check_joins(plan.root, definition)
+        return
+    _check_root(plan.root, definition)
     for node in plan.root.walk():
         if node.atom is None and node is not plan.root:
             _check_inner(node)
     _check_running_intersection(plan.root, definition)
     _check_minimal(plan.root, frozenset())
-    _check_connex(plan)
-    _check_free(plan, definition)
     if plan.shape == "q-hierarchical":
         _check_simple(plan.root)
 
@@ -112,3 +116,21 @@ def _check_simple(root: Node) -> None:
         for child in node.children:
             holds = frozenset(node.variables) <= frozenset(child.variables)
             _require(holds, "a q-tree's children hold their parent's variables", child)
+
+
+def _check_joins(root: Node, definition: Definition) -> None:
+    """A materialized join tree: a node joins two or drops variables, and passes up all that is put out or joins."""
+    _require(root.variables == () and root.connex, "the root has no variables and is connex", root)
+    edges = hypergraph(definition)
+
+    def shown(node: Node) -> frozenset[str]:
+        inside = {leaf.atom for leaf in node.leaves()}
+        outside = vertices({name: edge for name, edge in edges.items() if name not in inside})
+        return frozenset(node.variables) & (outside | frozenset(definition.free))
+
+    for node in root.walk():
+        label = frozenset(node.variables)
+        if len(node.children) == 2:
+            _require(label == shown(node.children[0]) | shown(node.children[1]), "a join has both sides' columns", node)
+        elif node.children:
+            _require(len(node.children) == 1 and label == shown(node.children[0]), "the others drop columns", node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from planner.companions import add_companions
 from planner.plan import Plan
@@ -12,6 +13,7 @@ from planner.refusal import Refusal
 from planner.rules.cyclic import refuse_cyclic
 from planner.rules.extension import plan_extension
 from planner.rules.free_connex import plan_free_connex
+from planner.rules.materialize import materialize_joins
 from planner.rules.q_hierarchical import plan_q_hierarchical
 from planner.tree import Weights
 
@@ -20,8 +22,10 @@ Rule = Callable[[Definition, Weights], Plan | Refusal | None]
 RULES: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension, refuse_cyclic)
 
 
-def plan_view(definition: Definition, weights: Weights | None = None) -> Plan | Refusal:
-    """The plan of a view, or why there is none.
+def plan_view(
+    definition: Definition, weights: Weights | None = None, *, materialize: bool = False
+) -> Plan | Refusal:
+    """The plan of a view, or why there is none; with `materialize` every intermediate join is stored.
 
     `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1. They
     only choose among trees of the same class. Raises ValueError for a malformed definition (see `hypergraph`).
@@ -30,9 +34,11 @@ def plan_view(definition: Definition, weights: Weights | None = None) -> Plan | 
     rates = {atom.table: given.get(atom.table, 1) for atom in definition.atoms}
     for rule in RULES:
         decision = rule(definition, rates)
+        if decision is not None and materialize:
+            decision = materialize_joins(definition, decision, rates)
         if isinstance(decision, Plan):
             decision = replace(decision, weights=tuple(rates.items()))
-            return add_companions(decision, definition, lambda companion: plan_view(companion, weights))
+            return add_companions(decision, definition, partial(plan_view, weights=weights, materialize=materialize))
         if decision is not None:
             return decision
     raise AssertionError("the last rule answers every query")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from planner.cost import MATERIALIZED
 from planner.plan import Cost, Plan
 from planner.query import Definition
 from planner.refusal import Refusal
@@ -33,6 +34,9 @@ def add_companions(
 
 def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
     ordered = any(companion.ordered for companion in definition.companions)
+    if MATERIALIZED in (plan.cost, *(one.cost for one in plans)):
+        update = "O(1 + change of every intermediate result * log N)" if ordered else MATERIALIZED.update
+        return replace(MATERIALIZED, update=update, delay=_delay(definition, plan.cost.delay))
     alone = all(len(companion.definition.atoms) == 1 for companion in definition.companions)
     linear = any(one.cost.update.startswith("O(N") for one in (plan, *plans))
     if alone and not linear:

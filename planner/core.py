@@ -31,7 +31,8 @@ def minimise(definition: Definition, budget: int = BUDGET) -> Definition:
     only a folded atom shared leaves its atom too, whose filter then demands that the column is not NULL.
     """
     companions = tuple(replace(one, definition=minimise(one.definition, budget)) for one in definition.companions)
-    definition = replace(definition, companions=companions)
+    if companions != definition.companions:
+        definition = replace(definition, companions=companions)
     if not ignores_multiplicity(definition) or len({atom.table for atom in definition.atoms}) == len(definition.atoms):
         return definition
     try:

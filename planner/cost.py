@@ -28,3 +28,11 @@ PROJECTED_CONSTANT = replace(PROJECTED, update="O(1 + change of the extended res
 
 PROJECTED_AMORTISED = replace(PROJECTED, update="O(1 + change of the extended result) amortised")
 """The same with foreign keys."""
+
+MATERIALIZED = Cost(
+    preprocessing="O(N + intermediate results)",
+    update="O(1 + change of every intermediate result)",
+    delay="O(1)",
+    space="O(N + intermediate results)",
+)
+"""Koch et al. 2014: every intermediate join is stored; the result is the last of them."""

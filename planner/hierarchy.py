@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from planner.hypergraph import Edges, occurrences
@@ -15,6 +15,7 @@ class Violation:
 
     "hierarchical": `x` and `y` meet in the atoms `both`, but each also occurs without the other (S-E-T).
     "free": `x` is free and occurs in `both` only; `y`, bound, occurs there and in `only_y` too (E-T).
+    `bound`: among the bound variables alone, which is what matters to membership.
     "testing": `x` is free and `y`, bound, occurs in `both` with it and in `only_y` without; `x` may occur elsewhere.
     """
 
@@ -24,6 +25,7 @@ class Violation:
     both: tuple[str, ...]
     only_x: tuple[str, ...]
     only_y: tuple[str, ...]
+    bound: bool = False
 
 
 def is_q_hierarchical(edges: Edges, free: Collection[str]) -> bool:
@@ -59,14 +61,14 @@ def violations(edges: Edges, free: Collection[str]) -> Iterator[Violation]:
                 yield _describe("free", x, y, edges)
 
 
-def testing_violations(edges: Edges, free: Collection[str]) -> Iterator[Violation]:
+def membership_violations(edges: Edges, free: Collection[str]) -> Iterator[Violation]:
     """All pairs that break a condition of t-hierarchical, under which membership of a tuple is O(1).
 
     Berkholz, Keppeler and Schweikardt 2018: the bound variables are hierarchical among themselves, and a bound one
     that meets a free one occurs nowhere without it.
     """
     bound = {name: edge - frozenset(free) for name, edge in edges.items()}
-    yield from violations(bound, ())
+    yield from (replace(violation, bound=True) for violation in violations(bound, ()))
     holders = occurrences(edges)
     for y in (variable for variable in holders if variable not in free):
         for x in dict.fromkeys(free):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Shape = Literal["q-hierarchical", "free-connex", "acyclic"]
+Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic"]
 
 
 @dataclass(frozen=True)

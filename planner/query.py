@@ -145,7 +145,8 @@ class Definition:
     `projection` and `having` are DuckDB SQL over the raw columns' names; `columns` names and types
     the view's output as DESCRIBE does. `labels` gives each variable the user's own spelling.
     `notes` say, for EXPLAIN, what was done to the query before it was planned. `companions` keep the values that
-    aggregates which are no sums need (MIN, MAX, DISTINCT).
+    aggregates which are no sums need (MIN, MAX, DISTINCT). `derived` are the definitions of query blocks that are views
+    of their own, by the table name under which atoms read them, each after those it reads.
     """
 
     atoms: tuple[Atom, ...]
@@ -160,6 +161,7 @@ class Definition:
     labels: tuple[tuple[str, str], ...] = field(default=())
     notes: tuple[str, ...] = ()
     companions: tuple[Companion, ...] = ()
+    derived: tuple[tuple[str, Definition], ...] = ()
 
     def atom(self, name: str) -> Atom:
         return next(atom for atom in self.atoms if atom.name == name)

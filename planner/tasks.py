@@ -19,7 +19,7 @@ from typing import Literal
 
 from planner.core import minimise
 from planner.cost import AMORTISED, CONSTANT
-from planner.hierarchy import Violation, find_violation, testing_violations, violations
+from planner.hierarchy import Violation, find_violation, membership_violations, violations
 from planner.hypergraph import Edges, hypergraph, ordered_variables
 from planner.keys import reduct, refers
 from planner.plan import Plan
@@ -117,7 +117,7 @@ def _membership(definition: Definition, plan: Plan) -> Task:
     hidden = plan.variables_added and not plan.projected
     own = definition if definition.mode == "group" else _core(definition, definition.free)
     question = _Question(
-        own, _core(definition, definition.free), testing_violations,
+        own, _core(definition, definition.free), membership_violations,
         "O(1) per change and answer", "BKS 2018: the query is t-hierarchical",
         f"{_CHANGE} answer unless {OMV} fails", "BKS 2018: the query is not t-hierarchical",
     )  # fmt: skip
@@ -218,13 +218,25 @@ def _objection(query: Definition, violation: Violation) -> str | None:
         return "the known bounds do not cover declared foreign keys"
     for atom in query.atoms:
         here = pair & atom.scheme
-        if any(not here <= key for key in atom.keys):
+        if any(not here <= key and not _tells_apart(query, atom, key, violation) for key in atom.keys):
             return f"the known bounds do not cover the declared key of {table_name(atom.table)}"
         objections = chain.from_iterable(_column_objections(query, atom, variable) for variable in sorted(here))
         found = next(objections, None)
         if found is not None:
             return found
     return None
+
+
+def _tells_apart(query: Definition, atom: Atom, key: frozenset[str], violation: Violation) -> bool:
+    """Whether a column of the key that joins nothing can number the atom's rows without harm to the reduction.
+
+    Put out, it multiplies the answers: that does not matter where the first of them decides.
+    """
+    elsewhere = frozenset().union(*(other.scheme for other in query.atoms if other is not atom))
+    lone = key - elsewhere
+    if violation.condition == "hierarchical" and not violation.bound:
+        return bool(lone)
+    return bool(lone - frozenset(query.free))
 
 
 def _column_objections(query: Definition, atom: Atom, variable: str) -> Iterator[str]:

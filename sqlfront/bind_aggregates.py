@@ -128,13 +128,11 @@ class Aggregates:
     def _count(self, aggregate: Tree, kind: str) -> RawColumn:
         operands = arguments(aggregate)
         rows: Polynomial = ONE
-        if operands and len(atoms_of(operands[0])) == 1:
-            rows = self._expander.leaf(operands[0])[1]
-        elif operands:
-            rows = self._expander.expand(operands[0], False)[1]
+        if operands:
+            rows = self._expander.presence(operands[0])
         rows = self._filtered(aggregate, rows)
         terms = tuple((int(one.coefficient), self._measure(one, False)) for one in rows)
-        return self._column(aggregate, "count", terms=terms)
+        return self._column(aggregate, "count", terms=terms or ((0, self.count_rows()),))
 
     def _sum(self, aggregate: Tree, kind: str) -> RawColumn:
         argument_type = self._typing.type_of(arguments(aggregate)[0])
@@ -253,6 +251,8 @@ class Aggregates:
     def _presence(self, presence: Polynomial, aggregate: Tree) -> int:
         if len(presence) == 1 and presence[0].coefficient == 1 and not presence[0].values:
             return self._measure(presence[0], False)
+        if not presence:
+            raise refusal("A sum of NULL", self._source, span(aggregate), "it is always NULL", "write NULL")
         what = "A sum whose CASE branches are NULL in different rows"
         why = "the number of non-NULL values must itself be a product of one-table counts"
         hint = "declare the columns NOT NULL, use coalesce(column, 0), or write FILTER (WHERE ...) instead of CASE"
@@ -276,12 +276,12 @@ class Aggregates:
     def _measure(self, monomial: Monomial, floating: bool) -> int:
         atoms = {atom for atom, _ in (*monomial.values, *monomial.conditions) if atom}
         scalers = [self._expander.trees[name] for atom, name in monomial.values if not atom]
+        if scalers and not atoms:  # A constant's sum: any atom may carry it.
+            atoms = {self._expander.first_atom}
         factors = []
         for i, atom in enumerate(sorted(atoms)):
             tree = self._factor(atom, monomial, scalers if i == 0 else [], floating)
             factors.append((atom, self._leaves.factor(tree, atom)))
-        if scalers and not atoms:
-            raise refusal("A sum of a constant", self._source, None, "it counts rows", "multiply COUNT(*) instead")
         return self._measures.setdefault(Measure(tuple(factors)), len(self._measures))
 
     def _factor(self, atom: str, monomial: Monomial, scalers: list[Tree], floating: bool) -> Tree:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from sqlfront.bind_names import Scope, Source, expand_star, resolve
 from sqlfront.bind_refusals import JOIN_KINDS, OUTER_JOINS, check_expression, check_query, refusal
@@ -45,10 +46,21 @@ class AtomTable:
 
 @dataclass
 class JoinCore:
-    """The atoms and the conditions of the join, in the order the query names them."""
+    """The atoms and the conditions of the join, in the order the query names them; names its atoms may not have."""
 
     atoms: list[AtomTable] = field(default_factory=list)
     conditions: list[Tree] = field(default_factory=list)
+    reserved: frozenset[str] = frozenset()
+
+
+class Blocks(Protocol):
+    """What becomes of query blocks that are no part of the join around them: bind_derived.py."""
+
+    def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
+        """Make a block that groups or is DISTINCT an atom of `core`; its columns."""
+
+    def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
+        """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +74,7 @@ class Environment:
     catalog: CatalogView
     source: SourceText
     is_aggregate: Callable[[str], bool]
+    blocks: Blocks
     ctes: dict[str, tuple[Tree, Environment]] = field(default_factory=dict)
     views: frozenset[str] = frozenset()
     moved_to: Span | None = None
@@ -78,6 +91,9 @@ def bind_block(node: Tree, environment: Environment, core: JoinCore) -> tuple[Sc
     scope = bind_from(node["from_table"], environment, core)
     aliases = _aliases(node, scope, environment) if node.get("where_clause") else {}
     for condition in conjuncts(node.get("where_clause")):
+        if is_semijoin(condition):
+            environment.blocks.semijoin(condition, scope, environment, core)
+            continue
         check_expression(condition, environment.source)
         core.conditions += conjuncts(resolve(condition, scope.inside(environment.outer), environment.source, aliases))
     return scope, environment
@@ -167,7 +183,7 @@ def _bind_name(item: Tree, environment: Environment, core: JoinCore) -> Scope:
         raise refusal("AT", environment.source, span(item), why, hint)
     if len(parts) == 1 and name.lower() in environment.ctes:
         value, inside = environment.ctes[name.lower()]
-        columns = _inline(value["query_node"], f'the CTE "{name}"', inside, core, span(item))
+        columns = _inline(value["query_node"], alias, inside, core)
         columns = _renamed(columns, value["aliases"])
         return _one_source(alias, (), columns, item)
     table = environment.catalog.resolve(parts)
@@ -177,7 +193,7 @@ def _bind_name(item: Tree, environment: Environment, core: JoinCore) -> Scope:
     if view is not None:
         columns = _inline_view(table, *view, item, environment, core)
         return _one_source(alias, (), columns, item)
-    columns = _add_atom(table, alias, item, environment, core)
+    columns = _add_table(table, alias, item, environment, core)
     return _one_source(alias, () if item["alias"] else _qualifiers(parts, table), columns, item)
 
 
@@ -201,15 +217,28 @@ def _no_table(name: str, item: Tree, environment: Environment) -> NotSupportedEr
     )
 
 
-def _add_atom(table: str, alias: str, item: Tree, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
+def _add_table(table: str, alias: str, item: Tree, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
     columns = environment.catalog.columns(table)
     if columns is None:
         raise ProgrammingError(f"Table {table} does not exist", where=environment.source.where(span(item)))
-    taken = {atom.name for atom in core.atoms}
+    keys, references = environment.catalog.keys(table), environment.catalog.references(table)
+    return add_atom(core, alias, table, columns, keys, references, span(item))
+
+
+def add_atom(
+    core: JoinCore,
+    alias: str,
+    table: str,
+    columns: Sequence[Column],
+    keys: Sequence[tuple[str, ...]],
+    references: Sequence[ForeignKey],
+    at: Span | None,
+) -> list[tuple[str, Tree]]:
+    """A new atom of the join, called by its alias if that is free; its columns."""
+    taken = {atom.name for atom in core.atoms} | core.reserved
     wanted = alias.lower()
     name = next(n for i in range(len(taken) + 1) if (n := wanted if i == 0 else f"{wanted}_{i + 1}") not in taken)
-    keys, references = environment.catalog.keys(table), environment.catalog.references(table)
-    core.atoms.append(AtomTable(name, table, tuple(columns), tuple(keys), tuple(references), span(item)))
+    core.atoms.append(AtomTable(name, table, tuple(columns), tuple(keys), tuple(references), at))
     return [(column[0], column_ref(name, column[0])) for column in columns]
 
 
@@ -223,7 +252,7 @@ def _renamed(columns: list[tuple[str, Tree]], names: list[str]) -> list[tuple[st
 
 
 def _bind_subquery(item: Tree, environment: Environment, core: JoinCore) -> Scope:
-    columns = _inline(item["subquery"]["node"], "A subquery in FROM", environment, core, span(item))
+    columns = _inline(item["subquery"]["node"], item["alias"] or "subquery", environment, core)
     return _one_source(item["alias"] or "unnamed_subquery", (), columns, item)
 
 
@@ -236,7 +265,7 @@ def _inline_view(
     place = span(item)
     node = relocate(parse_select(select, SourceText(select)), place)
     inside = replace(environment, ctes={}, views=environment.views | {table}, moved_to=place, outer=Scope())
-    return _renamed(_inline(node, f"The view {table}", inside, core, place), list(names))
+    return _renamed(_inline(node, item["alias"] or item["table_name"], inside, core), list(names))
 
 
 def view_parts(sql: str) -> tuple[list[str], str]:
@@ -255,30 +284,37 @@ def view_parts(sql: str) -> tuple[list[str], str]:
     raise InternalError("A view's CREATE statement has no AS", where=sql)
 
 
-def _inline(node: Tree, what: str, environment: Environment, core: JoinCore, at: Span | None) -> list[tuple[str, Tree]]:
-    """The columns of a query block that only selects, projects and joins."""
-    reason = None
-    if node["type"] == "SELECT_NODE":
-        if node["group_expressions"] or node["having"] or node["aggregate_handling"] != "STANDARD_HANDLING":
-            reason = "it groups"
-        elif any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in node["modifiers"]):
-            reason = "it is DISTINCT"
-        elif any(_has_aggregate(tree, environment) for tree in node["select_list"]):
-            reason = "it aggregates"
-    if reason:
-        name = what[0].upper() + what[1:]
-        why = f"{reason}, so it is a view of its own; views on views come later"
-        hint = "write it as one query, or join the tables and aggregate once"
-        raise refusal(name, environment.source, environment.moved_to or at, why, hint)
+def _inline(node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
+    """The columns of a query block: one that only selects, projects and joins disappears in the join around it."""
+    if not is_plain_block(node, environment):
+        return environment.blocks.block(node, alias, environment, core)
     scope, environment = bind_block(node, environment, core)
-    return _unique_names(select_items(node, scope, environment))
+    return unique_names(select_items(node, scope, environment))
+
+
+def is_plain_block(node: Tree, environment: Environment) -> bool:
+    """Whether a query block neither groups nor is DISTINCT."""
+    if node["type"] != "SELECT_NODE":
+        return True  # Set operations are refused by their own name.
+    if node["group_expressions"] or node["having"] or node["aggregate_handling"] != "STANDARD_HANDLING":
+        return False
+    distinct = any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in node["modifiers"])
+    return not distinct and not any(_has_aggregate(tree, environment) for tree in node["select_list"])
+
+
+def is_semijoin(tree: Tree) -> bool:
+    """Whether a condition is `IN (SELECT ...)`, `= ANY (SELECT ...)` or EXISTS."""
+    if tree["class"] != "SUBQUERY":
+        return False
+    is_equal = tree["subquery_type"] == "ANY" and tree["comparison_type"] == "COMPARE_EQUAL"
+    return is_equal or tree["subquery_type"] == "EXISTS"
 
 
 def _has_aggregate(tree: Tree, environment: Environment) -> bool:
     return any(node["class"] == "FUNCTION" and environment.is_aggregate(node["function_name"]) for node in walk(tree))
 
 
-def _unique_names(columns: list[tuple[str, Tree]]) -> list[tuple[str, Tree]]:
+def unique_names(columns: list[tuple[str, Tree]]) -> list[tuple[str, Tree]]:
     """A subquery's second column `a` is called a_1, as in DuckDB."""
     seen: dict[str, int] = {}
     result = []

@@ -50,7 +50,7 @@ def read_selection(node: Tree, scope: Scope, environment: Environment) -> Select
     groups = _groups(node, items, scope, environment) if not group_all else _all_groups(items, is_aggregate)
     having = _having(node, items, groups, scope, environment)
     aggregated = any(_aggregates(tree, is_aggregate) for _, tree in items) or having is not None
-    if not (groups or aggregated or node["group_expressions"]):
+    if not (groups or aggregated or node["group_sets"]):
         return Selection("set" if distinct else "bag", items)
     if distinct:
         why = "it is a second grouping over the groups"
@@ -204,8 +204,8 @@ def _position(tree: Tree) -> int | None:
 
 
 def _all_groups(items: list[tuple[str, Tree]], is_aggregate: Callable[[str], bool]) -> list[Tree]:
-    """GROUP BY ALL: every item without an aggregate."""
-    return [tree for _, tree in items if not _aggregates(tree, is_aggregate)]
+    """GROUP BY ALL: every item without an aggregate, except constants."""
+    return [tree for _, tree in items if atoms_of(tree) and not _aggregates(tree, is_aggregate)]
 
 
 def _having(

@@ -58,7 +58,7 @@ class Expander:
         self, con: Any, typing: Typing, never_null: Callable[[Tree], bool], source: SourceText, first_atom: str
     ) -> None:
         self._con, self._typing, self._never_null, self._source = con, typing, never_null, source
-        self._first_atom = first_atom
+        self.first_atom = first_atom
         self.trees: dict[str, Tree] = {}
 
     def expand(self, tree: Tree, floating: bool) -> tuple[Polynomial, Polynomial]:
@@ -89,6 +89,14 @@ class Expander:
             return self.expand(tree["child"], floating)
         raise self._refused(tree)
 
+    def presence(self, tree: Tree) -> Polynomial:
+        """1 where an expression of any type is not NULL."""
+        atoms = atoms_of(tree)
+        if not atoms:
+            [(null,)] = self._con.execute(f"SELECT {render(tree)} IS NULL").fetchall()
+            return () if null else ONE
+        return self.leaf(tree)[1] if len(atoms) == 1 else self.expand(tree, False)[1]
+
     def leaf(self, tree: Tree) -> tuple[Polynomial, Polynomial]:
         """An expression of one atom is a factor as it stands."""
         atom = next(iter(atoms_of(tree)))
@@ -105,7 +113,7 @@ class Expander:
                 why = "each condition inside an aggregate must concern one table"
                 hint = "split it with AND into conditions on one table each"
                 raise refusal("A condition over several tables", self._source, span(conjunct), why, hint)
-            conditions.add(self.part(conjunct, atoms[0] if atoms else self._first_atom))
+            conditions.add(self.part(conjunct, atoms[0] if atoms else self.first_atom))
         return Monomial(Fraction(1), (), frozenset(conditions))
 
     def part(self, tree: Tree, atom: str) -> Part:
@@ -167,7 +175,7 @@ class Expander:
 
     def _negation(self, predicate: Tree) -> Polynomial:
         """1 where the predicate is false or NULL: a condition if one atom decides, else 1 minus the indicator."""
-        atoms = sorted(atoms_of(predicate)) or [self._first_atom]
+        atoms = sorted(atoms_of(predicate)) or [self.first_atom]
         if len(atoms) == 1:
             negated = expression("p IS DISTINCT FROM true", p=predicate)
             return (Monomial(Fraction(1), (), frozenset([self.part(negated, atoms[0])])),)

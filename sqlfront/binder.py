@@ -3,24 +3,29 @@
 The steps, one file each: parse_tree reads DuckDB's tree, bind_from inlines FROM and WHERE into
 atoms and conditions, bind_conditions finds the equality classes, bind_output and bind_aggregates
 turn the SELECT list into free variables, measures and a projection, bind_leaves writes what each
-table's leaf computes.
+table's leaf computes. Blocks that are no part of the join become views of their own in bind_derived.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from planner.query import Definition
 from sqlfront.bind_aggregates import Aggregates, SummedArguments
 from sqlfront.bind_companions import Companions
 from sqlfront.bind_conditions import split_conditions
-from sqlfront.bind_from import Environment, JoinCore, bind_block
+from sqlfront.bind_derived import DerivedBlocks
+from sqlfront.bind_exists import count_for_exists
+from sqlfront.bind_from import Environment, JoinCore, bind_block, select_items
 from sqlfront.bind_functions import Functions, check_functions, check_projection
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
 from sqlfront.bind_refusals import EXPRESSIONS, refusal
 from sqlfront.bind_types import Typing
-from sqlfront.parse_tree import SourceText, columns_of, parse_select, quoted, render, render_all, span
+from sqlfront.parse_tree import SourceText, Tree, columns_of, parse_select, quoted, render, render_all, span
 from sqlfront.table_catalog import CatalogView, DuckDBCatalog
 from sqlfront.tokens import tokenize
 from storage.errors import InternalError, NotSupportedError, ProgrammingError
@@ -47,10 +52,11 @@ def bind_view(
     """
     source = SourceText(statement if statement is not None else sql_select, offset)
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
-    node = parse_select(sql_select, source)
     functions = Functions(con, catalog.has_macros())
+    node, unread = count_for_exists(parse_select(sql_select, source), functions.is_aggregate, source)
     columns = _describe(sql_select, con, source, column_names)
-    environment = Environment(catalog, source, functions.is_aggregate)
+    blocks = DerivedBlocks(partial(_bind_core, con, functions))
+    environment = Environment(catalog, source, functions.is_aggregate, blocks)
     core = JoinCore()
     scope, environment = bind_block(node, environment, core)
     if not core.atoms:
@@ -58,8 +64,25 @@ def bind_view(
         at = (source.start, source.start + len(sql_select))
         raise refusal("A query without a table", source, at, why, "create a table or an ordinary view")
     selection = read_selection(node, scope, environment)
+    inner = [tree for _, tree in select_items(node | {"select_list": unread}, scope, environment)]
+    definition = _bind_core(con, functions, core, selection, environment, inner)
+    if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
+        raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
+    return replace(definition, columns=columns, derived=tuple(blocks.definitions.items()))
+
+
+def _bind_core(
+    con: Any,
+    functions: Functions,
+    core: JoinCore,
+    selection: Selection,
+    environment: Environment,
+    unread: list[Tree] | None = None,
+) -> Definition:
+    """The definition of one query block, whose columns are called as in its selection."""
+    source = environment.source
     typing = Typing(con, core.atoms)
-    _check_values(core, selection, typing, functions, con, source)
+    _check_values(core, selection, unread or [], typing, functions, con, source)
     conditions = split_conditions(core, typing, source)
     leaves = Leaves(core.atoms, conditions, typing, source)
     summed = SummedArguments(aggregates_of(selection, functions.is_aggregate), selection.scalar)
@@ -77,13 +100,13 @@ def bind_view(
         raw=tuple(output.raw),
         projection=tuple(render_all(output.projection)),
         having=render(output.having) if output.having else None,
-        columns=columns,
         scalar=selection.scalar,
         labels=leaves.labels(),
         companions=companions.build(),
     )
-    _verify(definition, con)
-    return definition
+    types = _output_types(definition, con)
+    names = [name for name, _ in selection.items]
+    return replace(definition, columns=tuple(zip(names, types, strict=True)))
 
 
 def _describe(sql: str, con: Any, source: SourceText, column_names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -121,9 +144,15 @@ def _refused_by_duckdb(error: Exception, sql: str, source: SourceText) -> Progra
 
 
 def _check_values(
-    core: JoinCore, selection: Selection, typing: Typing, functions: Functions, con: Any, source: SourceText
+    core: JoinCore,
+    selection: Selection,
+    unread: list[Tree],
+    typing: Typing,
+    functions: Functions,
+    con: Any,
+    source: SourceText,
 ) -> None:
-    """Refuse collations and everything whose value the session decides."""
+    """Refuse collations and everything whose value the session decides; `unread` is computed and not put out."""
     if con.execute("SELECT current_setting('default_collation')").fetchone()[0]:
         raise NotSupportedError(
             "A view under a default_collation is not supported",
@@ -131,7 +160,7 @@ def _check_values(
             hint="RESET default_collation",
         )
     collated = {(a.name, c[0]) for a in core.atoms for c in a.columns if " COLLATE " in c[1].upper()}
-    trees = [*core.conditions, *leaf_expressions(selection, functions.is_aggregate)]
+    trees = [*core.conditions, *leaf_expressions(selection, functions.is_aggregate), *unread]
     for tree in trees:
         if columns_of(tree) & collated:
             why = "equality under a collation is not equality of values, which joins and groups rely on"
@@ -142,12 +171,9 @@ def _check_values(
     check_functions(trees, outputs, typing, functions, source)
 
 
-def _verify(definition: Definition, con: Any) -> None:
-    """The projection over the raw columns must have the very types of the query."""
+def _output_types(definition: Definition, con: Any) -> list[str]:
+    """The types of the projection over the raw columns."""
     nulls = ", ".join(f"CAST(NULL AS {raw.type}) AS {quoted(raw.name)}" for raw in definition.raw) or "1 AS nothing"
     condition = f" WHERE {definition.having}" if definition.having else ""
     query = f"DESCRIBE SELECT {', '.join(definition.projection)} FROM (SELECT {nulls}){condition}"
-    found = [row[1] for row in con.execute(query).fetchall()]
-    expected = [kind for _, kind in definition.columns]
-    if found != expected:
-        raise InternalError(f"The view's projection has types {found}, the query has {expected}", where=query)
+    return [row[1] for row in con.execute(query).fetchall()]

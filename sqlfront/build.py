@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maintenance.relation import Column
 from maintenance.view import MaintainedView
@@ -16,10 +17,14 @@ from planner.refusal import Refusal
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
+from sqlfront.failures import translated
 from sqlfront.names import shown
 from sqlfront.transactions import captured, transaction
 from sqlfront.update_mix import update_weights
-from storage.errors import NotSupportedError, ProgrammingError
+from storage.errors import DataError, NotSupportedError, ProgrammingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -30,15 +35,22 @@ class Bound:
     sources: Mapping[str, ViewEntry]
 
     @property
+    def definitions(self) -> list[Definition]:
+        """Those of the query's own derived views, and the query's, each after those it reads."""
+        return [*(definition for _, definition in self.definition.derived), self.definition]
+
+    @property
     def fed(self) -> dict[str, ViewEntry]:
         """Those whose rows are the definition's; the others are inlined."""
-        tables = {atom.table for atom in self.definition.atoms}
+        tables = {atom.table for definition in self.definitions for atom in definition.atoms}
         return {key: source for key, source in self.sources.items() if key in tables}
 
 
 def bind(catalog: EngineCatalog, con: Any, query: str, **place: Any) -> Bound:
     """Bind and minimise a query; `place` is as for `bind_view`. On any error nothing has changed."""
     definition = minimise(bind_view(query, con, catalog, **place))
+    derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
+    definition = replace(definition, derived=derived)
     bound = Bound(definition, dict(catalog.views_read))
     notes = [
         f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
@@ -58,9 +70,10 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
     """
     if bound is None:
         bound = bind(EngineCatalog(database, con), con, view.select, column_names=view.column_names)
-    definition, fed = bound.definition, bound.fed
-    plan = plan_definition(definition, update_weights(database, con, definition, view.options))
-    tables = {atom.table for atom in definition.atoms} - fed.keys()
+    fed = bound.fed
+    parts = plan_parts(database, con, bound, f"{database.relation_key(view.name)}#{view.scan}", view.options)
+    tables = {atom.table for definition in bound.definitions for atom in definition.atoms} - fed.keys()
+    tables -= {table for table, _ in bound.definition.derived}
     kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
     for table in tables & kept.keys():
         _refuse_passed_rows(database, kept[table])
@@ -71,7 +84,8 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
                 fresh.append(table)
         for key, source in fed.items():
             database.engine.expose(source.maintained.name, key)
-        maintained = _fill(database, con, f"{database.relation_key(view.name)}#{view.scan}", definition, plan)
+        with _naming(view):
+            maintained = _fill(database, con, parts)
     except BaseException:
         for table in fresh:
             _release(database, con, table)
@@ -80,13 +94,47 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
     tables = tables.union(*(source.tables for source in fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
-        definition, maintained, tables, bound.sources,
+        parts[-1].definition, maintained, tables, bound.sources,
     )  # fmt: skip
 
 
-def plan_definition(definition: Definition, weights: dict[str, float]) -> Plan:
-    """The plan of a definition, or NotSupportedError with the planner's reason."""
-    plan = plan_view(definition, weights)
+@dataclass(frozen=True)
+class Part:
+    """One of the engine's views that a materialized view consists of: its own is the last."""
+
+    name: str
+    definition: Definition
+    plan: Plan
+
+
+def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
+    """Plans for a query, whose view is called `name`, and for its derived views. NotSupportedError if one has none."""
+    names = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
+    parts: list[Part] = []
+    for own, definition in zip([*names.values(), name], bound.definitions, strict=True):
+        atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
+        notes = definition.notes
+        if own == name:
+            notes = (*notes, *(f"{_spelled(part)} is kept as a view of its own ({_kept(part)})" for part in parts))
+        definition = replace(definition, atoms=atoms, notes=notes)
+        weights = update_weights(database, con, definition, options if own == name else {})
+        parts.append(Part(own, definition, plan_definition(definition, weights, options.get("strategy"))))
+    return parts
+
+
+def _spelled(part: Part) -> str:
+    tables = ", ".join(dict.fromkeys(atom.name for atom in part.definition.atoms))
+    kind = {"set": "distinct rows", "group": "groups"}.get(part.definition.mode, "rows")
+    return f"the block of {kind} over {tables}"
+
+
+def _kept(part: Part) -> str:
+    return f"{part.plan.shape}, {part.plan.cost.update} per change"
+
+
+def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:
+    """The plan of a definition, or NotSupportedError with the planner's reason. `strategy` is the view's option."""
+    plan = plan_view(definition, weights, materialize=strategy == "materialize")
     if isinstance(plan, Refusal):
         raise NotSupportedError(plan.what, where=plan.witness, why=plan.why, hint=plan.suggestion)
     return plan
@@ -147,16 +195,41 @@ def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:
         )
 
 
-def _fill(database: Database, con: Any, name: str, definition: Definition, plan: Plan) -> MaintainedView:
-    """Build a view from one snapshot, after taking in what other writers have committed up to it."""
+@contextmanager
+def _naming(view: StoredView) -> Iterator[None]:
+    """DataError that names the view, when a row or a sum of its tables has no value."""
+    try:
+        with translated(None):
+            yield
+    except DataError as error:
+        raise DataError(
+            f"materialized view {shown(view.name)} cannot be built",
+            where=error.where,
+            why=": ".join(filter(None, (error.what, error.why))),
+            hint="correct the rows, or let the query pass over them: WHERE, CASE, TRY_CAST",
+        ) from error
+
+
+def _fill(database: Database, con: Any, parts: Sequence[Part]) -> MaintainedView:
+    """Build views from one snapshot, after taking in what other writers have committed up to it; the last of them."""
     engine, applied = database.engine, None
+
+    def load(relation: str) -> tuple[Iterator[pa.RecordBatch], int]:
+        rows, count = database.load(con, relation)
+        if isinstance(rows, Generator):
+            undo.callback(rows.close)  # A reader left half-way would be in the way of ROLLBACK.
+        return rows, count
+
     with transaction(con) as undo:
         changes = captured(database, con, own=False, consume=True)
         if changes:
             applied = engine.apply(changes)
             undo.callback(engine.undo, applied)
-        maintained = engine.create_view(name, definition, plan, lambda relation: database.load(con, relation))
-        undo.callback(engine.drop_view, name)
+        for part in parts:
+            maintained = engine.create_view(part.name, part.definition, part.plan, load)
+            undo.callback(engine.drop_view, part.name)
+            if part is not parts[-1]:
+                engine.expose(part.name, part.name, inner=True)
     if applied is not None:
         engine.commit(applied)
     return maintained

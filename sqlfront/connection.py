@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from maintenance.critical import Uninterrupted
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maintenance.epoch import Epoch
     from sqlfront.explanation import Explanation
     from sqlfront.feed_cursor import FeedCursor
+    from sqlfront.held_result import HeldResult
     from sqlfront.relation import Relation
     from sqlfront.view import View
 
@@ -74,7 +75,7 @@ class Connection:
         database.enter(self)
         _open.add(self)
         self._has_result = False
-        self._feed: FeedCursor | None = None
+        self._served: FeedCursor | HeldResult | None = None
 
     # SQL -----------------------------------------------------------------------------------------
 
@@ -111,40 +112,40 @@ class Connection:
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row of the result, or None."""
-        if self._feed is not None:
-            return self._feed.fetchone()
+        if self._served is not None:
+            return self._served.fetchone()
         self._again = None
         with self._reading():
             return self._duck.fetchone()
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
         """The next rows of the result, at most `size`."""
-        if self._feed is not None:
-            return self._feed.fetchmany(size)
+        if self._served is not None:
+            return self._served.fetchmany(size)
         self._again = None
         with self._reading():
             return self._duck.fetchmany(size)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All remaining rows, of one epoch; of SUBSCRIBE, what has changed since the last fetch."""
-        return self._feed.fetchall() if self._feed is not None else self._whole(self._duck.fetchall)
+        return self._served.fetchall() if self._served is not None else self._whole(self._duck.fetchall)
 
     def df(self) -> pandas.DataFrame:
         """All remaining rows as a pandas DataFrame."""
-        return self._feed.df() if self._feed is not None else self._whole(self._duck.df)
+        return self._served.df() if self._served is not None else self._whole(self._duck.df)
 
     fetchdf = df
 
     def to_arrow_table(self) -> pa.Table:
         """All remaining rows as an Arrow table."""
-        return self._feed.to_arrow_table() if self._feed is not None else self._whole(self._arrow_table)
+        return self._served.to_arrow_table() if self._served is not None else self._whole(self._arrow_table)
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
         """The remaining rows as a lazy stream of record batches, pinned to its epoch (StaleRead)."""
         import pyarrow as pa
 
-        if self._feed is not None:
-            return self._feed.to_arrow_table().to_reader(batch_size)
+        if self._served is not None:
+            return self._served.to_arrow_table().to_reader(batch_size)
         again, self._again = self._again, None
         with self._reading():
             if again is not None:
@@ -159,14 +160,14 @@ class Connection:
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
         """Name and type of each result column, as DB-API 2.0 says; None without a result."""
-        if self._feed is not None:
-            return self._feed.description
+        if self._served is not None:
+            return self._served.description
         return self._duck.description if self._has_result else None
 
     @property
     def rowcount(self) -> int:
         """-1: the number of rows of a result is not known before it is fetched."""
-        return self._duck.rowcount
+        return self._duck.rowcount if self._served is None else -1
 
     # Changes -------------------------------------------------------------------------------------
 
@@ -268,7 +269,7 @@ class Connection:
         if self._closed:
             return
         self._end_streams()
-        self._end_feed()
+        self._end_served()
         if self._transaction is not None:
             rollback(self._duck)
             self._transaction = None
@@ -287,7 +288,9 @@ class Connection:
     def _ready(self) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views."""
         self._check_open()
-        self._end_feed()
+        self._end_served()
+        if self._transaction is not None:
+            self._transaction.look()
         if self._has_result:
             self._end_streams()
             self._duck.abort()
@@ -315,10 +318,10 @@ class Connection:
         self._forget_names()
         self._revision = self._database.revision
 
-    def _end_feed(self) -> None:
-        if self._feed is not None:
-            self._feed.close()
-            self._feed = None
+    def _end_served(self) -> None:
+        if self._served is not None:
+            self._served.close()
+            self._served = None
 
     def _end_streams(self) -> None:
         for stream in list(self._streams):
@@ -347,8 +350,11 @@ class Connection:
 
     def _current_session(self) -> ReadSession:
         if self._session is None:
-            self._session = self._database.session()
+            self._session = self._new_session()
         return self._session
+
+    def _new_session(self) -> ReadSession:
+        return self._database.session(None if self._transaction is None else self._transaction.snapshot)
 
     def _session_error(self) -> BaseException | None:
         return None if self._session is None else self._session.error
@@ -373,7 +379,7 @@ class Connection:
                 with self._reading():
                     return fetch()
             except StaleRead:
-                if again is None:
+                if again is None or self._transaction is not None:
                     raise
             self._duck.abort()
             with translated(self._session_error):
@@ -391,6 +397,17 @@ class Connection:
         database = self._database
         if database.views or database.change_tables:
             catch_up(database)
-            self._session = database.session()
+            self._session = self._new_session()
         else:
             self._session = None
+
+    @contextmanager
+    def _reading_own(self) -> Iterator[None]:
+        """Read to the end, under the lock, with the transaction's own changes in the views."""
+        with self._database.engine.lock:
+            self._start_reading()
+            with nullcontext() if self._transaction is None else self._transaction.applied():
+                self._session = self._new_session()
+                with self._session.holding():
+                    yield
+            self._session = self._new_session()

@@ -20,14 +20,15 @@ from sqlfront.loading import Evaluator, count_rows, load_rows
 from sqlfront.names import locate, shown
 from sqlfront.scans import SCAN_PREFIX, ReadSession, Scan
 from storage.capture import Capture, QualifiedName
-from storage.errors import Lost, OperationalError, ProgrammingError
+from storage.errors import InterfaceError, Lost, OperationalError, ProgrammingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from maintenance.view import MaintainedView
-    from sqlfront.feed import Feed
     from planner.query import Definition
+    from sqlfront.feed import Feed
+    from sqlfront.transactions import Snapshot
 
 SCHEMA = "__sqlfront"
 _open_databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
@@ -156,6 +157,9 @@ class Database:
             self._connections.discard(connection)
             if self._connections:
                 return
+            for entry in self.views.values():
+                if entry.feed is not None:
+                    entry.feed.fail(InterfaceError("the database is closed", hint="sqlfront.connect again"))
             save_epoch(self)
             key = os.path.realpath(self.path)
             if _open_databases.get(key) is self:
@@ -233,11 +237,24 @@ class Database:
         """The maintained core of a view, perhaps narrowed to some codes of its variables."""
         from maintenance.output import Reader, schema
 
-        def batches() -> Iterator[pa.RecordBatch]:
-            self.refuse_lost(entry)
+        def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
+            self.refuse_unreadable(entry, session)
             return iter(Reader(entry.maintained, where))
 
         return Scan(lambda: schema(entry.maintained), batches, session)
+
+    def refuse_dropped(self, entry: ViewEntry) -> None:
+        """Raise if a handle's view is not the one of this name any more."""
+        if self.views.get(entry.name.key) is not entry:
+            raise ProgrammingError(
+                f"materialized view {shown(entry.name)} was dropped or replaced", hint="get it anew: con.view(...)"
+            )
+
+    def refuse_unreadable(self, entry: ViewEntry, session: ReadSession) -> None:
+        """Raise if a view cannot be read now: as `refuse_lost`, and if it is newer than the transaction's tables."""
+        self.refuse_lost(entry)
+        if session.snapshot is not None:
+            session.snapshot.refuse_newer(entry)
 
     def refuse_lost(self, entry: ViewEntry) -> None:
         """Raise if the view reads a change table whose rows were lost, or its build has been given up."""
@@ -270,7 +287,7 @@ class Database:
         relation = self.engine.relations[self.relation_key(table.name)]
         fields = [codec_for(c.type, self.engine.dictionaries).arrow_field(c.name) for c in table.columns]
 
-        def batches() -> Iterator[pa.RecordBatch]:
+        def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
             import numpy as np
 
             from maintenance.output import table_batches
@@ -296,8 +313,8 @@ class Database:
             self._reader = self.root.cursor()
         return self._reader
 
-    def session(self) -> ReadSession:
-        return ReadSession(self.engine)
+    def session(self, snapshot: Snapshot | None = None) -> ReadSession:
+        return ReadSession(self.engine, snapshot)
 
     def load(self, con: Any, name: str) -> tuple[Iterator[pa.RecordBatch], int]:
         """The present rows of a table as the transaction of `con` sees them, and their number.
@@ -348,7 +365,7 @@ def _failing_scan(unbuilt: UnbuiltView, session: Any) -> Scan:
     """What a view that is not built answers to every read: why, and the way out."""
     import pyarrow as pa
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
         raise unbuilt.error()
 
     return Scan(lambda: pa.schema([(name, pa.null()) for name in unbuilt.raw]), batches, session)

@@ -128,13 +128,19 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
     with database.engine.lock:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
-            register_all(database, con)
-            entry = build_view(database, con, unbuilt)
-            with transaction(con):
-                store_view(database, con, entry)
-            del database.unbuilt[entry.name.key]
-            database.views[entry.name.key] = entry
-            database.changed()
+            try:
+                register_all(database, con)
+                entry = build_view(database, con, unbuilt)
+                try:
+                    with transaction(con):
+                        store_view(database, con, entry)
+                except BaseException:
+                    discard(database, con, entry)
+                    raise
+                del database.unbuilt[entry.name.key]
+                database.views[entry.name.key] = entry
+            finally:
+                database.changed()
             return
         entry = database.view(con, name.parts)
         if _passing(database, entry):
@@ -152,7 +158,7 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
         except BaseException as error:
             for member in group:
                 if member.maintained.name not in database.engine.views:
-                    member.maintained.broken = f"REFRESH was not completed: {error}"
+                    database.give_up(member, f"REFRESH was not completed: {error}")
             raise
         finally:
             database.changed()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
 from sqlfront import statements as own
 from sqlfront.feed import subscribe
 from sqlfront.frames import as_user
+from sqlfront.held_result import HeldResult
 from sqlfront.loading import forget_settings, lossless
 from sqlfront.names import require_current
 from sqlfront.options import check_options
@@ -81,15 +81,12 @@ def _subscribe(connection: Connection, statement: own.Subscribe) -> None:
         connection._start_reading()
         entry = database.view(connection._duck, statement.name.parts)
         subscription = subscribe(database, entry, **check_options("subscription", statement.options))
-        connection._feed = FeedCursor(database, entry.definition, subscription)
+        connection._served = FeedCursor(database, entry.definition, subscription)
 
 
 def _show(connection: Connection, statement: Statement) -> None:
-    transaction, database = connection._transaction, connection._database
-    with database.engine.lock, nullcontext() if transaction is None else transaction.applied():
-        connection._start_reading()
+    with connection._reading_own():
         table = show.show(connection, statement)
-    connection._session = database.session()
     set_result(connection, table)
 
 
@@ -135,8 +132,8 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
             as_user(partial(connection._duck.executemany, statement.text, params))
         connection._has_result = True
     else:
-        if kind == "prepare" and statement.inner in _WRITES:
-            dml.check_prepared(connection, statement)
+        if kind in ("prepare", "explain") and statement.inner in _WRITES:
+            dml.check_indirect(connection, statement)
         read(connection, statement, params)
     if connection._transaction is not None and kind not in _QUIET:
         connection._transaction.touch()
@@ -173,8 +170,7 @@ def _read_views(connection: Connection, statement: PassThrough | str, params: An
     transaction = connection._transaction
     inside = transaction is not None and transaction.touched()
     if inside and isinstance(statement, PassThrough) and reads_ours(connection, statement):
-        assert transaction is not None
-        _read_inside(connection, transaction, statement, params)
+        _read_inside(connection, statement, params)
         return
     text = statement if isinstance(statement, str) else narrowed(connection, statement, params)
     with connection._current_session().holding():
@@ -195,22 +191,17 @@ def stream(connection: Connection, statement: PassThrough, params: Any, batch_si
             return as_user(partial(connection._duck.sql, text, params=params)).to_arrow_reader(batch_size)
 
 
-def _read_inside(connection: Connection, transaction: Transaction, statement: PassThrough, params: Any) -> None:
+def _read_inside(connection: Connection, statement: PassThrough, params: Any) -> None:
     """A read in a transaction: its own changes are applied for the time of the read, and taken back."""
     from sqlfront.lookups import narrowed
 
-    with connection._database.engine.lock:
-        with transaction.applied():
-            connection._session = connection._database.session()
-            text = narrowed(connection, statement, params)
-            with connection._session.holding(), lossless(connection._duck):
-                table = as_user(partial(connection._duck.sql, text, params=params)).to_arrow_table()
-        connection._session = connection._database.session()
-        set_result(connection, table)
+    with connection._reading_own():
+        text = narrowed(connection, statement, params)
+        with lossless(connection._duck):
+            table = as_user(partial(connection._duck.sql, text, params=params)).to_arrow_table()
+    set_result(connection, table)
 
 
 def set_result(connection: Connection, table: Any) -> None:
     """Make an Arrow table the connection's result."""
-    connection._duck.register("__sqlfront_result", table)
-    connection._duck.execute("SELECT * FROM __sqlfront_result")
-    connection._has_result = True
+    connection._served = HeldResult(connection._duck, table)

@@ -7,9 +7,10 @@ is what changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,12 +19,13 @@ from sqlfront.database import ChangeTable, lost
 from sqlfront.failures import expect_copy
 from sqlfront.frames import as_user, user_object
 from sqlfront.loading import lossless
-from sqlfront.names import captured_table, locate
+from sqlfront.names import captured_table, locate, shown
 from sqlfront.reach import reads_ours
-from sqlfront.statements import PassThrough
+from sqlfront.statements import Name, PassThrough
+from sqlfront.tokens import tokenize
 from sqlfront.transactions import Transaction, rollback
-from storage.capture_sql import quote
-from storage.errors import NotSupportedError, ProgrammingError
+from storage.capture_sql import quote, table_sql
+from storage.errors import IntegrityError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
@@ -52,18 +54,18 @@ def needs_us(connection: Connection, statement: PassThrough) -> bool:
     return False
 
 
-def check_prepared(connection: Connection, statement: PassThrough) -> None:
-    """Refuse PREPARE of a write that DuckDB cannot run by itself. Triggers capture the others when they run."""
+def check_indirect(connection: Connection, statement: PassThrough) -> None:
+    """Refuse PREPARE and EXPLAIN of a write that DuckDB cannot plan by itself. Triggers capture the others' changes."""
     if not needs_us(connection, statement):
         return
-    target = ".".join(statement.targets[0].parts)
+    target, verb = ".".join(statement.targets[0].parts), statement.kind.upper()
     hint = "execute the statement itself, with parameters: con.execute(sql, params), or executemany"
     if connection._database.change_table(connection._duck, statement.targets[0].parts) is not None:
-        why = "change tables are kept by the engine, which DuckDB's prepared statements do not reach"
-        raise NotSupportedError(f"PREPARE of a write to change table {target} is not supported", why=why, hint=hint)
+        why = "change tables are kept by the engine, which DuckDB's plans do not reach"
+        raise NotSupportedError(f"{verb} of a write to change table {target} is not supported", why=why, hint=hint)
     if statement.upsert:
         why = "materialized views read the table, and DuckDB's triggers do not see the changes of an upsert"
-        raise NotSupportedError(f"PREPARE of an upsert into {target} is not supported", why=why, hint=hint)
+        raise NotSupportedError(f"{verb} of an upsert into {target} is not supported", why=why, hint=hint)
 
 
 def write(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
@@ -72,12 +74,15 @@ def write(connection: Connection, statement: PassThrough, params: Any, many: boo
 
     database = connection._database
     change_table = database.change_table(connection._duck, statement.targets[0].parts)
-    with unit(connection) as transaction:
-        connection._session = database.session()
+    reading = change_table is not None or reads_ours(connection, statement)
+    connection._session = None
+    # What it reads of tables and of views is of one epoch: nobody commits from its BEGIN on.
+    with database.engine.lock if reading else nullcontext(), unit(connection) as transaction:
         if change_table is not None:
             result = _write_change_table(connection, transaction, change_table, statement, params, many)
         else:
-            result = _write_table(connection, statement, params, many)
+            with connection._reading_own() if reading else nullcontext():
+                result = _write_table(connection, statement, params, many)
     set_result(connection, result)
 
 
@@ -105,12 +110,11 @@ def _write_table(connection: Connection, statement: PassThrough, params: Any, ma
     database, con = connection._database, connection._duck
     if statement.kind == "merge" or statement.upsert:
         name = captured_table(database, locate(database, con, statement.targets[0].parts))
-        with _reading_own(connection, statement), _user_objects(con, statement):
+        with _user_objects(con, statement):
             return database.capture.run_upsert_or_merge(
                 con, name, statement.text, params, in_transaction=True, many=many
             )
-    with _reading_own(connection, statement):
-        return _run(con, statement.text, params, many)
+    return _run(con, statement.text, params, many)
 
 
 @contextmanager
@@ -141,21 +145,6 @@ def _run(con: Any, text: str, params: Any, many: bool) -> Any:
         return con.to_arrow_table()
 
 
-@contextmanager
-def _reading_own(connection: Connection, statement: PassThrough | None = None) -> Iterator[None]:
-    """Run a write; if it may read views, under the engine's lock: one epoch, with the transaction's changes in it."""
-    database = connection._database
-    transaction = connection._transaction
-    assert transaction is not None
-    if statement is not None and not reads_ours(connection, statement):
-        yield
-        return
-    with database.engine.lock, transaction.applied():
-        connection._session = database.session()
-        with connection._session.holding():
-            yield
-
-
 def _write_change_table(
     connection: Connection,
     transaction: Transaction,
@@ -172,24 +161,21 @@ def _write_change_table(
         raise lost(f"change table {table.name}", table)
     if statement.returning:
         raise NotSupportedError(f"RETURNING on change table {table.name} is not supported", hint="leave it out")
-    plain_insert = statement.kind in ("insert", "copy_from") and not statement.upsert
+    conflicts = _handles_conflicts(statement)
+    plain_insert = statement.kind in ("insert", "copy_from") and not conflicts
     if not plain_insert and not table.retain:
         raise ProgrammingError(
-            f"{statement.kind.upper()} on change table {table.name}",
-            why="it was created WITH (retain = false): its rows are not kept, so only INSERT works",
+            f"{statement.kind.upper()}{' with a conflict clause' if conflicts else ''} on change table {table.name}",
+            why="it was created WITH (retain = false): its rows are not kept, so only plain INSERT works",
             hint="give exact changes with con.apply and _weight, or create it WITH (retain = true)",
         )
-    with _reading_own(connection):
-        columns = ", ".join(_declaration(table, column) for column in table.columns)
-        con.execute(f"CREATE OR REPLACE TEMP TABLE {_STAGE} ({columns})")
+    with connection._reading_own(), _by_name(table):
+        keys = table.keys if conflicts else ()
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {_STAGE} ({_declaration(table, keys)})")
         if not plain_insert:
-            con.execute(f"INSERT INTO {_STAGE} SELECT * FROM {table.name}")
+            _copy_rows(con, table, table_sql(connection._database.name, table.name))
             con.execute(f"CREATE OR REPLACE TEMP TABLE {_BEFORE} AS SELECT * FROM {_STAGE}")
-        target = statement.targets[0]
-        text = f"{statement.text[: target.start]}temp.{_STAGE}{statement.text[target.end :]}"
-        if not plain_insert and statement.kind in ("update", "delete"):
-            text = _with_alias(statement, target.end, text, table)
-        result = _run(con, text, params, many)
+        result = _run(con, _on_stage(statement, table), params, many)
         rows, weights = _staged(con, table, plain_insert)
         con.execute(f"DROP TABLE temp.{_STAGE}; DROP TABLE IF EXISTS temp.{_BEFORE}")
     if rows.num_rows:
@@ -197,12 +183,66 @@ def _write_change_table(
     return result
 
 
-def _with_alias(statement: PassThrough, end: int, text: str, table: ChangeTable) -> str:
-    """Let the statement go on calling the table by its name."""
-    following = statement.text[end:].split(None, 2)
-    aliased = len(following) > 0 and following[0].lower() not in ("set", "where", "using", "returning")
-    place = text.index(f"temp.{_STAGE}") + len(f"temp.{_STAGE}")
-    return text if aliased else f"{text[:place]} AS {quote(table.name.name)}{text[place:]}"
+def _copy_rows(con: Any, table: ChangeTable, source: str) -> None:
+    """The rows of a change table into the temporary one, which has its keys if the statement asks for them."""
+    import duckdb
+
+    try:
+        con.execute(f"INSERT INTO {_STAGE} SELECT * FROM {source}")
+    except duckdb.ConstraintException as error:
+        raise IntegrityError(
+            f"the rows of change table {shown(table.name)} violate a key, so conflicts with it cannot be handled",
+            why=f"declared keys of change tables are not enforced: {error}",
+            hint="delete the duplicates, or use MERGE",
+        ) from error
+
+
+def _handles_conflicts(statement: PassThrough) -> bool:
+    """Whether an INSERT says what to do with a row whose key is there: ON CONFLICT, OR REPLACE, OR IGNORE."""
+    words = [token.keyword for token in tokenize(statement.text)] if statement.kind == "insert" else []
+    return statement.upsert or ("on", "conflict") in pairwise(words) or ("or", "ignore") in pairwise(words[:10])
+
+
+@contextmanager
+def _by_name(table: ChangeTable) -> Iterator[None]:
+    """DuckDB's errors about the temporary table name the change table instead."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        if _STAGE not in str(error):
+            raise
+        raise type(error)(
+            str(error).replace(f"temp.{_STAGE}", shown(table.name)).replace(_STAGE, table.name.name)
+        ) from None
+
+
+def _on_stage(statement: PassThrough, table: ChangeTable) -> str:
+    """The statement with the temporary table in place of the change table, which goes on being called by its name."""
+    [target], text = statement.targets, statement.text
+    following = [token for token in tokenize(text, target.end)[:1] if token.is_name]
+    words = {"set", "where", "using", "returning", "values", "select", "from", "with", "default", "by", "table"}
+    takes_alias = statement.kind in ("update", "delete", "merge", "insert")
+    aliased = following and following[0].keyword not in words
+    alias = f" AS {quote(target.parts[-1])}" if takes_alias and not aliased else ""
+    edits = [(target.start, target.end, f"temp.{_STAGE}{alias}")]
+    if alias and len(target.parts) > 1:
+        edits += _qualified_columns(text, target)
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = f"{text[:start]}{replacement}{text[end:]}"
+    return text
+
+
+def _qualified_columns(text: str, target: Name) -> Iterator[tuple[int, int, str]]:
+    """Edits that make t.a of schema.t.a: an alias has no schema."""
+    tokens = tokenize(text, target.end)
+    width = 2 * len(target.parts)
+    for i in range(len(tokens) - width):
+        names, dots = tokens[i : i + width : 2], tokens[i + 1 : i + width : 2]
+        written = [token.name.casefold() for token in names]
+        if all(dot.text == "." for dot in dots) and written == [part.casefold() for part in target.parts]:
+            yield tokens[i].start, names[-1].start, ""
 
 
 def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.ndarray]:
@@ -219,11 +259,14 @@ def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.n
     return rows.drop_columns(["__weight"]), weights
 
 
-def _declaration(table: ChangeTable, column: Any) -> str:
-    default = table.defaults.get(column.name)
-    text = f"{quote(column.name)} {column.type}"
-    text += f" DEFAULT {default}" if default is not None else ""
-    return text + (" NOT NULL" if column.not_null else "")
+def _declaration(table: ChangeTable, keys: Sequence[tuple[str, ...]]) -> str:
+    """The columns of a change table with their defaults; the keys only where a conflict clause asks for them."""
+    parts = []
+    for column in table.columns:
+        default = table.defaults.get(column.name)
+        text = f"{quote(column.name)} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
+        parts.append(text + (" NOT NULL" if column.not_null else ""))
+    return ", ".join([*parts, *(f"UNIQUE ({', '.join(map(quote, key))})" for key in keys)])
 
 
 def _count(rows: int) -> Any:

@@ -16,7 +16,6 @@ from planner.tasks import Task, classify_tasks
 from planner.wording import table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
 from sqlfront.rewrites import Rewrite, find_rewrites
-from sqlfront.update_mix import update_weights
 from storage.table import Table
 
 if TYPE_CHECKING:
@@ -199,11 +198,12 @@ def _unbuilt(database: Database, definition: Definition, plan: Plan) -> Tree:
 def _planned(
     database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
 ) -> tuple[Definition, Plan]:
-    from sqlfront.build import bind, plan_definition
+    from sqlfront.build import bind, plan_parts
     from sqlfront.catalog import EngineCatalog
 
-    definition = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset).definition
-    return definition, plan_definition(definition, update_weights(database, con, definition, {}))
+    bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset)
+    own = plan_parts(database, con, bound, "query", {})[-1]
+    return own.definition, own.plan
 
 
 def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:

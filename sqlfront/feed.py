@@ -6,13 +6,17 @@ them does: a view that nobody subscribes to never computes its change.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import itertools
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sqlfront.feed_log import FeedLog, epoch_end
 from sqlfront.names import shown
 from storage.errors import Error, InterfaceError, OperationalError, ProgrammingError
 
@@ -23,59 +27,66 @@ if TYPE_CHECKING:
     from sqlfront.database import Database, ViewEntry
 
 HELD_ROWS = 1_000_000
+CONTROL_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+_numbers = itertools.count()
 
 
 class Feed:
-    """The last changes of one view: at most `HELD_ROWS` rows, and always the last epoch that changed something.
-
-    `since` is the epoch after which all changes are held.
-    """
+    """The last changes of one view, for all its subscriptions: as many rows as the most patient of them asked for."""
 
     def __init__(self, database: Database, entry: ViewEntry) -> None:
         self.database, self.entry = database, entry
-        self.since = database.engine.epoch
         self.news = threading.Condition()
-        self._changes: deque[tuple[int, pa.Table]] = deque()
-        self._rows = 0
-        self._failure: Error | None = None
-        self._subscribers = 0
+        self.failure: Error | None = None
+        self._log = FeedLog(database.engine.epoch)
+        self._buffers: dict[int, int] = {}
 
-    def join(self) -> None:
-        """One more subscription."""
-        if self._subscribers == 0:
+    def join(self, buffer: int) -> int:
+        """One more subscription, for which `buffer` rows are held; its number. The caller holds the engine's lock."""
+        if not self._buffers:
             self.follow()
-        self._subscribers += 1
+        number = next(_numbers)
+        self._buffers[number] = buffer
+        return number
 
-    def leave(self) -> None:
+    def leave(self, number: int) -> None:
         """One subscription less; with the last one the feed ends."""
-        self._subscribers -= 1
-        if self._subscribers == 0:
-            self.database.engine.forget(self.entry.maintained.name, self._take)
-            if self.entry.feed is self:
-                self.entry.feed = None
+        with self.database.engine.lock:
+            self.abandon(number)
+            if not self._buffers:
+                self._end()
+        with self.news:
+            self.news.notify_all()
+
+    def abandon(self, number: int) -> None:
+        """A subscription was forgotten without closing it. Takes no lock: the garbage collector may call it anywhere,
+        and the next change finds nobody listening."""
+        self._buffers.pop(number, None)
 
     def follow(self) -> None:
         """Listen to the view as it is kept now: it has just been subscribed to, or rebuilt."""
-        self.database.engine.listen(self.entry.maintained.name, self._take)
+        if self.failure is None:
+            self.database.engine.listen(self.entry.maintained.name, self._take)
 
     def fail(self, error: Error) -> None:
         """No more changes can be told: readers get those that are held, then the error."""
         with self.news:
-            self._failure = self._failure or error
+            self.failure = self.failure or error
             self.news.notify_all()
 
     def after(self, version: int) -> list[pa.Table]:
         """The changes of the epochs after `version`, oldest first. OperationalError if they are not all held."""
         with self.news:
-            if version < self.since:
+            if version < self._log.since:
                 raise OperationalError(
                     f"the changes of {shown(self.entry.name)} after epoch {version} are not held any more",
-                    why=f"the oldest that can be resumed from is epoch {self.since}: a feed holds {HELD_ROWS:,} rows",
-                    hint="subscribe again with a snapshot",
+                    why=f"the oldest epoch that can be resumed from is {self._log.since}: changes are held while "
+                    "someone subscribes, and only the last `buffer` rows of them",
+                    hint="subscribe again, with a snapshot; a larger `buffer` lets readers fall further behind",
                 )
-            found = [table for number, table in self._changes if number > version]
-            if not found and self._failure is not None:
-                raise self._failure
+            found = self._log.after(version)
+            if not found and self.failure is not None:
+                raise self.failure
             return found
 
     def _take(self, epoch: int, change: OutputChange | Error) -> None:
@@ -83,17 +94,21 @@ class Feed:
 
         if isinstance(change, Error):
             self.fail(change)
-            return
-        if not len(change) or self._failure is not None:
-            return
-        table = images(change, epoch, _now())
-        with self.news:
-            self._changes.append((epoch, table))
-            self._rows += table.num_rows
-            while self._rows > HELD_ROWS and len(self._changes) > 1:
-                self.since, gone = self._changes.popleft()
-                self._rows -= gone.num_rows
-            self.news.notify_all()
+        if self.failure is not None or not self._buffers:
+            self._end()
+        elif len(change):
+            table = images(change, epoch, _now())
+            with self.news:
+                self._log.add(table, max(list(self._buffers.values()), default=0))
+                self.news.notify_all()
+
+    def _end(self) -> None:
+        """Listen no more. What is held stays for readers of a failed feed."""
+        self.database.engine.forget(self.entry.maintained.name, self._take)
+        if not self._buffers:
+            self._log.clear()
+        if self.entry.feed is self:
+            self.entry.feed = None
 
 
 class Subscription:
@@ -105,41 +120,60 @@ class Subscription:
     delivered: hand it to `View.subscribe(after=...)` to go on from there.
     """
 
-    def __init__(self, feed: Feed, *, snapshot: pa.Table | None, after: int, timeout: float | None) -> None:
+    def __init__(
+        self, feed: Feed, *, snapshot: pa.Table | None, after: int, timeout: float | None, buffer: int
+    ) -> None:
         self._feed, self._timeout = feed, timeout
         self._waiting = deque([snapshot] if snapshot is not None else [])
-        self.version = after
+        self._fetched = self.version = after
+        self._number = feed.join(buffer)
+        self._finalizer = weakref.finalize(self, feed.abandon, self._number)
+        self._finalizer.atexit = False
         self._closed = False
 
     def poll(self, timeout: float = 0.0) -> pa.Table | None:
         """All changes since the last call as one table, after at most `timeout` seconds; None if there are none.
 
-        Raises OperationalError if the view is gone, or changes were lost because this reader fell behind.
+        Raises OperationalError if the view is gone, or changes were lost because this reader fell behind;
+        InterfaceError if the subscription is closed.
         """
         import pyarrow as pa
 
         tables = self._fetch(timeout)
-        return pa.concat_tables(tables) if tables else None
+        if tables is None:
+            raise InterfaceError("the subscription is closed", hint="subscribe again")
+        if not tables:
+            return None
+        with contextlib.suppress(Error):  # What is here is delivered first; the next call raises.
+            self._gather(tables)
+        found = pa.concat_tables(tables)
+        tables.clear()
+        self.version = self._fetched
+        return found
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self
 
     def __next__(self) -> pa.Table:
-        """The next epoch's change; waits for it, at most the subscription's `timeout`, after which iteration ends."""
-        if not self._waiting:
-            self._waiting += self._fetch(self._timeout)
-        if not self._waiting:
+        """The next epoch's change; waits for it, at most the subscription's `timeout`, after which iteration ends.
+
+        It also ends when the subscription is closed, perhaps by another thread. Raises as `poll` does.
+        """
+        tables = self._fetch(self._timeout)
+        if not tables:
             raise StopIteration
-        return self._waiting.popleft()
+        table = tables.popleft()
+        self.version = table.column("_commit_version")[0].as_py()
+        end = epoch_end(table, self.version)
+        if end < table.num_rows:
+            tables.appendleft(table.slice(end))
+        return table.slice(0, end)
 
     def close(self) -> None:
         """Receive nothing more."""
         if not self._closed:
-            self._closed = True
-            with self._feed.database.engine.lock:
-                self._feed.leave()
-            with self._feed.news:
-                self._feed.news.notify_all()
+            self._closed, self._waiting = True, deque()
+            self._feed.leave(self._number)
 
     def __enter__(self) -> Subscription:
         return self
@@ -147,24 +181,23 @@ class Subscription:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _fetch(self, timeout: float | None) -> list[pa.Table]:
-        if self._waiting:
-            tables = list(self._waiting)
-            self._waiting.clear()
-            return tables
+    def _fetch(self, timeout: float | None) -> deque[pa.Table] | None:
+        """What is not delivered yet, when there is something or `timeout` seconds have passed. None: it is closed."""
         until = None if timeout is None else time.monotonic() + timeout
+        waiting = self._waiting
         with self._feed.news:
-            while True:
-                if self._closed:
-                    raise InterfaceError("the subscription is closed", hint="subscribe again")
-                tables = self._feed.after(self.version)
+            while not self._closed and not waiting:
+                self._gather(waiting)
                 left = None if until is None else until - time.monotonic()
-                if tables or (left is not None and left <= 0):
+                if waiting or (left is not None and left <= 0):
                     break
                 self._feed.news.wait(left)
-        if tables:
-            self.version = tables[-1].column("_commit_version")[0].as_py()
-        return tables
+        return None if self._closed else waiting
+
+    def _gather(self, waiting: deque[pa.Table]) -> None:
+        waiting += self._feed.after(self._fetched)
+        if waiting:
+            self._fetched = waiting[-1].column("_commit_version")[-1].as_py()
 
 
 def subscribe(
@@ -174,43 +207,67 @@ def subscribe(
     snapshot: bool = True,
     after: int | None = None,
     timeout: float | None = None,
+    buffer: int = HELD_ROWS,
 ) -> Subscription:
     """A subscription to a view: its present rows as inserts first (`snapshot`), or its changes after an epoch."""
     from maintenance.output_change import snapshot_images
 
+    taken = [name for name, _ in entry.definition.columns if name.casefold() in CONTROL_COLUMNS]
+    if taken:
+        raise ProgrammingError(
+            f"{shown(entry.name)} cannot be subscribed to: it has a column {taken[0]}",
+            why=f"changes have the columns {', '.join(CONTROL_COLUMNS)} beside the view's",
+            hint="give the column another name in the view's SELECT",
+        )
+    if buffer < 1:
+        raise ProgrammingError(f"a subscription's buffer is a number of rows, not {buffer}", hint="leave it out")
     with database.engine.lock:
+        database.refuse_dropped(entry)
         database.refuse_lost(entry)
         epoch = database.engine.epoch
         if after is not None and after > epoch:
             raise ProgrammingError(f"epoch {after} has not been yet", hint=f"the last one is {epoch}")
-        feed = entry.feed or Feed(database, entry)
+        feed = entry.feed
+        if feed is None or feed.failure is not None:
+            feed = Feed(database, entry)
         if after is not None:
             feed.after(after)
-        now = _now()
         rows = None
         if snapshot and after is None:
-            rows = snapshot_images(entry.maintained, database.evaluate, epoch, now)
-        feed.join()
+            rows = snapshot_images(entry.maintained, database.evaluate, epoch, _now())
         entry.feed = feed
-    return Subscription(feed, snapshot=rows, after=epoch if after is None else after, timeout=timeout)
+        start = epoch if after is None else after
+        return Subscription(feed, snapshot=rows, after=start, timeout=timeout, buffer=buffer)
 
 
 class CallbackThread:
-    """Calls a function with each change of a subscription, from a thread of its own, until `close`."""
+    """Calls a function with each change of a subscription, from a thread of its own, until `close`.
 
-    def __init__(self, subscription: Subscription, callback: Callable[[Any], None]) -> None:
+    It also ends, and the subscription with it, when the subscription's timeout passes, and when the function or
+    the feed raises: `error` is the exception then.
+    """
+
+    def __init__(self, subscription: Subscription, callback: Callable[[pa.Table], None]) -> None:
         self._subscription, self._callback = subscription, callback
-        self._stopped = False
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="sqlfront subscription", daemon=True)
         self._thread.start()
 
+    @property
+    def version(self) -> int:
+        """The last epoch that was handed to the function."""
+        return self._subscription.version
+
     def close(self) -> None:
         """Call the function no more; a call under way is waited for, unless it is the one that closes."""
-        self._stopped = True
         self._subscription.close()
+        self.wait()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the thread has ended, at most `timeout` seconds. Whether it has."""
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
 
     def __enter__(self) -> CallbackThread:
         return self
@@ -220,12 +277,12 @@ class CallbackThread:
 
     def _run(self) -> None:
         try:
-            for table in self._subscription:
-                self._callback(table)
+            with self._subscription:
+                for table in self._subscription:
+                    self._callback(table)
         except Exception as error:
-            if not self._stopped:
-                self.error = error
-                raise
+            self.error = error
+            raise
 
 
 def _now() -> datetime.datetime:

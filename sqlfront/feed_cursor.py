@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from storage.capture_sql import quote
+from storage.errors import Error
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +31,8 @@ class FeedCursor:
             ("_commit_version", "BIGINT"),
             ("_commit_timestamp", "TIMESTAMP"),
         ]
-        self._fetched: list[tuple[Any, ...]] = []
+        self._table: pa.Table | None = None
+        self._rows: deque[tuple[Any, ...]] = deque()
 
     @property
     def description(self) -> list[tuple[Any, ...]]:
@@ -40,20 +44,18 @@ class FeedCursor:
         return found[0] if found else None
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
-        if len(self._fetched) < size:
-            self._fetched += self._query().fetchall()
-        found, self._fetched = self._fetched[:size], self._fetched[size:]
-        return found
+        if len(self._rows) < size:
+            self._rows = deque(self._query().fetchall())
+        return [self._rows.popleft() for _ in range(min(size, len(self._rows)))]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        found, self._fetched = [*self._fetched, *self._query().fetchall()], []
-        return found
+        return self._whole(self._query().fetchall)
 
     def df(self) -> Any:
-        return self._query().df()
+        return self._whole(self._query().df)
 
     def to_arrow_table(self) -> pa.Table:
-        return self._query().to_arrow_table()
+        return self._whole(self._query().to_arrow_table)
 
     def close(self) -> None:
         """End the subscription."""
@@ -61,8 +63,25 @@ class FeedCursor:
         self._con.close()
 
     def _query(self) -> Any:
-        """The changes since the last fetch as a DuckDB result."""
-        return self._con.execute(self._select(self._subscription.poll()))
+        """What has not been fetched yet, with the changes since the last fetch, as a DuckDB result."""
+        import pyarrow as pa
+
+        tables = [self._table.slice(self._table.num_rows - len(self._rows))] if self._table and self._rows else []
+        try:
+            news = self._subscription.poll()
+        except Error:
+            if not tables:
+                raise
+        else:
+            tables += [news] if news else []
+        self._table = pa.concat_tables(tables) if tables else None
+        return self._con.execute(self._select(self._table))
+
+    def _whole(self, fetch: Callable[[], Any]) -> Any:
+        found = fetch()
+        self._rows.clear()
+        self._table = None
+        return found
 
     def _select(self, table: pa.Table | None) -> str:
         if table is None:

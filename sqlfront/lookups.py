@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sqlfront.database import ViewEntry, scan_name
 from sqlfront.ddl import view_query
 from sqlfront.names import locate
@@ -54,7 +56,7 @@ def _narrow_scan(connection: Connection, entry: ViewEntry, where: Mapping[str, t
 
     database = connection._database
     if where is None:
-        database.refuse_lost(entry)
+        database.refuse_unreadable(entry, connection._current_session())
         return schema(entry.maintained).empty_table()
     return database.view_scan(entry, connection._session_finder(), where)
 
@@ -113,6 +115,30 @@ def _compares_as(type_: str, value: Any) -> bool:
     if getattr(value, "tzinfo", None) is not None:
         return False  # Compared as TIMESTAMP WITH TIME ZONE, by the session's TimeZone.
     return isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
+
+
+def is_same(type_: str, value: Any) -> bool | None:
+    """Whether what an INSERT makes of `value` is equal to it in DuckDB; None where only DuckDB can tell.
+
+    7.6 becomes the INTEGER 8, which it does not equal; '8' equals the INTEGER 8, by a cast of the string.
+    """
+    if value is None:
+        return True
+    base, _, scale = type_.rstrip(")").partition("(")
+    if base == "DATE":
+        return True if type(value) is datetime.date else None
+    if base == "TIMESTAMP":
+        return True if isinstance(value, datetime.datetime) and value.tzinfo is None else None
+    if not _compares_as(type_, value) or (isinstance(value, str) and base != "VARCHAR"):
+        return None
+    if base in ("FLOAT", "DOUBLE") and not isinstance(value, float):
+        return None
+    if base == "FLOAT":
+        return value != value or float(np.float32(value)) == value
+    if isinstance(value, decimal.Decimal):
+        exponent = value.normalize().as_tuple().exponent
+        return -exponent <= int(scale.split(",")[1] if scale else 0) if isinstance(exponent, int) else None
+    return True
 
 
 def output_variables(entry: ViewEntry) -> dict[str, str]:

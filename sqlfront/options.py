@@ -11,16 +11,25 @@ from storage.errors import ProgrammingError
 
 @dataclass(frozen=True)
 class Option:
-    """One option: what it belongs to, its type, its default, and its meaning."""
+    """One option: what it belongs to, its type, its default, its meaning, and its values if they are few."""
 
     owner: str
     name: str
     type: type
     default: Any
     meaning: str
+    values: tuple[Any, ...] = ()
 
 
 OPTIONS = (
+    Option(
+        "materialized view",
+        "strategy",
+        str,
+        "auto",
+        "`'auto'`: the cheapest tree; `'materialize'`: every intermediate join is stored too; at REFRESH if altered",
+        ("auto", "materialize"),
+    ),
     Option(
         "materialized view",
         "updates",
@@ -30,6 +39,7 @@ OPTIONS = (
     ),
     Option("subscription", "snapshot", bool, True, "begin with the view's present rows, as inserts"),
     Option("subscription", "after", int, "the present epoch", "begin with the changes after this epoch, no snapshot"),
+    Option("subscription", "buffer", int, 1_000_000, "how many changed rows the reader may fall behind"),
     Option("change table", "retain", bool, True, "keep the table's rows: it can be queried, later views can be built"),
     Option("change table", "durable", bool, False, "log changes in the database file; only false is supported yet"),
 )
@@ -44,10 +54,13 @@ def check_options(owner: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any
         if option is None:
             names = ", ".join(sorted(known)) or "none yet"
             raise ProgrammingError(f"a {owner} has no option {name!r}", hint=f"its options: {names}")
-        if not isinstance(value, option.type):
+        if type(value) is not option.type:
             raise ProgrammingError(
                 f"option {option.name} takes a {option.type.__name__}, not {value!r}",
                 hint=f"the default is {option.default}",
             )
+        if option.values and value not in option.values:
+            allowed = ", ".join(map(repr, option.values))
+            raise ProgrammingError(f"option {option.name} cannot be {value!r}", hint=f"its values: {allowed}")
         checked[option.name] = value
     return checked

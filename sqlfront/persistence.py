@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from maintenance.relation import Column
 from sqlfront.database import SCHEMA, ChangeTable, Database, StoredView, UnbuiltView, scan_name
+from sqlfront.failures import translated
 from sqlfront.names import shown
 from storage.capture import QualifiedName
 from storage.errors import Error
@@ -88,14 +89,13 @@ def restore(database: Database) -> None:
         con.close()
         return
     [(database.engine.epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
-    problems = [] if database.read_only else database.capture.open(con)
+    if not database.read_only:
+        database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
     for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
         _restore_change_table(database, row)
     views = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
     for _number, row in enumerate(progress(views, "rebuilding views")):
         _restore_view(database, con, row)
-    for problem in problems:
-        print(f"sqlfront: {problem}", file=sys.stderr)
     con.close()
     if (database.views or database.unbuilt or database.change_tables) and not database.read_only:
         reserve_epochs(database)
@@ -129,9 +129,11 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
     stored = StoredView(name, written, query, settings, names, scan)
     register_all(database, con)
     try:
-        entry = build_view(database, con, stored)
+        with translated(None):
+            entry = build_view(database, con, stored)
     except Error as error:
-        why = f"it could not be rebuilt when the database was opened: {error.what}"
+        reason = ": ".join(filter(None, (error.what, error.why)))
+        why = f"it could not be rebuilt when the database was opened: {reason}"
         raw = _raw_names(con, name, scan)
         database.unbuilt[name.key] = UnbuiltView(name, written, query, settings, names, scan, raw, why)
         print(f"sqlfront: materialized view {shown(name)} could not be rebuilt: {error}", file=sys.stderr)

@@ -9,6 +9,7 @@ from planner.advice import missing_key
 from planner.cost import AMORTISED, CONSTANT, LINEAR, PROJECTED, PROJECTED_AMORTISED, PROJECTED_CONSTANT
 from planner.hierarchy import q_hierarchical_extension
 from planner.hypergraph import hypergraph
+from planner.keys import reduct
 from planner.plan import Plan
 from planner.query import Definition
 from planner.wording import enumerate_words, labels, table_name
@@ -18,6 +19,8 @@ from storage.errors import Error
 
 Replan = Callable[[str], Plan]
 _BEST_FIRST = (CONSTANT, AMORTISED, PROJECTED_CONSTANT, PROJECTED_AMORTISED, LINEAR, PROJECTED)
+
+COUNTED = "count the joined rows only, which also tells whether there are any"
 
 
 @dataclass(frozen=True)
@@ -37,15 +40,15 @@ def find_rewrites(
     Edits are made in the text of the query; one that DuckDB does not understand, or that does not help, is dropped.
     A key is offered for tables that `can_alter`.
     """
-    if plan.cost == CONSTANT:
+    if plan.cost == CONSTANT or plan.cost not in _BEST_FIRST:
         return ()
-    found = []
+    found, now = [], _BEST_FIRST.index(plan.cost)
     for what, sql in _candidates(query, definition, plan):
         try:
             better = replan(sql).cost
         except Error:
             continue
-        if _BEST_FIRST.index(better) < _BEST_FIRST.index(plan.cost):
+        if better in _BEST_FIRST[: now if what != COUNTED else 2]:
             found.append((_BEST_FIRST.index(better), Rewrite(what, sql, better.update)))
     key = missing_key(definition, plan.root) if plan.cost == LINEAR else None
     if key is not None and can_alter(table := definition.atom(key[0]).table):
@@ -60,7 +63,8 @@ def find_rewrites(
 def _candidates(query: str, definition: Definition, plan: Plan) -> Iterator[tuple[str, str]]:
     text = _Query(query)
     if definition.mode != "bag":
-        sets = (q_hierarchical_extension(hypergraph(definition), definition.free) or (), plan.variables_added)
+        fixed = reduct(definition).free[len(definition.free) :]
+        sets = (q_hierarchical_extension(hypergraph(definition), definition.free) or (), plan.variables_added, fixed)
         for variables in dict.fromkeys(filter(None, sets)):
             columns = _columns(definition, variables)
             where = "GROUP BY and to the SELECT list" if definition.mode == "group" else "the SELECT list"
@@ -70,7 +74,7 @@ def _candidates(query: str, definition: Definition, plan: Plan) -> Iterator[tupl
     if definition.mode == "set" and (sql := text.without_distinct()) is not None:
         yield "drop DISTINCT", sql
     if definition.mode != "bag" and (sql := text.counted()) is not None:
-        yield "count the joined rows only, which also tells whether there are any", sql
+        yield COUNTED, sql
 
 
 def _columns(definition: Definition, variables: Sequence[str]) -> list[str]:

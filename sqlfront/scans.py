@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from maintenance.engine import Engine
+    from sqlfront.transactions import Snapshot
 
 SCAN_PREFIX = "__sqlfront_scan_"
 
@@ -27,11 +28,12 @@ class ReadSession:
 
     While the reading thread holds the engine's lock (`holding`), DuckDB's threads, which produce its rows,
     go on under that lock instead of waiting for it forever. `error` keeps what a scan raised, as DuckDB
-    passes on only its text.
+    passes on only its text. `snapshot` is that of the statement's transaction.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, snapshot: Snapshot | None = None) -> None:
         self._engine = engine
+        self.snapshot = snapshot
         self.version, self.epoch = engine.version, engine.epoch
         self.error: BaseException | None = None
         self._turn = threading.Condition()
@@ -96,12 +98,12 @@ class ReadSession:
 
 
 class Scan:
-    """One relation of the engine as DuckDB sees it. `open()` gives its batches, made anew at every scan."""
+    """One relation of the engine as DuckDB sees it. `batches(session)` gives its batches, made anew at every scan."""
 
     def __init__(
         self,
         schema: Callable[[], pa.Schema],
-        batches: Callable[[], Iterator[pa.RecordBatch]],
+        batches: Callable[[ReadSession], Iterator[pa.RecordBatch]],
         session: Callable[[], ReadSession],
     ) -> None:
         self._schema, self._batches, self._session = schema, batches, session
@@ -122,7 +124,7 @@ class Scan:
             try:
                 with session.guard():
                     if batches is None:
-                        batches = iter(self._batches())
+                        batches = iter(self._batches(session))
                     batch = next(batches, None)
             except BaseException as error:
                 session.error = error

@@ -74,7 +74,8 @@ class Shell:
         try:
             self._execute(sql)
         except KeyboardInterrupt:
-            self._complain("Interrupted; nothing was changed.")
+            lost = self._transaction_is_lost()
+            self._complain("Interrupted; " + ("the transaction is lost: ROLLBACK." if lost else "nothing was changed."))
             return False
         except BrokenPipeError:
             raise
@@ -95,6 +96,14 @@ class Shell:
             if "interrupted" in str(error).lower():
                 raise KeyboardInterrupt from error
             raise
+
+    def _transaction_is_lost(self) -> bool:
+        """Whether the interrupted statement has taken along those before it in its transaction."""
+        try:
+            self.connection.execute("SELECT 1")
+        except Exception as error:
+            return "aborted" in str(error)
+        return False
 
     def _show(self, sql: str, start: float) -> None:
         """Print the result of the statement that was just executed, if it has one."""

@@ -53,6 +53,7 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
 
 
 def figures(table: Table) -> tuple[int, int, int, float, int]:
-    """Rows, entries with groups, bytes, load factor of the slots, longest probe."""
-    load = table.live / int(table.header[at.MASK] + 1)
-    return table.live, table.entries(), table.bytes(), round(load, 3), table.longest_probe()
+    """Rows, entries with groups, bytes, the load of the slots and the longest probe: the worst of table and indexes."""
+    hashed = (table, *table.groups)
+    load = max(one.live / int(one.header[at.MASK] + 1) for one in hashed)
+    return table.live, table.entries(), table.bytes(), round(load, 3), max(one.longest_probe() for one in hashed)

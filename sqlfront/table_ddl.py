@@ -11,8 +11,9 @@ from sqlfront.freeze import renamed_query
 from sqlfront.names import captured_table, locate, shown
 from sqlfront.statements import PassThrough
 from sqlfront.tokens import tokenize
+from sqlfront.update_mix import renamed_updates
 from storage.capture import QualifiedName
-from storage.capture_ddl import Verdict, classify
+from storage.capture_ddl import Verdict, classify, parse_ddl
 from storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ def needs_us(connection: Connection, statement: PassThrough) -> bool:
 
 def alter(connection: Connection, statement: PassThrough) -> None:
     """Run, follow or refuse a DDL statement on a captured table, a view or a change table."""
-    import sqlglot
-
     database, con = connection._database, connection._duck
     _refuse_ours(connection, statement)
     if statement.object == "schema":
@@ -51,8 +50,7 @@ def alter(connection: Connection, statement: PassThrough) -> None:
         _drop_tables(connection, statement, tables)
         return
     for table in tables:
-        tree = sqlglot.parse_one(statement.text, dialect="duckdb")
-        verdict = classify(tree, database.capture.columns(table))
+        verdict = classify(parse_ddl(statement.text), database.capture.columns(table))
         if verdict.action == "transparent":
             continue
         if verdict.action == "follow" and connection._transaction is None:
@@ -112,6 +110,7 @@ def _follow(connection: Connection, statement: PassThrough, table: QualifiedName
             entry.select = entry.written = renamed_query(
                 entry.select, table, database.relation_key(new or table), columns or {}
             )
+            entry.options = renamed_updates(entry.options, table, database.relation_key(new or table))
             try:
                 ddl.rebuild(database, con, entry)
             except Error as error:

@@ -8,16 +8,18 @@ reads to the end, and takes them back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from maintenance.critical import Uninterrupted, undo_whole
 from maintenance.engine import Change
-from sqlfront.database import ChangeTable, Database
+from maintenance.epoch import shown as shown_relation
+from sqlfront.database import ChangeTable, Database, ViewEntry
 from sqlfront.loading import lossless, restore_lossless
-from storage.errors import Error
+from sqlfront.names import shown
+from storage.errors import Error, StaleRead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +36,12 @@ class Transaction:
         self._truncated: dict[str, ChangeTable] = {}
         self._written = False
         self.epoch: Epoch | None = None
+        self.snapshot: Snapshot | None = None
+
+    def look(self) -> None:
+        """Note, before its first statement, which state of the views is that of the transaction's tables."""
+        if self.snapshot is None:
+            self.snapshot = Snapshot(self._database)
 
     def touch(self) -> None:
         """Note that a captured table may have been written."""
@@ -97,6 +105,47 @@ class Transaction:
             self.epoch = database.engine.commit(applied) if applied is not None else None
             database.note_epoch()
             return self.epoch
+
+
+class Snapshot:
+    """The views as they were just before DuckDB fixed what a transaction sees of the tables, for all its statements.
+
+    Views go on with each epoch. One that has is refused in the transaction: its rows and the tables' would be of
+    different epochs. Taken before the tables are fixed, this may refuse too much, never too little.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.engine.lock:
+            with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
+                catch_up(database)
+            relations = database.engine.relations
+            self._views = dict(database.engine.views)
+            tables = {database.relation_key(table) for table in database.capture.tables()}
+            self._changes = {table: relations[table].changes for table in tables & relations.keys()}
+
+    def refuse_newer(self, entry: ViewEntry) -> None:
+        """StaleRead if a view is not as it was: others have changed its tables, or it was built since.
+
+        Change tables are not DuckDB's: there, every statement sees the last epoch.
+        """
+        engine = self._database.engine
+        newer = [name for name in entry.tables & self._changes.keys() if self._is_newer(name)]
+        if engine.views.get(entry.maintained.name) is not self._views.get(entry.maintained.name):
+            what = "the view was built"
+        elif newer:
+            what = f"{', '.join(sorted(map(shown_relation, newer)))} changed"
+        else:
+            return
+        raise StaleRead(
+            f"materialized view {shown(entry.name)} is newer than what this transaction sees of its tables",
+            why=f"{what} after the transaction had begun to read",
+            hint="ROLLBACK, and run the transaction again; outside transactions every statement sees the last epoch",
+        )
+
+    def _is_newer(self, name: str) -> bool:
+        relation = self._database.engine.relations.get(name)
+        return relation is None or relation.changes != self._changes[name]
 
 
 @contextmanager

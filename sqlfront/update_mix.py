@@ -25,8 +25,7 @@ def update_weights(
 ) -> dict[str, float]:
     """The weight of each table for the planner, by the engine's names.
 
-    A declared mix is the whole: a table that it does not name hardly changes. A declared name that is no table of the
-    view any more, because it was renamed, is passed over.
+    A declared mix is the whole: a table that it does not name hardly changes.
     """
     from sqlfront.catalog import EngineCatalog
 
@@ -52,12 +51,32 @@ def check_updates(options: Mapping[str, Any], definition: Definition, catalog: E
             raise _error(f"names {name}, which the view does not read", f"the view reads {reads}")
 
 
+def renamed_updates(options: dict[str, Any], table: QualifiedName, new: str) -> dict[str, Any]:
+    """The options after a table was renamed to `new` (SQL text)."""
+    if "updates" not in options:
+        return options
+    text, edits = options["updates"], []
+    for item in _items(text):
+        names = [token for token in item[: _colon(item)] if token.is_name]
+        schema = names[-2].name if len(names) > 1 else table.schema
+        if QualifiedName(schema, names[-1].name).key == table.key:
+            edits.append((names[0].start, names[-1].end))
+    for start, end in reversed(edits):
+        text = text[:start] + new + text[end:]
+    return options | {"updates": text}
+
+
+def _colon(item: Sequence[Token]) -> int:
+    """Where the colon is; 0 if there is none."""
+    return next((place for place, token in enumerate(item) if token.text == ":"), 0)
+
+
 def _read(text: str, catalog: EngineCatalog, *, strict: bool = False) -> dict[str, Any]:
     """The numbers by table, names as the engine has them; with `strict` the names as written, and errors."""
     found: dict[str, Any] = {}
     for item in _items(text):
-        colon = next((place for place, token in enumerate(item) if token.text == ":"), None)
-        if colon is None or colon == 0:
+        colon = _colon(item)
+        if colon == 0:
             raise _error(f"has {_text(text, item)!r} where a table and a number belong")
         written = _text(text, item[:colon])
         number = _number(written, _text(text, item[colon + 1 :]) if item[colon + 1 :] else "")
@@ -85,7 +104,7 @@ def _number(table: str, text: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise _error(f"gives {table} {text or 'nothing'!r}, which is not a number")
+        raise _error(f"gives {table} {text!r}, which is not a number" if text else f"gives {table} no number")
     if value < 0:
         raise _error(f"gives {table} the negative number {text}")
     return value

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.explanation import Explanation, explain_view
-from sqlfront.feed import CallbackThread, Subscription, subscribe
-from sqlfront.lookups import output_variables
+from sqlfront.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
+from sqlfront.lookups import is_same, output_variables
 from sqlfront.names import shown
 from sqlfront.state import state_rows
-from storage.capture_sql import table_sql
+from storage.capture_sql import quote, table_sql
 from storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -42,29 +42,26 @@ class View:
             return row_count(self._entry.maintained)
 
     def contains(self, row: Sequence[Any] | Mapping[str, Any]) -> bool:
-        """Whether a row (values in column order, or by name) is in the view. O(1) where an index leads to it."""
+        """Whether a row (values in column order, or by name) is in the view, compared as DuckDB compares.
+
+        O(1) where an index leads to it, for values of the columns' own types; else a query.
+        ProgrammingError for what is no row of the view, DataError for a value that DuckDB cannot compare.
+        """
+        values = self._values(row)
         names = [name for name, _ in self._entry.definition.columns]
-        if isinstance(row, Mapping):
-            unknown = set(row) - set(names)
-            if unknown or len(row) != len(names):
-                raise ProgrammingError(f"a row of {self.name} has the columns {', '.join(names)}")
-            values = [row[name] for name in names]
-        elif len(row) != len(names):
-            raise ProgrammingError(f"{self.name} has {len(names)} columns, the row has {len(row)} values")
-        else:
-            values = list(row)
         transaction = self._connection._transaction
         free = output_variables(self._entry)
         plain = set(free) == {name.casefold() for name in names} and not self._entry.definition.having
         if plain and (transaction is None or not transaction.touched()):
             from maintenance.output import contains
 
-            with self._reading():
-                return contains(
-                    self._entry.maintained, {free[n.casefold()]: v for n, v in zip(names, values, strict=True)}
-                )
-        types = [type_ for _, type_ in self._entry.definition.columns]
-        where = " AND ".join(f'"{n}" IS NOT DISTINCT FROM CAST(? AS {t})' for n, t in zip(names, types, strict=True))
+            wanted = {free[name.casefold()]: value for name, value in zip(names, values, strict=True)}
+            codecs = self._entry.maintained.codecs
+            same = [is_same(codecs[variable].type, value) for variable, value in wanted.items()]
+            if None not in same:
+                with self._reading():
+                    return all(same) and contains(self._entry.maintained, wanted)
+        where = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in names)
         query = f"SELECT EXISTS (SELECT 1 FROM {self._in_full} WHERE {where})"
         return bool(self._connection.execute(query, values).fetchall()[0][0])
 
@@ -101,6 +98,7 @@ class View:
         snapshot: bool = True,
         after: int | None = None,
         timeout: float | None = None,
+        buffer: int = HELD_ROWS,
     ) -> Subscription | CallbackThread:
         """The view's committed changes as they happen, one Arrow table per epoch that changed it.
 
@@ -109,22 +107,46 @@ class View:
         present rows come first, as inserts; `after` goes on from an epoch instead. Iteration ends when `timeout`
         seconds pass without a change (None: never). With a `callback` the tables are handed to it, in a thread of its
         own, until the result is closed.
-        Raises OperationalError when the changes after that epoch are not held any more: a feed holds a million rows.
+        A reader may fall `buffer` changed rows behind, and always one epoch; further, it gets OperationalError with the
+        oldest epoch held. So does `after` an epoch that is not held any more: changes are held from the first
+        subscription on until the last is closed. The rows are committed ones, also inside a transaction.
         An epoch costs O(changed rows of the view) more while someone subscribes, nothing when nobody does.
         """
         connection = self._connection
         connection._ready()
         connection._start_reading()
-        found = subscribe(connection._database, self._entry, snapshot=snapshot, after=after, timeout=timeout)
+        found = subscribe(
+            connection._database, self._entry, snapshot=snapshot, after=after, timeout=timeout, buffer=buffer
+        )
         return found if callback is None else CallbackThread(found, callback)
+
+    def _values(self, row: Any) -> list[Any]:
+        """A row's values in column order. ProgrammingError if it is no row of this view."""
+        names = [name for name, _ in self._entry.definition.columns]
+        if isinstance(row, Mapping):
+            if set(row) != set(names):
+                raise ProgrammingError(f"a row of {self.name} has the columns {', '.join(names)}")
+            return [row[name] for name in names]
+        if not isinstance(row, Sequence) or isinstance(row, (str, bytes)):
+            raise ProgrammingError(
+                f"{row!r} is no row of {self.name}",
+                hint=f"give a value for each of its columns, ({', '.join(names)}), as a tuple or a dict",
+            )
+        if len(row) != len(names):
+            raise ProgrammingError(f"{self.name} has {len(names)} columns, the row has {len(row)} values")
+        return list(row)
 
     @property
     def _in_full(self) -> str:
         """The view's name with its database, whatever the current one is."""
         return table_sql(self._connection._database.name, self._entry.name)
 
-    def _reading(self) -> AbstractContextManager[None]:
-        self._connection._ready()
-        self._connection._start_reading()
-        self._connection._database.refuse_lost(self._entry)
-        return self._connection._current_session().holding()
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        connection, database = self._connection, self._connection._database
+        connection._ready()
+        connection._start_reading()
+        with database.engine.lock:
+            database.refuse_dropped(self._entry)
+            database.refuse_unreadable(self._entry, connection._current_session())
+            yield

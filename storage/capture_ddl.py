@@ -8,6 +8,7 @@ the way for the time of the transaction. DROP and CREATE OR REPLACE would silent
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +29,19 @@ class Verdict:
     reason: str
     renamed_to: str | None = None
     renamed_column: tuple[str, str] | None = None
+
+
+def parse_ddl(text: str) -> exp.Expr:
+    """A DDL statement as sqlglot reads it; what it does not know is a Command, of which it would warn the user."""
+    import sqlglot
+
+    logger = logging.getLogger("sqlglot")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        return sqlglot.parse_one(text, dialect="duckdb")
+    finally:
+        logger.disabled = before
 
 
 def classify(statement: exp.Expr, columns: Collection[str]) -> Verdict:

@@ -7,8 +7,9 @@ memory is constant and a reader that wants three rows pays for three.
 
 from __future__ import annotations
 
+from storage.delta_kernels import prefetch_row
 from storage.jit import kernel
-from storage.layout import KEYS, LIMBS, LINKS, MASK, ROWS, SLOTS, TAIL, USED, WIDTH
+from storage.layout import KEYS, LIMBS, LINKS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
 from storage.limb_kernels import multiply, sign_of
 from storage.memory import load, load32, prefetch, product_overflows, store
 from storage.table_kernels import find, hash_words
@@ -16,8 +17,12 @@ from storage.table_kernels import find, hash_words
 SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL, UNIT_LEVEL = 0, 1, 2, 3
 # Words of a level: the kind, these, then key sources (level, place). A unit level has one row: its table's address.
 LEVEL_WORDS = 96
-_TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _HASHES, _SOURCES, _FIRST = range(1, 11)
-_AHEAD = 12
+_TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
+_GUESS, LOOKED_UP, JUMPS, _FIRST = range(10, 14)
+# A wave: as many input rows as are looked up side by side, and room for one key.
+_WAVE, _ENTRY = 64, 4
+WAVE_WORDS = _WAVE * _ENTRY + 32
+_INPUT, _ROW, _HASH, _OUT, _MEMBER, _LEFT = 0, 1, 2, 2, 1, 3
 
 
 @kernel("void(int64,int64,int64)")
@@ -50,70 +55,193 @@ def scan_level(level, capacity):
     return made
 
 
+@kernel("boolean(int64,int64,int64)")
+def is_at(table, row, key):
+    """Whether that row of a table is in use and has this key."""
+    keys = load(table, KEYS)
+    if row >= load(table, USED) or keys == 0:
+        return False
+    address = load(table, ROWS) + row * load(table, WIDTH) * 8
+    for i in range(keys):
+        if load(address, i) != load(key, i):
+            return False
+    if load(table, OWNER) != 0:
+        return load32(address, 2 * load(table, TAIL) + 1) > 0
+    return sign_of(address, keys, load(table, LIMBS)) != 0
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def look_up(level, source, depth, count, scratch, wave):
+    """Enter `count` input rows, at `source`, in the wave, each with the row its key leads to (-1: none).
+
+    Where tables are laid out in the order of the walk, it is the row after the last one found.
+    """
+    table = load(level, _TABLE)
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    keys = load(level, _SOURCES)
+    key = wave + _WAVE * _ENTRY * 8
+    guess = load(level, _GUESS)
+    missed = 0
+    for i in range(count):
+        entry = wave + i * _ENTRY * 8
+        store(entry, _INPUT, source + i * depth * 8)
+        level_key(level, source + i * depth * 8, key)
+        if is_at(table, guess, key):
+            store(entry, _ROW, guess)
+            guess += 1
+        else:
+            h = hash_words(key, keys)
+            store(entry, _ROW, -1)
+            store(entry, _HASH, h)
+            prefetch(slots + (h & mask) * 8)
+            missed += 1
+    if missed > 0:
+        for i in range(count):
+            entry = wave + i * _ENTRY * 8
+            if load(entry, _ROW) < 0:
+                prefetch_row(table, load(entry, _HASH))
+        for i in range(count):
+            entry = wave + i * _ENTRY * 8
+            if load(entry, _ROW) < 0:
+                level_key(level, load(entry, _INPUT), key)
+                row = find(table, scratch, load(entry, _HASH), key, 0, 0)
+                store(entry, _ROW, row)
+                if row >= 0:
+                    guess = row + 1
+    store(level, _GUESS, guess)
+    store(level, LOOKED_UP, load(level, LOOKED_UP) + count)
+    store(level, JUMPS, load(level, JUMPS) + missed)
+    store(scratch, STEPS, load(scratch, STEPS) + count - missed)
+
+
+@kernel("void(int64,int64,int64,int64)")
+def extend(out, source, depth, address):
+    """One row of a block: an input row's addresses, and one more."""
+    for j in range(depth):
+        store(out, j, load(source, j))
+    store(out, depth, address)
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def list_members(level, depth, active, wave):
+    """Fill the block with the members of the wave's groups, LEFT of each from MEMBER on, beginning at row OUT.
+
+    A hop from member to member waits for memory, so the lists are walked side by side; but on along a run of
+    neighbours. Returns the member after the last one listed of a group that is not at its end (0: all are).
+    """
+    members = load(level, _MEMBERS)
+    rows = load(members, ROWS)
+    width = load(members, WIDTH) * 8
+    link_place = 2 * (load(members, LINKS) + 2 * load(level, _INDEX))
+    block = load(level, _BLOCK)
+    jumps = 0
+    rest = 0
+    while active > 0:
+        kept = 0
+        for i in range(active):
+            entry = wave + i * _ENTRY * 8
+            source = load(entry, _INPUT)
+            member = load(entry, _MEMBER)
+            left = load(entry, _LEFT)
+            out = block + load(entry, _OUT) * (depth + 1) * 8
+            while True:
+                address = rows + (member - 1) * width
+                after = load32(address, link_place)
+                extend(out, source, depth, address)
+                out += (depth + 1) * 8
+                left -= 1
+                member += 1
+                if left == 0 or after != member:
+                    break
+            if left > 0:
+                prefetch(rows + (after - 1) * width)
+                prefetch(rows + (after - 1) * width + 4 * link_place)
+                target = wave + kept * _ENTRY * 8
+                store(target, _INPUT, source)
+                store(target, _MEMBER, after)
+                store(target, _LEFT, left)
+                store(target, _OUT, (out - block) // ((depth + 1) * 8))
+                jumps += 1
+                kept += 1
+            elif after != 0:
+                rest = after
+        active = kept
+    store(level, JUMPS, load(level, JUMPS) + jumps)
+    return rest
+
+
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
-def join_level(level, before, depth, capacity, scratch, temporary):
-    """Fill a block of `depth` + 1 addresses a row from the block of the level before."""
-    kind = load(level, 0)
+def join_level(level, before, depth, capacity, scratch, wave):
+    """Fill a block of `depth` + 1 addresses a row from the block of the level before.
+
+    Input rows come in waves: their keys are looked up, then their groups' members listed, as many as there is room for.
+    """
     table = load(level, _TABLE)
     block = load(level, _BLOCK)
     position = load(level, _POSITION)
     cursor = load(level, _CURSOR)
-    hashes = load(level, _HASHES)
     source = load(before, _BLOCK)
     rows = load(before, _COUNT)
-    count = load(level, _SOURCES)
-    slots = load(table, SLOTS)
-    mask = load(table, MASK)
-    if position == 0 and cursor == 0:
-        for i in range(rows):
-            level_key(level, source + i * depth * 8, temporary)
-            store(hashes, i, hash_words(temporary, count))
+    left_over = load(level, _LEFT_OVER)
     table_rows = load(table, ROWS)
-    table_width = load(table, WIDTH)
+    table_width = load(table, WIDTH) * 8
     tail = load(table, TAIL)
     members = load(level, _MEMBERS)
     member_rows = load(members, ROWS)
-    member_width = load(members, WIDTH)
-    link_place = 2 * (load(members, LINKS) + 2 * load(level, _INDEX))
+    member_width = load(members, WIDTH) * 8
     made = 0
     while position < rows and made < capacity:
-        input_row = source + position * depth * 8
-        if position + _AHEAD < rows:
-            prefetch(slots + (load(hashes, position + _AHEAD) & mask) * 8)
-        if position + _AHEAD // 2 < rows:
-            slot = load(slots, load(hashes, position + _AHEAD // 2) & mask)
-            if slot != 0:
-                prefetch(table_rows + ((slot & 0xFFFFFFFF) - 1) * table_width * 8)
-        if cursor == 0:
-            level_key(level, input_row, temporary)
-            row = find(table, scratch, load(hashes, position), temporary, 0, 0)
-            if row < 0:
-                position += 1
-                continue
-            if kind == PROBE_LEVEL:
-                for j in range(depth):
-                    store(block, made * (depth + 1) + j, load(input_row, j))
-                store(block, made * (depth + 1) + depth, table_rows + row * table_width * 8)
-                made += 1
-                position += 1
-                continue
-            cursor = load32(table_rows + row * table_width * 8, 2 * tail)
-        while cursor != 0 and made < capacity:
-            address = member_rows + (cursor - 1) * member_width * 8
-            cursor = load32(address, link_place)
-            for j in range(depth):
-                store(block, made * (depth + 1) + j, load(input_row, j))
-            store(block, made * (depth + 1) + depth, address)
-            made += 1
-        if cursor == 0:
+        active = 0
+        if cursor != 0:
+            store(wave, _INPUT, source + position * depth * 8)
+            store(wave, _MEMBER, cursor)
+            store(wave, _LEFT, min(left_over, capacity))
+            store(wave, _OUT, made)
+            made += min(left_over, capacity)
+            left_over -= min(left_over, capacity)
+            active = 1
             position += 1
+        else:
+            count = min(_WAVE, rows - position, capacity - made)
+            look_up(level, source + position * depth * 8, depth, count, scratch, wave)
+            for i in range(count):
+                entry = wave + i * _ENTRY * 8
+                row = load(entry, _ROW)
+                if made == capacity:
+                    store(level, _GUESS, max(0, row))
+                    break
+                position += 1
+                if row < 0:
+                    continue
+                address = table_rows + row * table_width
+                if load(level, 0) == PROBE_LEVEL:
+                    extend(block + made * (depth + 1) * 8, load(entry, _INPUT), depth, address)
+                    made += 1
+                    continue
+                size = load32(address, 2 * tail + 1)
+                member = load32(address, 2 * tail)
+                prefetch(member_rows + (member - 1) * member_width)
+                taken = min(size, capacity - made)
+                left_over = size - taken
+                target = wave + active * _ENTRY * 8
+                store(target, _INPUT, load(entry, _INPUT))
+                store(target, _MEMBER, member)
+                store(target, _LEFT, taken)
+                store(target, _OUT, made)
+                made += taken
+                active += 1
+        cursor = list_members(level, depth, active, wave)
+        if cursor != 0:
+            position -= 1
     store(level, _POSITION, position)
     store(level, _CURSOR, cursor)
+    store(level, _LEFT_OVER, left_over)
     return made
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")
-def next_block(levels, count, capacity, scratch, temporary):
+def next_block(levels, count, capacity, scratch, wave):
     """Fill the last level's block; the number of its rows, 0 at the end."""
     i = count - 1
     while True:
@@ -125,7 +253,7 @@ def next_block(levels, count, capacity, scratch, temporary):
             store(level, _CURSOR, 1)
             store(load(level, _BLOCK), 0, load(level, _TABLE))
         else:
-            made = join_level(level, level - LEVEL_WORDS * 8, i, capacity, scratch, temporary)
+            made = join_level(level, level - LEVEL_WORDS * 8, i, capacity, scratch, wave)
         store(level, _COUNT, made)
         if made > 0:
             if i == count - 1:
@@ -151,15 +279,20 @@ def gather_word(block, depth, level, place, out, rows):
 def gather_product(block, depth, factors, count, out, limbs, rows, temporary):
     """Values `out`, of `limbs` words: the product over `factors`, (level, place, limbs)...; 1 if one does not fit."""
     overflow = 0
-    for i in range(rows):
-        store(out, i * limbs, 1)
-        for j in range(1, limbs):
-            store(out, i * limbs + j, 0)
+    if count == 0 or load(factors, 2) != limbs:
+        for i in range(rows):
+            store(out, i * limbs, 1)
+            for j in range(1, limbs):
+                store(out, i * limbs + j, 0)
     for f in range(count):
         level = load(factors, 3 * f)
         place = load(factors, 3 * f + 1)
         own = load(factors, 3 * f + 2)
-        if limbs == 1 and own == 1:
+        if f == 0 and own == limbs:
+            for i in range(rows):
+                for j in range(limbs):
+                    store(out, i * limbs + j, load(load(block, i * depth + level), place + j))
+        elif limbs == 1 and own == 1:
             for i in range(rows):
                 a = load(out, i)
                 b = load(load(block, i * depth + level), place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ class Table:
 
     `indexes` lists groupings by tuples of key places. `summed[i]` says how many of the leading values
     the groups of index i add up (0: only their size), so that one look-up answers for a whole group.
+    `readers` are the walks that hold row numbers.
     `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
     """
 
@@ -39,6 +41,7 @@ class Table:
         self.indexes = tuple(indexes)
         self.address = kernels.make(keys, values, limbs, len(self.indexes), extra if order is None else 0)
         self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
+        self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.groups: list[Table] = []
         sums = tuple(summed) or (0,) * len(self.indexes)
         for number, (places, width) in enumerate(zip(self.indexes, sums, strict=True)):
@@ -132,6 +135,11 @@ class Table:
         for group in self.groups:
             upkeep.compact(group.address, -1)
         upkeep.compact(self.address, index)
+
+    def align(self, visitor: Table, places: Sequence[int]) -> None:
+        """Lay rows out in the order in which another table's rows look them up by their words at `places`. O(rows)."""
+        words = np.array(places, np.int64)
+        upkeep.align(self.address, visitor.address, words.ctypes.data)
 
     def widen(self, limbs: int) -> None:
         """Give values and groups' sums `limbs` words each. O(rows)."""

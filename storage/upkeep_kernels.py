@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from storage.delta_kernels import prefetch_row
 from storage.jit import kernel
 from storage.layout import (
     CAPACITY,
@@ -22,6 +23,7 @@ from storage.layout import (
     OWNER_INDEX,
     REFERENCE_LIST,
     ROWS,
+    SCRATCH_WORDS,
     SLOTS,
     TAIL,
     USED,
@@ -29,12 +31,13 @@ from storage.layout import (
     WIDTH,
 )
 from storage.limb_kernels import shift_left, sign_of
-from storage.memory import calloc, free, load, load32, memcpy, realloc, store, store32
+from storage.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
 from storage.order_kernels import renumber_tree
-from storage.table_kernels import count_references, orders, resize_slots
+from storage.table_kernels import count_references, find, hash_places, orders, resize_slots
 
 _SMALLEST = 8
 _FEW = 4096
+_WAVE, _AHEAD = 64, 16
 
 
 @kernel("void(int64)")
@@ -55,8 +58,8 @@ def wants_shrink(table):
     return 1 if load(table, USED) > 4 * load(table, LIVE) + 64 else 0
 
 
-@kernel("void(int64,int64,int64)")
-def renumber_links(table, renumbered, moved):
+@kernel("void(int64,int64,int64,int64)")
+def renumber_links(table, renumbered, used, moved):
     """After rows have moved from old to new numbers: rewrite members' links, groups' heads, members' group rows."""
     rows = load(table, ROWS)
     width = load(table, WIDTH)
@@ -83,78 +86,108 @@ def renumber_links(table, renumbered, moved):
         member_rows = load(owner, ROWS)
         member_width = load(owner, WIDTH)
         place = 2 * (load(owner, LINKS) + 2 * load(table, OWNER_INDEX))
-        tail = load(table, TAIL)
-        for row in range(moved):
-            member = load32(rows + row * width * 8, 2 * tail)
-            while member != 0:
-                address = member_rows + (member - 1) * member_width * 8
-                store32(address, place + 2, row)
-                member = load32(address, place)
+        for member in range(load(owner, USED)):
+            address = member_rows + member * member_width * 8
+            group_row = load32(address, place + 2)
+            if group_row < used:
+                store32(address, place + 2, load32(renumbered, group_row))
 
 
-@kernel("boolean(int64,int64)")
-def is_compact(table, order):
-    """Whether rows lie without gaps and, if `order` is an index, in the order of its groups. O(rows) if so."""
-    if load(table, USED) != load(table, LIVE):
-        return False
-    if order < 0 or load(table, KEYS) == 0:
-        return True
-    group = load(load(table, INDEX_LIST) + order * (INDEX_ENTRY + 32) * 8, 0)
-    width = load(table, WIDTH)
-    place = 2 * (load(table, LINKS) + 2 * order)
+@kernel("int64(int64,int64,int64)")
+def as_they_lie(table, sequence, taken):
+    """Append to a sequence of `taken` rows the live ones that it lacks, in the order of their numbers."""
+    used = load(table, USED)
+    slots = load(table, SLOTS)
+    wanted = calloc(max(1, used), 4)
+    for i in range(load(table, MASK) + 1):
+        slot = load(slots, i)
+        if slot != 0:
+            store32(wanted, (slot & 0xFFFFFFFF) - 1, 1)
+    for i in range(taken):
+        store32(wanted, load32(sequence, i), 0)
+    for row in range(used):
+        if load32(wanted, row) == 1:
+            store32(sequence, taken, row)
+            taken += 1
+    free(wanted)
+    return taken
+
+
+@kernel("void(int64,int64,int64)")
+def by_group(table, index, sequence):
+    """The rows of a table in the order of an index's groups, each group's in the order of its list."""
+    group = load(load(table, INDEX_LIST) + index * (INDEX_ENTRY + 32) * 8, 0)
+    width = load(table, WIDTH) * 8
+    place = 2 * (load(table, LINKS) + 2 * index)
     rows = load(table, ROWS)
-    group_width = load(group, WIDTH)
+    group_width = load(group, WIDTH) * 8
     tails = load(group, ROWS) + load(group, TAIL) * 8
-    seen = 0
+    taken = 0
     for group_row in range(load(group, USED)):
-        tail = tails + group_row * group_width * 8
+        tail = tails + group_row * group_width
         member = load32(tail, 0) if load32(tail, 1) > 0 else 0
         while member != 0:
-            seen += 1
-            if member != seen:
-                return False
-            member = load32(rows + (member - 1) * width * 8, place)
-    return True
+            store32(sequence, taken, member - 1)
+            taken += 1
+            member = load32(rows + (member - 1) * width, place)
+
+
+@kernel("void(int64,int64,int64,int64)")
+def by_look_up(table, visitor, places, sequence):
+    """The rows of a table in the order in which a visitor's rows first look them up by their words at `places`."""
+    keys = load(table, KEYS)
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    visitor_rows = load(visitor, ROWS)
+    visitor_width = load(visitor, WIDTH) * 8
+    used = load(visitor, USED)
+    seen = calloc(max(1, load(table, USED)), 4)
+    hashes = calloc(_WAVE, 8)
+    scratch = calloc(SCRATCH_WORDS, 8)
+    taken = 0
+    for first in range(0, used, _WAVE):
+        count = min(_WAVE, used - first)
+        for i in range(count):
+            h = hash_places(visitor_rows + (first + i) * visitor_width, places, 0, keys)
+            store(hashes, i, h)
+            prefetch(slots + (h & mask) * 8)
+        for i in range(count):
+            prefetch_row(table, load(hashes, i))
+        for i in range(count):
+            row = find(table, scratch, load(hashes, i), visitor_rows + (first + i) * visitor_width, places, 0)
+            if row >= 0 and load32(seen, row) == 0:
+                store32(seen, row, 1)
+                store32(sequence, taken, row)
+                taken += 1
+    free(seen)
+    free(hashes)
+    free(scratch)
+    as_they_lie(table, sequence, taken)
 
 
 @kernel("void(int64,int64)")
-def move_rows(table, order):
-    """Move live rows together, in the order of index `order`'s groups (-1: as they lie), to new memory."""
+def move_rows(table, sequence):
+    """Move the live rows to new memory in the order of a sequence of all of them, unless they lie so already."""
     used = load(table, USED)
     live = load(table, LIVE)
-    width = load(table, WIDTH)
+    width = load(table, WIDTH) * 8
+    in_place = used == live
+    for i in range(live):
+        if load32(sequence, i) != i:
+            in_place = False
+            break
+    if in_place:
+        return
     old = load(table, ROWS)
+    renumbered = realloc(0, max(1, used) * 4)
+    rows = realloc(0, max(1, live) * width)
+    for i in range(live):
+        if i + _AHEAD < live:
+            prefetch(old + load32(sequence, i + _AHEAD) * width)
+        memcpy(rows + i * width, old + load32(sequence, i) * width, width)
+        store32(renumbered, load32(sequence, i), i)
     slots = load(table, SLOTS)
-    size = load(table, MASK) + 1
-    renumbered = calloc(max(1, used), 4)
-    for i in range(size):
-        slot = load(slots, i)
-        if slot != 0:
-            store32(renumbered, (slot & 0xFFFFFFFF) - 1, 1)
-    rows = realloc(0, max(1, live) * width * 8)
-    moved = 0
-    if order >= 0 and load(table, KEYS) > 0:
-        group = load(load(table, INDEX_LIST) + order * (INDEX_ENTRY + 32) * 8, 0)
-        place = 2 * (load(table, LINKS) + 2 * order)
-        group_rows = load(group, ROWS)
-        group_width = load(group, WIDTH)
-        tail = load(group, TAIL)
-        for group_row in range(load(group, USED)):
-            member = load32(group_rows + group_row * group_width * 8, 2 * tail)
-            if load32(group_rows + group_row * group_width * 8, 2 * tail + 1) == 0:
-                member = 0
-            while member != 0:
-                memcpy(rows + moved * width * 8, old + (member - 1) * width * 8, width * 8)
-                store32(renumbered, member - 1, moved)
-                moved += 1
-                member = load32(old + (member - 1) * width * 8, place)
-    else:
-        for row in range(used):
-            if load32(renumbered, row) == 1:
-                memcpy(rows + moved * width * 8, old + row * width * 8, width * 8)
-                store32(renumbered, row, moved)
-                moved += 1
-    for i in range(size):
+    for i in range(load(table, MASK) + 1):
         slot = load(slots, i)
         if slot != 0:
             row = load32(renumbered, (slot & 0xFFFFFFFF) - 1)
@@ -162,32 +195,58 @@ def move_rows(table, order):
     free(old)
     store(table, ROWS, rows)
     store(table, CAPACITY, max(1, live))
-    store(table, USED, moved)
+    store(table, USED, live)
     store(table, FREE, 0)
-    renumber_links(table, renumbered, moved)
+    renumber_links(table, renumbered, used, live)
     free(renumbered)
 
 
-@kernel("void(int64,int64)")
-def compact(table, order):
-    """Lay live rows together, in the order of index `order`'s groups (-1: as they lie), and give unused memory back.
-
-    O(rows + slots); rows that lie so already stay. Row numbers change: nothing may be reading the table.
-    """
-    if not is_compact(table, order):
-        move_rows(table, order)
-    live = load(table, LIVE)
-    if load(table, CAPACITY) > max(1, live):
-        store(table, ROWS, realloc(load(table, ROWS), max(1, live) * load(table, WIDTH) * 8))
-        store(table, CAPACITY, max(1, live))
+@kernel("void(int64)")
+def trim(table):
+    """Give back the memory behind the last row, and what slots the rows do not need."""
+    rows = max(1, load(table, USED))
+    if load(table, CAPACITY) > rows:
+        store(table, ROWS, realloc(load(table, ROWS), rows * load(table, WIDTH) * 8))
+        store(table, CAPACITY, rows)
     if load(table, DIRTY_CAPACITY) > _FEW and load(table, DIRTY_USED) <= _FEW:
         store(table, DIRTY, realloc(load(table, DIRTY), _FEW * 8))
         store(table, DIRTY_CAPACITY, _FEW)
-    wanted = _SMALLEST
-    while live * 2 > wanted:
-        wanted *= 2
-    if wanted <= load(table, MASK):
-        resize_slots(table, wanted)
+    size = _SMALLEST
+    while load(table, LIVE) * 2 > size:
+        size *= 2
+    if size <= load(table, MASK):
+        resize_slots(table, size)
+
+
+@kernel("void(int64,int64)")
+def compact(table, index):
+    """Lay live rows together, in the order of an index's groups (-1: as they lie), and give unused memory back.
+
+    O(rows + slots). Row numbers change: nothing may be reading the table.
+    """
+    sequence = realloc(0, max(1, load(table, LIVE)) * 4)
+    if index >= 0 and load(table, KEYS) > 0:
+        by_group(table, index, sequence)
+        move_rows(table, sequence)
+    elif load(table, USED) > load(table, LIVE):
+        as_they_lie(table, sequence, 0)
+        move_rows(table, sequence)
+    free(sequence)
+    trim(table)
+
+
+@kernel("void(int64,int64,int64)")
+def align(table, visitor, places):
+    """Lay live rows together in the order in which a visitor's rows first look them up by their words at `places`.
+
+    O(rows + slots). Row numbers change: nothing may be reading the table.
+    """
+    sequence = realloc(0, max(1, load(table, LIVE)) * 4)
+    if load(table, KEYS) > 0:
+        by_look_up(table, visitor, places, sequence)
+        move_rows(table, sequence)
+    free(sequence)
+    trim(table)
 
 
 @kernel("void(int64,int64)")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TABLES = ("nation", "customer", "part", "partsupp", "orders", "lineitem")
+GENERATED = ("supplier", *TABLES)
 STREAMED = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 # A TPC-H refresh inserts or deletes 0.1 % of the orders with their lineitems.
 SHARE = 0.001
@@ -99,14 +100,14 @@ def generate(scale: float) -> Path:
     """The directory with the Parquet files of a scale factor, generated at first use by tpchgen-cli."""
     cache = Path(os.environ.get("SQLFRONT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     directory = cache / "sqlfront" / "tpch" / f"sf{scale:g}"
-    if all((directory / f"{table}.parquet").exists() for table in TABLES):
+    if all((directory / f"{table}.parquet").exists() for table in GENERATED):
         return directory
     program = shutil.which("tpchgen-cli", path=sysconfig.get_path("scripts")) or shutil.which("tpchgen-cli")
     if program is None:
         raise OperationalError("tpchgen-cli, which generates the TPC-H data, is not installed", hint="script/demo")
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as partial:
-        tables = f"--tables={','.join(TABLES)}"
+        tables = f"--tables={','.join(GENERATED)}"
         command = [program, "parquet", "-s", f"{scale:g}", tables, "--output-dir", partial, "--quiet"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:

@@ -115,7 +115,7 @@ def test_a_declared_mix_moves_the_busy_table_up() -> None:
 
 def test_a_table_that_never_changes_weighs_nothing_and_ties_fall_to_the_cheaper_tree() -> None:
     definition = parse_definition("R(x,y), S(x,y), T(x,v), U(x,v), W(y) -> *")
-    still = plan_view(definition, {name: 0.0 for name in "RSTUW"})
+    still = plan_view(definition, dict.fromkeys("RSTUW", 0.0))
     alike = plan_view(definition)
     assert isinstance(still, Plan) and isinstance(alike, Plan)
     assert still.root == alike.root

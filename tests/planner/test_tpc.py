@@ -76,9 +76,7 @@ def test_the_classes(constraints: str) -> None:
         verdicts = "".join(task.verdict[0] for task in classify_tasks(definition, plan))
         update = plan.cost.update.replace("change of the extended result", "change")
         found[name] = {"shape": plan.shape, constraints: f"{update} {verdicts}"}
-    assert found == {
-        name: {"shape": row["shape"], constraints: row[constraints]} for name, row in _classes().items()
-    }
+    assert found == {name: {"shape": row["shape"], constraints: row[constraints]} for name, row in _classes().items()}
 
 
 def test_the_reference_has_eighteen_queries() -> None:

@@ -22,7 +22,9 @@ NAMES = ["t", "main.t", "sc.t", "memory.t", "memory.sc.t", "other.t", "other.sc.
 @pytest.fixture
 def con():
     with sqlfront.connect() as connection:
-        connection.execute('ATTACH \':memory:\' AS other; CREATE SCHEMA sc; CREATE SCHEMA other.sc; CREATE SCHEMA "Sc, 2"')
+        connection.execute(
+            "ATTACH ':memory:' AS other; CREATE SCHEMA sc; CREATE SCHEMA other.sc; CREATE SCHEMA \"Sc, 2\""
+        )
         for place in ("memory.main", "memory.sc", 'memory."Sc, 2"', "other.main", "other.sc"):
             connection.execute(f"CREATE TABLE {place}.t AS SELECT '{place}' AS a")
         connection.execute("CREATE TABLE only_main AS SELECT 'memory.main' AS a")

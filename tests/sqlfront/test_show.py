@@ -65,7 +65,7 @@ def test_explain_says_the_same_in_every_form(con):
     assert {key: view[key] for key in ("shape", "strategy", "cost", "reason")} == {
         key: query[key] for key in ("shape", "strategy", "cost", "reason")
     }
-    assert set(view) == {"shape", "strategy", "cost", "reason", "witness", "suggestion", "tree"}
+    assert {"shape", "strategy", "cost", "reason", "witness", "suggestion", "tree"} <= set(view)
     assert set(view["cost"]) == {"preprocessing", "update", "delay", "space"}
     rows = con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall()
     assert ("shape", view["shape"]) in rows and any("t(" in value for _, value in rows)

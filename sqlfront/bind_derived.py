@@ -1,0 +1,151 @@
+"""Query blocks that are no part of the join around them: each becomes a view of its own, whose rows the join reads.
+
+These are subqueries and CTEs in FROM that group or are DISTINCT, and semi-joins: `x IN (SELECT ...)`
+and EXISTS among the conditions that AND connects, which are joins with the distinct partners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from planner.query import Definition, output_keys
+from sqlfront.bind_from import (
+    Environment,
+    JoinCore,
+    add_atom,
+    bind_block,
+    is_plain_block,
+    select_items,
+    unique_names,
+)
+from sqlfront.bind_names import Scope, resolve
+from sqlfront.bind_output import Selection, read_selection
+from sqlfront.bind_refusals import check_expression, refusal
+from sqlfront.parse_tree import (
+    SourceText,
+    Tree,
+    arguments,
+    atoms_of,
+    expression,
+    parse_select,
+    relocate,
+    span,
+)
+
+BindCore = Callable[[JoinCore, Selection, Environment], Definition]
+
+
+class DerivedBlocks:
+    """The views that a query's blocks have become, by the table name under which the join reads them.
+
+    A later one may read those before it.
+    """
+
+    def __init__(self, bind_core: BindCore) -> None:
+        self._bind_core = bind_core
+        self.definitions: dict[str, Definition] = {}
+
+    def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
+        """Make a block that groups or is DISTINCT an atom of `core`; its columns."""
+        return self._atom(self._derive(node, environment), alias, core)
+
+    def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
+        """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it. Raises NotSupportedError."""
+        node, source = tree["subquery"]["node"], environment.source
+        wanted = [] if tree["child"] is None else _row(tree["child"])
+        for part in wanted:
+            check_expression(part, source)
+        wanted = [resolve(part, scope.inside(environment.outer), source) for part in wanted]
+        if is_plain_block(node, environment):
+            self._correlated(tree, wanted, scope, environment, core)
+            return
+        if not wanted:
+            why = "whether a group passes is an aggregate of its own"
+            raise refusal("EXISTS over a query that groups", source, span(tree), why, "write it with IN")
+        table = self._derive(node, environment)
+        if not output_keys(self.definitions[table]):
+            del self.definitions[table]
+            table = self._derive(_distinct(node), environment)
+        columns = self._atom(table, "partners", core)
+        core.conditions += [_equal(column, part) for (_, column), part in zip(columns, wanted, strict=True)]
+
+    def _correlated(
+        self, tree: Tree, wanted: Sequence[Tree], scope: Scope, environment: Environment, core: JoinCore
+    ) -> None:
+        """The block's conditions that equate something of its own with something outside become conditions of the
+        join around it, as does IN; the rest is its own."""
+        inner = JoinCore(reserved=frozenset(atom.name for atom in core.atoms) | core.reserved)
+        outside = replace(environment, outer=scope.inside(environment.outer))
+        inside_scope, inside = bind_block(tree["subquery"]["node"], outside, inner)
+        pairs: list[tuple[Tree, Tree]] = []
+        if wanted:
+            items = select_items(tree["subquery"]["node"], inside_scope, inside)
+            pairs += zip((item for _, item in items), wanted, strict=True)
+        own = {atom.name for atom in inner.atoms}
+        local = []
+        for condition in inner.conditions:
+            if atoms_of(condition) <= own:
+                local.append(condition)
+            else:
+                pairs.append(_sides(condition, own, environment.source, tree))
+        for mine, theirs in pairs:
+            if not atoms_of(mine) <= own or not atoms_of(mine) or atoms_of(theirs) & own:
+                raise _not_equal(tree, environment.source)
+        if not pairs:
+            why = "it does not depend on the row, so it keeps all rows or none"
+            hint = "compare a column of the subquery with one of the query"
+            raise refusal("An EXISTS of its own in WHERE", environment.source, span(tree), why, hint)
+        inner.conditions = local
+        selection = Selection("set", [(f"c{number}", mine) for number, (mine, _) in enumerate(pairs)])
+        columns = self._atom(self._add(inner, selection, inside), "partners", core)
+        core.conditions += [_equal(column, theirs) for (_, column), (_, theirs) in zip(columns, pairs, strict=True)]
+
+    def _derive(self, node: Tree, environment: Environment) -> str:
+        """Bind a block as a view of its own; the name under which it is read."""
+        inner = JoinCore()
+        scope, inside = bind_block(node, replace(environment, outer=Scope()), inner)
+        return self._add(inner, read_selection(node, scope, inside), inside)
+
+    def _add(self, inner: JoinCore, selection: Selection, environment: Environment) -> str:
+        definition = self._bind_core(inner, replace(selection, items=unique_names(selection.items)), environment)
+        table = f'"__derived"."{len(self.definitions) + 1}"'
+        self.definitions[table] = definition
+        return table
+
+    def _atom(self, table: str, alias: str, core: JoinCore) -> list[tuple[str, Tree]]:
+        definition = self.definitions[table]
+        columns = [(name, type_, False) for name, type_ in definition.columns]
+        return add_atom(core, alias, table, columns, output_keys(definition), (), None)
+
+
+def _row(tree: Tree) -> list[Tree]:
+    """The columns of a row value."""
+    return arguments(tree) if tree["class"] == "FUNCTION" and tree["function_name"] == "row" else [tree]
+
+
+def _distinct(node: Tree) -> Tree:
+    """`SELECT DISTINCT *` over a query block."""
+    outer: Tree = relocate(parse_select("SELECT DISTINCT * FROM (SELECT 1) AS grouped", SourceText("")), None)
+    outer["from_table"]["subquery"]["node"] = node
+    return outer
+
+
+def _equal(left: Tree, right: Tree) -> Tree:
+    found: Tree = expression("a = b", a=left, b=right)
+    return found
+
+
+def _sides(condition: Tree, own: set[str], source: SourceText, block: Tree) -> tuple[Tree, Tree]:
+    """An equality between the block and what is around it, the block's side first."""
+    if condition["type"] == "COMPARE_EQUAL":
+        left, right = condition["left"], condition["right"]
+        for mine, theirs in ((left, right), (right, left)):
+            if atoms_of(mine) and atoms_of(mine) <= own and not atoms_of(theirs) & own:
+                return mine, theirs
+    raise _not_equal(condition if span(condition) else block, source)
+
+
+def _not_equal(tree: Tree, source: SourceText) -> Exception:
+    why = "only equalities tie a subquery to the rows around it so that both can be followed"
+    return refusal("This correlated condition", source, span(tree), why, "compare with = columns of both sides")

@@ -1,0 +1,134 @@
+"""Query blocks that group or are DISTINCT, IN (SELECT ...) and EXISTS: views of their own inside a view."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import sqlfront
+
+TABLES = "CREATE TABLE o (ok BIGINT, ck INTEGER, pr VARCHAR); CREATE TABLE l (ok BIGINT, q BIGINT, cd DATE, rd DATE)"
+VIEWS = {
+    "groups of groups": """
+        SELECT c_count, count(*) AS n FROM (SELECT ck, count(ok) AS c_count FROM o GROUP BY ck) AS c GROUP BY c_count""",
+    "grouped IN": """
+        SELECT o.ck, o.ok, sum(q) AS s FROM o JOIN l USING (ok)
+        WHERE o.ok IN (SELECT ok FROM l GROUP BY ok HAVING sum(q) > 8) GROUP BY o.ck, o.ok""",
+    "grouped IN, not distinct": "SELECT ok, pr FROM o WHERE ck IN (SELECT count(*) FROM l GROUP BY ok)",
+    "correlated EXISTS": """
+        SELECT pr, count(*) AS n FROM o
+        WHERE ck < 3 AND EXISTS (SELECT * FROM l WHERE l.ok = o.ok AND cd < rd) GROUP BY pr""",
+    "correlated IN": "SELECT pr FROM o WHERE ck IN (SELECT q FROM l WHERE l.ok = o.ok)",
+    "EXISTS in a subquery": """
+        SELECT count(*) AS n FROM (SELECT * FROM o WHERE EXISTS (FROM l WHERE l.ok = o.ok AND l.q = o.ck)) AS x""",
+    "CTE": """
+        WITH x AS (SELECT DISTINCT ok, cd FROM l)
+        SELECT o.pr, count(*) AS n FROM x JOIN o ON x.ok = o.ok GROUP BY o.pr""",
+    "CTE read twice": """
+        WITH x AS (SELECT ok, sum(q) AS s FROM l GROUP BY ok) SELECT a.ok, b.ok AS other FROM x a JOIN x b USING (s)""",
+    "row IN": "SELECT ok, ck FROM o WHERE (ok, ck) IN (SELECT ok, q FROM l)",
+    "three levels": """
+        SELECT m, count(*) AS k FROM (
+            SELECT n, sum(c_count) AS m FROM (
+                SELECT ck, pr, count(*) AS c_count, min(ok) AS n FROM o GROUP BY ck, pr) GROUP BY n) GROUP BY m""",
+    "scalar inside": "SELECT o.pr, t.n FROM o JOIN (SELECT count(*) AS n FROM l WHERE q = 1) AS t ON o.ck = t.n",
+    "HAVING inside": "SELECT sum(n) AS t FROM (SELECT ok, count(*) AS n FROM l GROUP BY ok HAVING count(*) > 1)",
+    "beside its own table": """
+        SELECT l.ok, l.q FROM l JOIN (SELECT ok, max(q) AS best FROM l GROUP BY ok) AS m ON l.ok = m.ok AND l.q = m.best""",
+}
+
+
+def random_change(choose):
+    day = f"DATE '2026-01-0{choose.randint(1, 4)}'"
+    return choose.choices(
+        [
+            f"INSERT INTO o VALUES ({choose.randint(0, 5)}, {choose.randint(0, 3)}, '{choose.choice('abc')}')",
+            f"INSERT INTO l VALUES ({choose.randint(0, 5)}, {choose.randint(0, 5)}, {day}, DATE '2026-01-03')",
+            f"DELETE FROM o WHERE ok = {choose.randint(0, 5)}",
+            f"DELETE FROM l WHERE q = {choose.randint(0, 5)}",
+            f"UPDATE l SET ok = NULL WHERE cd = {day}",
+            f"UPDATE o SET ck = ck + 1, pr = NULL WHERE ok = {choose.randint(0, 5)}",
+        ],
+        [40, 35, 8, 8, 4, 5],
+    )[0]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_over_blocks_equals_its_query(name):
+    """After every change, and when all rows are gone; then nothing is left of it."""
+    con = sqlfront.connect()
+    con.execute(TABLES)
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS[name]}")
+    choose = random.Random(name)
+    changes, before = 0, None
+    for _ in range(60):
+        con.execute(random_change(choose))
+        found = sorted(con.execute("FROM v").fetchall(), key=repr)
+        assert found == sorted(con.execute(VIEWS[name]).fetchall(), key=repr)
+        changes, before = changes + (found != before), found
+    assert changes > 5, "the view hardly ever changed"
+    con.execute("DELETE FROM o; DELETE FROM l")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    engine = con._database.engine
+    assert all(table.entries() == 0 for view in engine.views.values() for table in view.tables() if table.keys)
+    con.execute("DROP MATERIALIZED VIEW v")
+    assert not engine.views and not engine.relations
+
+
+def test_blocks_survive_reopening_refresh_and_rollback(tmp_path):
+    path = str(tmp_path / "file.db")
+    with sqlfront.connect(path) as con:
+        con.execute(TABLES)
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped IN']}")
+        con.execute("INSERT INTO o VALUES (1, 1, 'a'); INSERT INTO l VALUES (1, 5, NULL, NULL), (1, 4, NULL, NULL)")
+    with sqlfront.connect(path) as con:
+        assert con.execute("FROM v").fetchall() == [(1, 1, 9)]
+        con.execute("BEGIN; DELETE FROM l WHERE q = 4")
+        assert con.execute("FROM v").fetchall() == []
+        con.execute("ROLLBACK")
+        con.execute("REFRESH MATERIALIZED VIEW v")
+        con.execute("INSERT INTO l VALUES (1, 1, NULL, NULL)")
+        assert con.execute("FROM v").fetchall() == [(1, 1, 10)]
+
+
+def test_a_view_that_cannot_be_built_leaves_no_block_behind():
+    """The block is fine; the query around it divides by zero while it is built."""
+    con = sqlfront.connect()
+    con.execute(f"{TABLES}; INSERT INTO l VALUES (1, 0, NULL, NULL)")
+    query = "SELECT x.ok, sum(x.s // 0 :: BIGINT + CAST('x' AS BIGINT)) AS b FROM"
+    with pytest.raises(sqlfront.Error):
+        con.execute(
+            f"CREATE MATERIALIZED VIEW v AS {query} (SELECT ok, sum(q) AS s FROM l GROUP BY ok) x GROUP BY x.ok"
+        )
+    engine = con._database.engine
+    assert not engine.views and not engine.relations
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT ok FROM l")
+
+
+def test_explain_names_the_blocks():
+    con = sqlfront.connect()
+    con.execute(TABLES)
+    reason = con.explain(VIEWS["grouped IN"]).to_dict()["reason"]
+    assert "the block of groups over l is kept as a view of its own (q-hierarchical, O(1) per change)" in reason
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("ok NOT IN (SELECT ok FROM l)", "A subquery in an expression"),
+        ("NOT EXISTS (SELECT 1 FROM l WHERE l.ok = o.ok)", "A subquery in an expression"),
+        ("ck = (SELECT max(q) FROM l)", "A subquery in an expression"),
+        ("ck = 1 OR ok IN (SELECT ok FROM l)", "A subquery in an expression"),
+        ("EXISTS (SELECT 1 FROM l WHERE l.q < o.ck)", "This correlated condition"),
+        ("EXISTS (SELECT 1 FROM l)", "An EXISTS of its own in WHERE"),
+        ("EXISTS (SELECT ok FROM l GROUP BY ok)", "EXISTS over a query that groups"),
+        ("ok IN (SELECT ok FROM l LIMIT 3)", "LIMIT"),
+    ],
+)
+def test_other_subqueries_are_refused_by_name(condition, message):
+    con = sqlfront.connect()
+    con.execute(TABLES)
+    with pytest.raises(sqlfront.NotSupportedError, match=message):
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT ok FROM o WHERE {condition}")
+    assert not con._database.engine.relations
