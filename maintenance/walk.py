@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from maintenance.arrange import Level
-from maintenance.shapes import Part, Shape
+from maintenance.shapes import COUNT, Part, Shape
 from maintenance.tree import Tree, View
 from storage import layout as at
 from storage import scan_kernels as kernels
@@ -30,7 +30,6 @@ class Walk:
         self._tree, self._narrowed = tree, bool(where)
         self.levels: list[Level] = []
         self.factors: list[tuple[int, Shape]] = []
-        self._constants = np.array([word for code in (where or {}).values() for word in code] or [0], np.int64)
         self._start(tree, dict(where or {}))
         self.empty = not tree.plan.projected and any(
             child.table is not None and child.table.live == 0 for child in tree.root.children
@@ -57,7 +56,7 @@ class Walk:
         level, shape = next(
             (i, level.shape)
             for i, level in enumerate(self.levels)
-            if variable in level.shape.variables and level.kind != kernels.UNIT_LEVEL
+            if variable in level.shape.variables and (self._given is None or i != self._given[0])
         )
         out = []
         for place in shape.places([variable]):
@@ -111,77 +110,100 @@ class Walk:
 
     def _start(self, tree: Tree, where: dict[str, tuple[int, ...]]) -> None:
         self._atoms: dict[int, frozenset[str]] = {}
-        unit = None
-        if where:
-            widths = tuple(len(code) for code in where.values())
-            unit = Shape(tuple(where), widths, (), 1)
-            self.levels.append(Level(kernels.UNIT_LEVEL, Table(0, 1), unit))
+        self._given: tuple[int, Shape] | None = None
         if tree.plan.projected:
             assert tree.projection is not None and tree.output is not None
             shape = tree.projection_shape()
-            self._enter(tree.projection, shape, [], unit)
-            self._end(tree.root.atoms, shape)
+            self._enter(tree.projection, shape, [], where)
+            self._end(tree.root.atoms, shape, self._level_of(tree.projection))
             return
         root = tree.root
         connex = [child for child in root.children if child.node.connex]
         if not connex:
             assert root.table is not None and root.shape is not None
-            self._enter(root.table, root.shape, [], unit)
-            self._end(root.atoms, root.shape)
+            self._enter(root.table, root.shape, [], where)
+            self._end(root.atoms, root.shape, self._level_of(root.table))
             return
         first = connex[0]
         assert first.table is not None and first.shape is not None
-        self._enter(first.table, first.shape, first.indexes, unit)
-        self._visit(tree, first)
+        self._enter(first.table, first.shape, first.indexes, where)
+        level = self._level_of(first.table)
+        self._visit(tree, first, level)
         for child in root.children:
             if child is not first:
-                self._join(tree, child, 0)
+                self._join(tree, child, level)
 
-    def _enter(self, table: Table, shape: Shape, indexes: list[tuple[str, ...]], unit: Shape | None) -> None:
-        """The first table: found by its key or an index if constants give one, else scanned."""
-        if unit is not None:
-            given = set(unit.variables)
-            if shape.variables and set(shape.variables) <= given:
-                sources = tuple((0, place) for place in unit.places(shape.variables))
-                self.levels.append(Level(kernels.PROBE_LEVEL, table, shape, None, 0, sources))
-                return
-            usable = [index for index in indexes if index and set(index) <= given]
-            if usable:
-                index = max(usable, key=len)
-                number = indexes.index(index)
-                sources = tuple((0, place) for place in unit.places(index))
-                self.levels.append(Level(kernels.GROUP_LEVEL, table, shape, table.groups[number], number, sources))
-                return
-            self.levels.clear()
-        self.levels.append(Level(kernels.SCAN_LEVEL, table, shape))
+    def _enter(
+        self, table: Table, shape: Shape, indexes: list[tuple[str, ...]], where: dict[str, tuple[int, ...]]
+    ) -> None:
+        """The first table: found by its key or an index if constants give one, else scanned.
 
-    def _visit(self, tree: Tree, view: View) -> None:
-        level = len(self.levels) - 1
+        The constants are a relation of one row; where they do not lead to the first table they are joined after it.
+        """
+        given = Shape(tuple(where), tuple(map(len, where.values())), (COUNT,), 1)
+        usable = [index for index in (shape.variables, *indexes) if index and set(index) <= where.keys()]
+        if not usable:
+            self.levels.append(Level(kernels.SCAN_LEVEL, table, shape))
+        if where:
+            constants = _one_row([word for code in where.values() for word in code])
+            joined = Level(kernels.GROUP_LEVEL, constants, given, constants.groups[0])
+            self.levels.append(joined if self.levels else Level(kernels.SCAN_LEVEL, constants, given))
+            self._given = len(self.levels) - 1, given
+        if usable:
+            self._look_up(table, shape, usable[0] if usable[0] == shape.variables else max(usable, key=len), indexes, {})
+
+    def _look_up(
+        self,
+        table: Table,
+        shape: Shape,
+        key: tuple[str, ...],
+        indexes: list[tuple[str, ...]],
+        above: Mapping[str, tuple[int, Shape]],
+    ) -> None:
+        """The level that finds the rows of a table by a key, from the rows `above` and the constants."""
+        sources = []
+        for variable in key:
+            found = above.get(variable) or self._given
+            assert found is not None
+            sources += [(found[0], place) for place in found[1].places([variable])]
+        if key == shape.variables:
+            self.levels.append(Level(kernels.PROBE_LEVEL, table, shape, None, 0, tuple(sources)))
+            return
+        number = indexes.index(key)
+        group = table.groups[number]
+        self.levels.append(Level(kernels.GROUP_LEVEL, table, shape, group, number, tuple(sources)))
+
+    def _visit(self, tree: Tree, view: View, level: int) -> None:
         if tree.frontier(view):
             assert view.shape is not None
-            self._end(view.atoms, view.shape)
+            self._end(view.atoms, view.shape, level)
             return
         for child in view.children:
             self._join(tree, child, level)
 
     def _join(self, tree: Tree, child: View, level: int) -> None:
+        """A child's rows: those of the link, or fewer where constants lead to them."""
         assert child.table is not None and child.shape is not None
-        above = self.levels[level].shape
-        sources = tuple((level, place) for place in above.places(child.link))
+        above = dict.fromkeys(child.link, (level, self.levels[level].shape))
         if child.node.connex:
-            number = child.index_number(child.link)
-            group = child.table.groups[number]
-            self.levels.append(Level(kernels.GROUP_LEVEL, child.table, child.shape, group, number, sources))
-            self._visit(tree, child)
+            known = above.keys() | set(self._given[1].variables if self._given else ())
+            usable = [index for index in child.indexes if set(index) <= known]
+            whole = set(child.shape.variables) <= known
+            key = child.shape.variables if whole else max(usable, key=lambda index: (len(index), index == child.link))
+            self._look_up(child.table, child.shape, key, child.indexes, above)
+            self._visit(tree, child, len(self.levels) - 1)
             return
         table, shape = tree.message(child)
-        sources = tuple((level, place) for place in above.places(shape.variables))
-        self.levels.append(Level(kernels.PROBE_LEVEL, table, shape, None, 0, sources))
-        self._end(child.atoms, shape)
+        self._look_up(table, shape, shape.variables, [], above)
+        self._end(child.atoms, shape, len(self.levels) - 1)
 
-    def _end(self, atoms: frozenset[str], shape: Shape) -> None:
-        self._atoms[len(self.levels) - 1] = atoms
-        self.factors.append((len(self.levels) - 1, shape))
+    def _level_of(self, table: Table) -> int:
+        return next(i for i, level in enumerate(self.levels) if level.table is table)
+
+    def _end(self, atoms: frozenset[str], shape: Shape, level: int) -> None:
+        """The values of `shape` at this level are a factor of each row's."""
+        self._atoms[level] = atoms
+        self.factors.append((level, shape))
 
     def _allocate(self) -> None:
         depth = len(self.levels)
@@ -191,7 +213,7 @@ class Walk:
         self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
         self._wave = np.empty(kernels.WAVE_WORDS, np.int64)
         for i, level in enumerate(self.levels):
-            address = self._constants.ctypes.data if level.kind == kernels.UNIT_LEVEL else level.looked_up.address
+            address = level.looked_up.address
             flat = [word for source in level.sources for word in source]
             fields = [level.kind, address, level.table.address, level.index, self._blocks[i].ctypes.data]
             fields += [0, 0, 0, 0, len(level.sources), 0, 0, 0, *flat]
@@ -200,3 +222,10 @@ class Walk:
             level.looked_up.readers.add(self)
         self._block = self._blocks[-1].ctypes.data
         self.rows = 0
+
+
+def _one_row(words: list[int]) -> Table:
+    """A table of one row, all of whose words are its key, grouped by nothing."""
+    table = Table(len(words), 1, indexes=[()])
+    table.insert(words)
+    return table

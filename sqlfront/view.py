@@ -61,9 +61,11 @@ class View:
             if None not in same:
                 with self._reading():
                     return all(same) and contains(self._entry.maintained, wanted)
-        where = " AND ".join(f"{quote(name)} IS NOT DISTINCT FROM ?" for name in names)
-        query = f"SELECT EXISTS (SELECT 1 FROM {self._in_full} WHERE {where})"
-        return bool(self._connection.execute(query, values).fetchall()[0][0])
+        row_values = list(zip(names, values, strict=True))
+        # Equalities lead to the tree; IS NOT DISTINCT FROM would not.
+        tests = [f"{quote(name)} IS NULL" if value is None else f"{quote(name)} = ?" for name, value in row_values]
+        query = f"SELECT EXISTS (SELECT 1 FROM {self._in_full} WHERE {' AND '.join(tests)})"
+        return bool(self._connection.execute(query, [v for _, v in row_values if v is not None]).fetchall()[0][0])
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows, of one epoch."""

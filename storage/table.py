@@ -116,6 +116,18 @@ class Table:
         """Take back the references to dictionary codes; the table must not be used afterwards. O(slots)."""
         upkeep.release_references(self.address)
 
+    def insert(self, key: Sequence[int]) -> None:
+        """Add a row with this key and a count of 1 and 0 in all other values. O(1)."""
+        values = [1, *[0] * (self.values * self.limbs - 1)]
+        delta = np.array([*key, *values], np.int64)
+        for table in (self, *self.groups):
+            kernels.reserve(table.address, 1)
+        keys = [tuple(range(self.keys)), *self.indexes]
+        words = [np.array([*(key[place] for place in places), 0], np.int64) for places in keys]
+        hashes = np.array([kernels.hash_words(w.ctypes.data, len(w) - 1) for w in words], np.int64)
+        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        kernels.upsert(self.address, scratch.ctypes.data, hashes.ctypes.data, 1, delta.ctypes.data)
+
     def clear(self) -> None:
         """Empty a table that has no indexes and never lost a row; its memory stays. O(rows)."""
         kernels.clear(self.address)
