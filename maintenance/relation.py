@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from maintenance.bad_rows import blamed
 from maintenance.programs import Assembler
 from maintenance.shapes import COUNT, Shape
 from planner.query import Atom, LeafColumn
@@ -168,14 +169,10 @@ class Relation:
             raise _too_negative()
         else:
             data[:, -1] = weights
-        computed = self._evaluate(rows)
-        position = {column.name: i for i, column in enumerate(self.columns)}
-        for item in self.inputs.values():
-            if item.source is not None:
-                column = rows.column(position[item.source])
-            else:
-                column = computed[item.kind, item.expression]
-            self._encode_item(item, column, data)
+        try:
+            self._encode_items(rows, data)
+        except DataError as error:
+            raise blamed(self, rows, error) from error
         return data
 
     def encode_row(self, row: Sequence[Any], weight: int) -> np.ndarray | None:
@@ -320,6 +317,16 @@ class Relation:
         ]
         result = self.evaluate(rows, {column.name: column.type for column in self.columns}, expressions)
         return {(item.kind, item.expression): result.column(i) for i, item in enumerate(items)}
+
+    def _encode_items(self, rows: pa.Table | pa.RecordBatch, data: np.ndarray) -> None:
+        computed = self._evaluate(rows)
+        position = {column.name: i for i, column in enumerate(self.columns)}
+        for item in self.inputs.values():
+            if item.source is not None:
+                column = rows.column(position[item.source])
+            else:
+                column = computed[item.kind, item.expression]
+            self._encode_item(item, column, data)
 
     def _encode_item(self, item: Input, column: Any, data: np.ndarray) -> None:
         if item.kind == "key":

@@ -150,7 +150,8 @@ class Walk:
             self.levels.append(joined if self.levels else Level(kernels.SCAN_LEVEL, constants, given))
             self._given = len(self.levels) - 1, given
         if usable:
-            self._look_up(table, shape, usable[0] if usable[0] == shape.variables else max(usable, key=len), indexes, {})
+            key = usable[0] if usable[0] == shape.variables else max(usable, key=len)
+            self._look_up(table, shape, key, indexes, {})
 
     def _look_up(
         self,

@@ -22,9 +22,7 @@ Rule = Callable[[Definition, Weights], Plan | Refusal | None]
 RULES: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension, refuse_cyclic)
 
 
-def plan_view(
-    definition: Definition, weights: Weights | None = None, *, materialize: bool = False
-) -> Plan | Refusal:
+def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan | Refusal:
     """The plan of a view, or why there is none; with `materialize` every intermediate join is stored.
 
     `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1. They

@@ -5,13 +5,13 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from maintenance.critical import Uninterrupted
 from sqlfront import dispatch
 from sqlfront.database import ChangeTable, Database
-from sqlfront.failures import expect_copy, translated
+from sqlfront.failures import expect_copy, require_pandas, translated
 from sqlfront.names import name_parts
 from sqlfront.scans import ReadSession
 from sqlfront.statements import PassThrough, parse_statement
@@ -131,7 +131,8 @@ class Connection:
         return self._served.fetchall() if self._served is not None else self._whole(self._duck.fetchall)
 
     def df(self) -> pandas.DataFrame:
-        """All remaining rows as a pandas DataFrame."""
+        """All remaining rows as a pandas DataFrame. InterfaceError without pandas."""
+        require_pandas()
         return self._served.df() if self._served is not None else self._whole(self._duck.df)
 
     fetchdf = df
@@ -322,6 +323,15 @@ class Connection:
         if self._served is not None:
             self._served.close()
             self._served = None
+
+    def _hide_scans(self) -> None:
+        """Take the scans out of this cursor's catalog until the next statement."""
+        import duckdb
+
+        with suppress(duckdb.TransactionException):  # An aborted transaction fails by its own error.
+            for name in self._scans:
+                self._duck.unregister(name)
+            self._scans, self._revision = set(), -1
 
     def _end_streams(self) -> None:
         for stream in list(self._streams):

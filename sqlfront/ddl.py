@@ -287,7 +287,8 @@ def _rebuilt_with(database: Database, entry: ViewEntry) -> list[ViewEntry]:
 
 def _sharing(database: Database, entry: ViewEntry) -> list[ViewEntry]:
     """The other views that read a store which this one reads, as far as they can be rebuilt."""
-    users = set().union(*(source.store.users for source in entry.maintained.sources.values()))
+    read = [source.store for member in entry.maintained.members for source in member.sources.values()]
+    users = set().union(*(store.users for store in read))
     return [
         other
         for other in database.views.values()

@@ -14,6 +14,7 @@ from sqlfront.loading import forget_settings, lossless
 from sqlfront.names import require_current
 from sqlfront.options import check_options
 from sqlfront.reach import reads_ours
+from sqlfront.reserved import looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.statements import PassThrough, Statement
 from sqlfront.transactions import Transaction, rollback
 from storage.errors import NotSupportedError, ProgrammingError
@@ -80,7 +81,8 @@ def _subscribe(connection: Connection, statement: own.Subscribe) -> None:
     with database.engine.lock:
         connection._start_reading()
         entry = database.view(connection._duck, statement.name.parts)
-        subscription = subscribe(database, entry, **check_options("subscription", statement.options))
+        options = check_options("subscription", statement.options)
+        subscription = subscribe(database, entry, **options, lossless=True)
         connection._served = FeedCursor(database, entry.definition, subscription)
 
 
@@ -107,6 +109,7 @@ _RENAMES = {"use", "set", "attach", "ddl", "create_table_as", "execute", "other"
 
 def _pass_through(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
     kind = statement.kind
+    refuse_reserved(statement)
     if kind in _RENAMES:
         connection._forget_names()
         forget_settings()
@@ -124,8 +127,7 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
     elif kind in ("ddl", "create_table_as") and table_ddl.needs_us(connection, statement):
         table_ddl.alter(connection, statement)
     elif kind == "show_tables":
-        query = statement.text.rstrip().rstrip(";")
-        read(connection, f"SELECT * FROM ({query}) WHERE name NOT LIKE '\\_\\_sqlfront\\_%' ESCAPE '\\'", None)
+        read(connection, without_reserved(statement), None)
     elif many:
         with connection._database.engine.lock:
             connection._start_reading()
@@ -167,6 +169,8 @@ def _read_views(connection: Connection, statement: PassThrough | str, params: An
     from sqlfront.lookups import narrowed
 
     connection._start_reading()
+    if isinstance(statement, PassThrough) and looks_into_catalog(connection, statement):
+        connection._hide_scans()
     transaction = connection._transaction
     inside = transaction is not None and transaction.touched()
     if inside and isinstance(statement, PassThrough) and reads_ours(connection, statement):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,6 +17,14 @@ def expect_copy() -> None:
     Only where our modules cause it; called each time, as others (pytest) put back the filters that they found.
     """
     warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, r"sqlfront\.")
+
+
+def require_pandas() -> None:
+    """InterfaceError if pandas, which sqlfront does not depend on, is missing."""
+    if importlib.util.find_spec("pandas") is None:
+        raise errors.InterfaceError(
+            "df() needs pandas", why="it is not installed", hint="pip install pandas, or use to_arrow_table()"
+        )
 
 
 @contextmanager

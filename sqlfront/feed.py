@@ -121,9 +121,16 @@ class Subscription:
     """
 
     def __init__(
-        self, feed: Feed, *, snapshot: pa.Table | None, after: int, timeout: float | None, buffer: int
+        self,
+        feed: Feed,
+        *,
+        snapshot: pa.Table | None,
+        after: int,
+        timeout: float | None,
+        buffer: int,
+        lossless: bool,
     ) -> None:
-        self._feed, self._timeout = feed, timeout
+        self._feed, self._timeout, self._lossless = feed, timeout, lossless
         self._waiting = deque([snapshot] if snapshot is not None else [])
         self._fetched = self.version = after
         self._number = feed.join(buffer)
@@ -149,7 +156,7 @@ class Subscription:
         found = pa.concat_tables(tables)
         tables.clear()
         self.version = self._fetched
-        return found
+        return self._shown(found)
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self
@@ -167,7 +174,7 @@ class Subscription:
         end = epoch_end(table, self.version)
         if end < table.num_rows:
             tables.appendleft(table.slice(end))
-        return table.slice(0, end)
+        return self._shown(table.slice(0, end))
 
     def close(self) -> None:
         """Receive nothing more."""
@@ -194,6 +201,11 @@ class Subscription:
                 self._feed.news.wait(left)
         return None if self._closed else waiting
 
+    def _shown(self, table: pa.Table) -> pa.Table:
+        from maintenance.output_change import plain
+
+        return table if self._lossless else plain(table)
+
     def _gather(self, waiting: deque[pa.Table]) -> None:
         waiting += self._feed.after(self._fetched)
         if waiting:
@@ -208,8 +220,12 @@ def subscribe(
     after: int | None = None,
     timeout: float | None = None,
     buffer: int = HELD_ROWS,
+    lossless: bool = False,
 ) -> Subscription:
-    """A subscription to a view: its present rows as inserts first (`snapshot`), or its changes after an epoch."""
+    """A subscription to a view: its present rows as inserts first (`snapshot`), or its changes after an epoch.
+
+    `lossless`: in Arrow types from which DuckDB restores all of its own.
+    """
     from maintenance.output_change import snapshot_images
 
     taken = [name for name, _ in entry.definition.columns if name.casefold() in CONTROL_COLUMNS]
@@ -237,7 +253,7 @@ def subscribe(
             rows = snapshot_images(entry.maintained, database.evaluate, epoch, _now())
         entry.feed = feed
         start = epoch if after is None else after
-        return Subscription(feed, snapshot=rows, after=start, timeout=timeout, buffer=buffer)
+        return Subscription(feed, snapshot=rows, after=start, timeout=timeout, buffer=buffer, lossless=lossless)
 
 
 class CallbackThread:

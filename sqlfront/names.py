@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.parse_tree import quoted
+from sqlfront.reserved import is_reserved, reserved
 from sqlfront.search_path import look_up
 from sqlfront.tokens import tokenize
 from storage.capture import QualifiedName
@@ -45,6 +46,8 @@ def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedNam
             why=f"views and change tables live in the database that was opened, {database.name}",
             hint=f"qualify the name with {database.name}, or sqlfront.connect to the other database",
         )
+    if is_reserved([schema, parts[-1]]):
+        raise reserved(".".join(parts))
     spelled = con.execute(
         "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ? AND lower(schema_name) = ?",
         [database.name, schema.lower()],

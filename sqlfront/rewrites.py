@@ -103,8 +103,8 @@ class _Query:
 
     def with_columns(self, columns: Sequence[str], *, grouped: bool) -> str | None:
         """More columns at the end of the SELECT list, and of GROUP BY."""
-        start = self._place("from")
-        if start is None:
+        select, start = self._place("select"), self._place("from")
+        if select is None or start is None or start < select:
             return None
         last = max(token.end for token in tokenize(self._text[:start]))
         edits = [(last, last, ", " + ", ".join(columns))]
@@ -123,7 +123,7 @@ class _Query:
     def counted(self) -> str | None:
         """SELECT count(*) over the same join, without groups."""
         select, start, group = self._place("select", end=True), self._place("from"), self._place("group")
-        if select is None or start is None or select > start:
+        if select is None or start is None or start < select:
             return None
         edits = [(select, start, " count(*) ")]
         if group is not None:

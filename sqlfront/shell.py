@@ -99,10 +99,13 @@ class Shell:
 
     def _transaction_is_lost(self) -> bool:
         """Whether the interrupted statement has taken along those before it in its transaction."""
-        try:
-            self.connection.execute("SELECT 1")
-        except Exception as error:
-            return "aborted" in str(error)
+        for _ in range(2):  # The interruption may also hit the first question.
+            try:
+                self.connection.execute("SELECT 1")
+            except Exception as error:
+                if "interrupt" in str(error).lower():
+                    continue
+                return "aborted" in str(error)
         return False
 
     def _show(self, sql: str, start: float) -> None:

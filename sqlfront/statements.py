@@ -10,6 +10,8 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from storage.errors import ProgrammingError
+
 Kind = Literal[
     "select",
     "insert",
@@ -235,7 +237,7 @@ class PassThrough(Statement):
 def parse_statement(sql: str) -> list[Statement]:
     """The statements in `sql`, split as DuckDB splits them; empty ones are left out.
 
-    Raises ProgrammingError, with a caret, for a syntax error in one of our own statements; errors in
+    Raises ProgrammingError for what is no text and, with a caret, for a syntax error in one of our own statements; errors in
     DuckDB's statements are left for DuckDB to report. Time linear in the text; a long INSERT ... VALUES
     list is scanned, not tokenised.
     """
@@ -243,6 +245,8 @@ def parse_statement(sql: str) -> list[Statement]:
     from sqlfront.statement_head import parse_own
     from sqlfront.tokens import split
 
+    if not isinstance(sql, str):
+        raise ProgrammingError(f"{sql!r} is no SQL", hint="give the statement as a str")
     found: list[Statement] = []
     for start, end in split(sql):
         text = sql[start:end]

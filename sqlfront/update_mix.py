@@ -44,7 +44,8 @@ def check_updates(options: Mapping[str, Any], definition: Definition, catalog: E
     """ProgrammingError when the option `updates` is malformed or names a table that the view does not read."""
     if "updates" not in options:
         return
-    tables = {atom.table for atom in definition.atoms}
+    blocks = dict(definition.derived)
+    tables = {atom.table for block in (definition, *blocks.values()) for atom in block.atoms} - blocks.keys()
     for table, name in _read(options["updates"], catalog, strict=True).items():
         if table not in tables:
             reads = ", ".join(sorted(table.removeprefix("main.") for table in tables))

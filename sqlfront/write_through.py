@@ -13,6 +13,7 @@ import numpy as np
 
 from maintenance.relation import Column
 from sqlfront.changes import as_arrow, read_changes
+from sqlfront.reserved import is_reserved, reserved
 from storage.capture import QualifiedName
 from storage.capture_sql import quote, table_sql
 from storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
@@ -80,6 +81,8 @@ def table_columns(connection: Connection, name: str) -> tuple[QualifiedName, lis
     from sqlfront.catalog import EngineCatalog
     from sqlfront.names import name_parts
 
+    if is_reserved(name_parts(name)):
+        raise reserved(name)
     catalog = EngineCatalog(connection._database, connection._duck)
     found = catalog.resolve(name_parts(name))
     if found is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,8 @@ Row = tuple[Any, ...]
 
 def evaluate_definition(definition: Definition, con: Any, tables: Callable[[str], str] | None = None) -> list[Row]:
     """The view's rows, in no order. `tables` maps a qualified table name to what is read instead of it."""
+    if definition.derived:
+        return _with_derived(definition, con, tables or str)
     factors = [(atom.name, factor) for atom in definition.atoms for factor in atom.factors]
     rows = con.execute(join_sql(definition, factors, tables)).fetchall()
     width = len(definition.free)
@@ -39,6 +42,25 @@ def evaluate_definition(definition: Definition, con: Any, tables: Callable[[str]
         own = [found.get(_hashable(key), []) for found in kept]
         raw.append(tuple(_raw_value(column, products, values, own) for column in definition.raw))
     return _project(definition, con, raw)
+
+
+def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]) -> list[Row]:
+    """As `evaluate_definition`, with the rows of the derived definitions in temporary tables."""
+    names = {table: f"oracle_derived_{number}" for number, (table, _) in enumerate(definition.derived)}
+
+    def read(table: str) -> str:
+        return names[table] if table in names else tables(table)
+
+    for table, inner in definition.derived:
+        rows = evaluate_definition(inner, con, read)
+        columns = ", ".join(f"{_quote(name)} {type_}" for name, type_ in inner.columns)
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {names[table]} ({columns})")
+        if rows:
+            con.executemany(f"INSERT INTO {names[table]} VALUES ({', '.join('?' * len(inner.columns))})", rows)
+    found = evaluate_definition(replace(definition, derived=()), con, read)
+    for name in names.values():
+        con.execute(f"DROP TABLE {name}")
+    return found
 
 
 def _kept_values(

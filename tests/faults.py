@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 STREAMS, TABLE, LIMBS = "tests/streams/test_streams.py", "tests/storage/test_table.py", "tests/storage/test_limbs.py"
 HUBS, FIXTURES = STREAMS + " -k hub", STREAMS + " -k failed"
+ORDER, DISTINCT = "tests/storage/test_order.py", "tests/sqlfront/test_distinct_aggregates.py -k every_query"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ FAULTS = [
     ),
     Fault(
         "sweeps are forgotten", "maintenance/engine.py",
-        "sweep.finish(at.SWEEP, self._touched(relation))", "sweep.finish(at.SWEEP, [])",
+        "sweep.finish(at.SWEEP, stores)", "sweep.finish(at.SWEEP, [])",
     ),
     Fault(
         "undo forgets the sign", "storage/delta_kernels.py",
@@ -125,6 +126,36 @@ FAULTS = [
         "{column.name: column.type for column in self.columns}, expressions",
         "{c.name: str(v.type).replace('string', 'varchar') for c, v in zip(self.columns, rows.columns)}, expressions",
         FIXTURES,
+    ),
+    Fault(
+        "a search tree is not balanced", "storage/order_kernels.py",
+        "if priority(above, keys) >= own:", "if priority(above, keys) >= own or steps == 0:", ORDER,
+    ),
+    Fault(
+        "a string equals its prefix", "storage/dictionary_kernels.py",
+        "return (own > other) - (own < other)", "return 0 * (own - other)", ORDER,
+    ),
+    Fault(
+        "rows that have moved keep the old children", "storage/order_kernels.py",
+        "for word in (place + 3, sides, sides + 1):", "for word in (place + 3, sides):", ORDER,
+    ),
+    Fault(
+        "a swept row stays in the search tree", "storage/order_kernels.py",
+        "    hang(table, rest, load32(address, place + 3), row + 1, place, sides, group_tail)\n    return steps",
+        "    return steps", ORDER,
+    ),
+    Fault(
+        "NULL is a value", "sqlfront/bind_companions.py",
+        "required=atom.required | (variables & nullable)", "required=atom.required", DISTINCT,
+    ),
+    Fault(
+        "an aggregate's filter is forgotten", "sqlfront/bind_companions.py",
+        "JoinCore(self._core.atoms, [*self._core.conditions, *conditions])",
+        "JoinCore(self._core.atoms, [*self._core.conditions])", DISTINCT,
+    ),
+    Fault(
+        "the greatest value is the least", "maintenance/companions.py",
+        'int(raw.kind == "greatest")', 'int(raw.kind == "least")', DISTINCT,
     ),
 ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from sqlfront.binder import bind_view
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
 PAGE = ROOT / "docs" / "support-matrix.md"
-SUPPORTED = ("joins", "aggregates", "distinct", "outputs", "inlining")
+SUPPORTED = ("joins", "aggregates", "distinct", "outputs", "inlining", "blocks")
 
 HEAD = """# SQL support matrix
 

@@ -198,8 +198,6 @@ def test_view_handle(con):
     assert view.state()
     assert view.cost()["steps"] >= 0
     assert view.explain().to_dict()["shape"] == "free-connex"
-    with pytest.raises(sqlfront.NotSupportedError):
-        view.subscribe()
     with pytest.raises(sqlfront.ProgrammingError, match="no materialized view"):
         con.view("orders")
     con.execute("BEGIN; INSERT INTO items VALUES (2, 9, 1); INSERT INTO orders VALUES (9, 9), (10, 9)")

@@ -19,6 +19,7 @@ import pytest
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
+import sqlfront
 from sqlfront.__main__ import main
 from sqlfront.draw_table import cell_text, draw_table, text_width
 from sqlfront.interrupts import stoppable
@@ -252,6 +253,23 @@ def test_ctrl_c_calls_for_an_interrupt_once_and_restores_what_was_there():
     assert len(calls) == 1
     assert calls[0] is not threading.main_thread()
     assert signal.set_wakeup_fd(before) == -1
+
+
+@pytest.mark.parametrize("connect", [duckdb.connect, sqlfront.connect])
+def test_an_interruption_in_a_transaction_tells_whether_it_is_lost(connect):
+    """DuckDB aborts the transaction when it notices Ctrl-C itself, which it nearly always does."""
+    shell, seen = Shell(connect(), out=io.StringIO(), err=io.StringIO()), []
+    for _ in range(3):
+        shell.err.truncate(shell.err.seek(0))
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        assert not shell.run(
+            "BEGIN; CREATE TABLE x (a INT); SELECT COUNT(*) FROM range(10000000000) a, range(100000) b"
+        )
+        seen.append(shell.err.getvalue())
+        lost = not shell.run("FROM x")
+        assert seen[-1] == f"Interrupted; {'the transaction is lost: ROLLBACK' if lost else 'nothing was changed'}.\n"
+        assert shell.run("ROLLBACK")
+    assert any("is lost" in text for text in seen)
 
 
 def test_other_threads_can_run_statements_too(shell):

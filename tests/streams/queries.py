@@ -159,11 +159,26 @@ def _grouped(
             features.add("filter")
         text = _aggregate(choose, atoms, condition, len(items), floats, features)
         items.append(f"{text}{condition} AS m{len(items)}")
+    apart = random.Random(f"{body} {keys}")  # The choices of known seeds stay as they were.
+    if apart.random() < 0.4:
+        items.append(f"{_of_values(apart, atoms)} AS m{len(items)}")
+        features.add("kept values")
     having = ""
     if choose.random() < 0.15:
         having = choose.choice(["count(*) > 1", "count(*) % 2 = 1", "count(*) >= 3"])
         features.add("having")
     return Query(tuple(items), body, "group", tuple(keys), having, tuple(floats), names, frozenset(features))
+
+
+def _of_values(choose: random.Random, atoms: list[_Atom]) -> str:
+    """An aggregate for which the values of each group are kept."""
+    atom = choose.choice(atoms)
+    column = choose.choice(atom.table.columns)
+    name = f"{atom.alias}.{column.name}"
+    forms = [f"min({name})", f"max({name})", f"count(DISTINCT {name})"]
+    if column.role in ("int", "decimal") and column.type != "BOOLEAN":
+        forms.append(f"sum(DISTINCT {name})")
+    return choose.choice(forms)
 
 
 def _aggregate(

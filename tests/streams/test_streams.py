@@ -22,7 +22,7 @@ FEATURES = [
     "bag", "set", "group", "scalar", "having", "filter", "hidden group key", "self-join of 2", "self-join of 3",
     "equal atoms",
     "cross product", "mixed types", "two-word key", "text key", "predicate", "count", "sum", "avg",
-    "product", "exact sum", "float sum", "retained table", "passing table", "ordinary table", "key",
+    "product", "exact sum", "float sum", "kept values", "retained table", "passing table", "ordinary table", "key",
     "several tables at once",
     "rows", "insert", "delete", "update", "absent", "begin", "commit", "rollback", "drop", "check", "refresh",
     "1 atoms", "2 atoms", "3 atoms", "4 atoms", "5 atoms",

@@ -1,0 +1,67 @@
+"""Which row and expression make a change impossible: an error that says so, for a change that some view cannot take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.errors import DataError
+from storage.sums import FactorRange, encode_factor
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from maintenance.relation import Input, Relation
+
+_LONGEST = 200
+
+
+def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError) -> DataError:
+    """The error with the views, the expression and the first row named; `error` itself where none is found.
+
+    O(inputs + log rows) evaluations.
+    """
+    for item in relation.inputs.values():
+        found = _failure(relation, item, rows)
+        if found is None:
+            continue
+        first, count = 0, rows.num_rows
+        while count > 1:
+            half = count // 2
+            if _failure(relation, item, rows.slice(first, half)) is None:
+                first, half = first + half, count - half
+            count = half
+        users = {user for store in relation.stores.values() for user in store.users if item in store.inputs.values()}
+        views = ", ".join(sorted(user.partition("#")[0].removeprefix("main.") for user in users if user))
+        name = relation.name.removeprefix("main.")
+        return DataError(
+            f"materialized view {views} cannot take a row of {name}"
+            if views
+            else f"a row of {name} is impossible here",
+            where=f"{item.expression}\nwith {_shown(rows.slice(first, 1).to_pylist()[0])}",
+            why=found.why if found.what.startswith("a computed column") else f"{found.what}: {found.why}",
+            hint="correct the row, or write the view so that it has a value for every row: "
+            "TRY_CAST, CASE, WHERE, FILTER (WHERE isfinite(x))",
+        )
+    return error
+
+
+def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -> DataError | None:
+    """What evaluating and summing an item over the rows raises."""
+    try:
+        if item.source is None:
+            types = {column.name: column.type for column in relation.columns}
+            values = relation.evaluate(rows, types, [f"({item.expression})"]).column(0)
+        else:
+            values = rows.column([column.name for column in relation.columns].index(item.source))
+        if item.kind == "factor":
+            encode_factor(values, item.type, item.limbs, item.shift)
+    except FactorRange:
+        return None  # It fits after a rescaling.
+    except DataError as error:
+        return error
+    return None
+
+
+def _shown(row: dict[str, object]) -> str:
+    text = ", ".join(f"{name} = {value!r}" for name, value in row.items())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

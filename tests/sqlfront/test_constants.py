@@ -1,0 +1,71 @@
+"""Views whose output is constant, and views that say TRUE or FALSE: the right number of rows, always."""
+
+import pytest
+
+import sqlfront
+
+QUERIES = [
+    "SELECT 1 AS one FROM r",
+    "SELECT 'x' AS x, NULL AS n FROM r JOIN s ON r.a = s.a",
+    "SELECT DISTINCT 'x' AS x FROM r JOIN s ON r.a = s.a",
+    "SELECT DISTINCT 1 AS x FROM r WHERE a = 2",
+    "SELECT 1 AS x FROM r GROUP BY 'y'",
+    "SELECT 1 AS x FROM r HAVING count(*) > 2",
+    "SELECT 1 AS x FROM r HAVING true",
+    "SELECT 1 AS x FROM r GROUP BY ()",
+    "SELECT 1 AS x FROM r GROUP BY ALL",
+    "SELECT 1 AS x, count(*) AS n FROM r GROUP BY ALL",
+    "SELECT count(NULL) AS n, sum(0.5::DOUBLE) AS s FROM r",
+    "SELECT EXISTS (SELECT 1 FROM r WHERE a = 2) AS b",
+    "SELECT EXISTS (FROM r JOIN s ON r.a = s.a)",
+    "SELECT NOT EXISTS (SELECT a FROM r ORDER BY a LIMIT 1) AS b",
+    "WITH c AS (SELECT a FROM r) SELECT CASE WHEN EXISTS (FROM c WHERE a > 2) THEN 'yes' ELSE 'no' END AS answer",
+]
+CHANGES = [
+    "INSERT INTO r VALUES (1), (1), (2)",
+    "INSERT INTO s VALUES (1), (NULL), (1)",
+    "INSERT INTO r VALUES (3), (NULL)",
+    "DELETE FROM r WHERE a = 2",
+    "DELETE FROM s WHERE a = 1",
+    "UPDATE s SET a = 3",
+    "DELETE FROM r",
+    "INSERT INTO r VALUES (2), (3)",
+]
+
+
+def _agree(con, query):
+    expected = con.execute(query).fetchall()
+    assert con.execute("FROM v").fetchall() == expected
+    assert con.view("v").count() == con.execute("SELECT count(*) FROM v").fetchall()[0][0] == len(expected)
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_every_change_is_followed(query, tmp_path):
+    with sqlfront.connect(str(tmp_path / "file.db")) as con:
+        con.execute("CREATE TABLE r (a INT); CREATE TABLE s (a INT)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+        assert con.execute("DESCRIBE v").fetchall() == con.execute(f"DESCRIBE {query}").fetchall()
+        _agree(con, query)
+        for change in CHANGES:
+            con.execute(f"BEGIN; {change}")
+            _agree(con, query)
+            con.execute("ROLLBACK")
+            _agree(con, query)
+            con.execute(change)
+            _agree(con, query)
+        con.execute("REFRESH MATERIALIZED VIEW v")
+        _agree(con, query)
+    with sqlfront.connect(str(tmp_path / "file.db")) as con:
+        _agree(con, query)
+        con.execute("DELETE FROM r")
+        _agree(con, query)
+
+
+def test_the_answer_of_exists_is_found_by_contains():
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (a INT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT EXISTS (FROM r WHERE a = 1) AS b")
+        assert con.view("v").contains((False,)) and not con.view("v").contains((True,))
+        con.execute("INSERT INTO r VALUES (1)")
+        assert con.view("v").contains((True,)) and not con.view("v").contains((False,))

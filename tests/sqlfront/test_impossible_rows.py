@@ -1,0 +1,64 @@
+"""A change that a view cannot take names the view, the expression, the row, the reason and a way out."""
+
+import pyarrow as pa
+import pytest
+
+import sqlfront
+
+VIEWS = {
+    "SELECT CAST(s AS INT) AS i FROM {t}": ("CAST(s AS INTEGER)", "x = 1.0, s = 'bad'", "'bad'"),
+    "SELECT a, count(*) AS n FROM {t} WHERE 10 // len(s) > 2 AND CAST(s AS INT) > 0 GROUP BY a": (
+        "CAST(s AS INTEGER) > 0",
+        "s = 'bad'",
+        "'bad'",
+    ),
+    "SELECT sum({t}.x * o.c) AS p FROM {t} JOIN o ON {t}.a = o.a": ("x", "x = inf", "NaN or an infinity"),
+}
+GOOD = [(1, 1.0, "1"), (2, 2.0, "2")]
+BAD = [(1, 1.0, "3"), (5, 1.0, "bad"), (6, float("inf"), "4"), (7, 1.0, "bad")]
+
+
+def _rows(rows):
+    columns = list(zip(*rows, strict=True))
+    return pa.table({"a": pa.array(columns[0], pa.int32()), "x": columns[1], "s": columns[2]})
+
+
+@pytest.mark.parametrize("query", VIEWS)
+@pytest.mark.parametrize("kind", ["TABLE", "CHANGE TABLE"])
+@pytest.mark.parametrize("way", ["insert", "apply", "apply_row", "transaction"])
+def test_the_error_says_all(query, kind, way):
+    expression, row, why = VIEWS[query]
+    with sqlfront.connect() as con:
+        con.execute(f"CREATE {kind} t (a INT, x DOUBLE, s VARCHAR); CREATE TABLE o (a INT, c DOUBLE)")
+        con.execute("CREATE MATERIALIZED VIEW fine AS SELECT a FROM t")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query.format(t='t')}")
+        con.apply({"t": _rows(GOOD)})
+        before = con.execute("FROM v").fetchall()
+        with pytest.raises(sqlfront.DataError) as caught:
+            if way == "apply":
+                con.apply({"t": _rows(BAD)})
+            elif way == "apply_row":
+                con.apply_row("t", BAD[2] if "inf" in row else BAD[1])
+            else:
+                begin = "BEGIN; " if way == "transaction" else ""
+                values = (
+                    "SELECT * FROM (VALUES (1, 1::DOUBLE, '3'), (5, 1, 'bad'), (6, 'inf'::DOUBLE, '4'), (7, 1, 'bad'))"
+                )
+                con.execute(f"{begin}INSERT INTO t {values}; COMMIT" if begin else f"INSERT INTO t {values}")
+        con.rollback()
+        error = caught.value
+        assert error.what == "materialized view v cannot take a row of t"
+        assert expression in error.where and row in error.where, error.where
+        assert why in error.why and "TRY_CAST" in error.hint
+        assert "a = 7" not in error.where  # The first such row is named.
+        assert con.execute("FROM v").fetchall() == before
+        assert sorted(con.execute("FROM fine").fetchall()) == [(1,), (2,)]
+
+
+def test_every_view_that_computes_it_is_named():
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (s VARCHAR); CREATE SCHEMA other")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT CAST(s AS INT) AS i FROM t")
+        con.execute("CREATE MATERIALIZED VIEW other.w AS SELECT CAST(s AS INT) AS i, count(*) AS n FROM t GROUP BY 1")
+        with pytest.raises(sqlfront.DataError, match="materialized view other.w, v cannot take a row of t"):
+            con.execute("INSERT INTO t VALUES ('x')")
