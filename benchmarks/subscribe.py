@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "A change is one row of the dimension, inserted or deleted: medians, over 2,000 changes without a subscriber.",
         "single row: apply_row of one fact, which changes one row of the view.",
         f"A subscriber is told of at most {options.told:,} rows at a time here: its Arrow tables take memory, "
-        "some 600 bytes a row while they are made and held.",
+        "some 300 bytes a row while they are made and held.",
     ]
     title = f"A dimension row updated over many facts: {VIEW}"
     harness.report("subscribe", title, rows, notes=notes)

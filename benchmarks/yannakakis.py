@@ -85,11 +85,11 @@ def write(works: Sequence[Workload], found: dict[str, Runs], options: argparse.N
         f"in {DELETED} deleted; epochs of {SIZE:,} rows. FQs at scale factor {options.scale:g}, aggregates at "
         f"{options.aggregates_scale:g}; the paper's are 0.5 and 2, inserts only, one row at a time.",
         "Seconds are processor time of one thread, of the epochs alone. x: this side's over auto's.",
-        f"peak MiB, of the inserts, is above what the process had before the first epoch; budget {options.memory_budget:g} GiB; a side "
-        "beyond it was stopped at the share of the inserts that is given, and its figures are lower bounds.",
+        "peak MiB, during the inserts, is above what the process had before the first epoch. Budget: "
+        f"{options.memory_budget:g} GiB; a side beyond it was stopped after the given share of the inserts.",
         f"us/change: changes of one row, the mean of {SINGLE}; DuckDB: one recomputation (for the FQs, of COUNT(*)).",
-        f"DuckDB recomputes after {SAMPLES['insert']} epochs of the inserts, evenly spaced, and at the end of the deletes; "
-        "the seconds charge the mean of these to every epoch.",
+        f"DuckDB recomputes {SAMPLES['insert']} times during the inserts, evenly spaced, and once at the end of the "
+        "deletes; the seconds charge the mean of these to every epoch.",
         "Paper, DYN against DBToaster: FQ1-FQ5 4.3x time and 5.4x memory in the mean, Q1, Q3 and Q6 equal memory, Q13' "
         "up to 100x time; 190x against re-running after each change.",
         *(f"{name} is refused: {' '.join(reason.split())}" for name, reason in refused.items()),

@@ -25,7 +25,7 @@ SAMPLES = {"insert": 3, "delete": 1}
 class Figures:
     """What a side measured. `seconds` per phase are those of the epochs; `epochs` are those it came through.
 
-    `peak` is the most memory during the inserts, above that before the first; `state` what SHOW STATE says after the inserts.
+    `peak` is the most memory during the inserts, above that before the first; `state` what SHOW STATE says after them.
     `single` are seconds per change of one row; `read` result rows per second; `rows` per phase the size of the result,
     `answer` the result itself unless it is a full join's. `refused` says why the view cannot be made.
     """

@@ -19,6 +19,8 @@ from storage.errors import DataError
 def changed_groups(view: MaintainedView, delta: OutputDelta) -> np.ndarray:
     """The rows of the view's output delta in which something changed, and a row of zeros for each other group in which
     a companion's values did. O(rows log rows), linear without companions."""
+    if not view.companions:
+        return np.ascontiguousarray(delta.changed())
     keys = delta.shape.keys
     rows = [delta.changed()]
     for kept in view.companions:
@@ -32,10 +34,8 @@ def changed_groups(view: MaintainedView, delta: OutputDelta) -> np.ndarray:
     found = np.concatenate(rows)
     if keys == 0:
         return found[:1]
-    if len(rows) > 1:
-        _, first = np.unique(found[:, :keys], axis=0, return_index=True)
-        found = found[np.sort(first)]
-    return np.ascontiguousarray(found)
+    _, first = np.unique(found[:, :keys], axis=0, return_index=True)
+    return found[np.sort(first)]
 
 
 @contextmanager

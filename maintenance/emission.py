@@ -55,7 +55,10 @@ class OutputDelta:
         used, shape = int(self.table.header[at.USED]), self.shape
         words = np.empty((used, shape.keys + len(shape.parts) * shape.limbs), np.int64)
         words = words[: upkeep_kernels.copy_rows(self.table.address, 0, used, words.ctypes.data)]
-        return words[(words[:, shape.keys + shape.limbs :] != 0).any(axis=1)]
+        changed = np.zeros(len(words), bool)
+        for place in range(shape.keys + shape.limbs, words.shape[1]):
+            changed |= words[:, place] != 0
+        return words if changed.all() else words[changed]
 
     def clear(self) -> None:
         """Forget what has been gathered; memory beyond a usual epoch's goes back."""

@@ -25,8 +25,7 @@ from maintenance.outlets import Listener, Outlets
 from maintenance.output_change import OutputChange
 from maintenance.programs import Assembler
 from maintenance.relation import Column, LeafStore, Relation, Rescale
-from maintenance.tree import Tree
-from maintenance.view import MaintainedView, Source, codecs_of, demanded_indexes
+from maintenance.view import MaintainedView, Source, demanded_indexes, unbuilt_view
 from planner.plan import Plan
 from planner.query import Definition
 from storage import layout as at
@@ -440,18 +439,7 @@ class Engine:
         if number is None:
             raise InternalError(f"more than {MAX_VIEWS - 1} views", hint="drop some")
         self.machine.counters[number] = 0
-        view = self._unbuilt(name, definition, plan, number)
-        for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
-            kept = self._unbuilt(name, companion.definition, own_plan, number)
-            kept.companion = companion
-            view.companions.append(kept)
-        return view
-
-    def _unbuilt(self, name: str, definition: Definition, plan: Plan, number: int) -> MaintainedView:
-        codecs = codecs_of(definition, self.dictionaries)
-        widths = {variable: codec.words for variable, codec in codecs.items()}
-        tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
-        return MaintainedView(name, definition, plan, tree, number, codecs)
+        return unbuilt_view(name, definition, plan, number, self.dictionaries)
 
     def _open_stores(self, view: MaintainedView) -> list[tuple[Relation, LeafStore]]:
         """Open the stores the view's atoms read; returns those that are new and empty."""

@@ -213,7 +213,8 @@ def row_count(view: MaintainedView) -> int:
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
     """Whether a tuple of the free variables is in the view; `values` gives one Python value per variable.
 
-    A value counts as what an INSERT makes of it; one that does not fit its type is in no row. O(1) where a key or an index leads to it, else a scan of what the given values leave.
+    A value counts as what an INSERT makes of it; one that does not fit its type is in no row.
+    O(1) where a key or an index leads to it, else a scan of what the given values leave.
     """
     codes = {}
     for variable, value in values.items():

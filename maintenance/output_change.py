@@ -14,7 +14,7 @@ from maintenance.netting import net
 from maintenance.output import Reader, numbers, raw_batch
 from maintenance.shapes import COUNT, Part
 from maintenance.view import MaintainedView
-from planner.query import output_keys
+from planner.query import output_keys, shown_tuple
 from storage import layout as at
 from storage import lookup_kernels, scan_kernels
 from storage.sums import combine
@@ -57,7 +57,7 @@ def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> O
     if view.definition.mode == "bag":
         counts = numbers(gathered.rows("change"), COUNT)
         rows, visible = _output(view, evaluate, gathered, "change", np.arange(len(counts)))
-        return _netted(rows, counts[visible])
+        return _netted(view, rows, counts[visible])
     before, after = gathered.live("before"), gathered.live("after")
     with rewound(view, machine):
         gone, old = _output(view, evaluate, gathered, "before", before)
@@ -95,11 +95,13 @@ def _output(
     return sql_rows(view, evaluate, raw_batch(view, gathered.rows(when, picked), len(picked)))
 
 
-def _netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:
+def _netted(view: MaintainedView, rows: pa.Table, weights: np.ndarray) -> OutputChange:
     import pyarrow as pa
 
-    positions, sums = net(rows.columns, weights)
-    return OutputChange(rows.take(pa.array(positions)), sums, np.where(sums > 0, INSERT, DELETE))
+    if view.definition.mode != "bag" or shown_tuple(view.definition) is None:
+        positions, weights = net(rows.columns, weights)
+        rows = rows.take(pa.array(positions))
+    return OutputChange(rows, weights, np.where(weights > 0, INSERT, DELETE))
 
 
 def _paired(
@@ -112,7 +114,7 @@ def _paired(
     tuples = np.concatenate([gone_tuples, come_tuples])
     weights = np.repeat(np.array([-1, 1]), [len(gone_tuples), len(come_tuples)])
     if not output_keys(view.definition):
-        return _netted(rows, weights)
+        return _netted(view, rows, weights)
     positions, sums = net([pa.array(tuples), *rows.columns], weights)
     order = np.lexsort((sums, tuples[positions]))
     positions, sums = positions[order], sums[order]

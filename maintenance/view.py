@@ -184,6 +184,21 @@ class MaintainedView:
                     table.rescale(number, bits)
 
 
+def unbuilt_view(
+    name: str, definition: Definition, plan: Plan, number: int, dictionaries: Dictionaries
+) -> MaintainedView:
+    """A view with its companions, of which nothing is stored yet."""
+    codecs = codecs_of(definition, dictionaries)
+    widths = {variable: codec.words for variable, codec in codecs.items()}
+    tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
+    view = MaintainedView(name, definition, plan, tree, number, codecs)
+    for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
+        kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
+        kept.companion = companion
+        view.companions.append(kept)
+    return view
+
+
 def label(view: MaintainedView, node: View) -> str:
     """A node's name for people: its variables in the user's spelling."""
     return "[" + ", ".join(view.definition.label(v) for v in node.node.variables) + "]"

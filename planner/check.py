@@ -128,7 +128,8 @@ def _check_joins(root: Node, definition: Definition) -> None:
         outside = vertices({name: edge for name, edge in edges.items() if name not in inside})
         return frozenset(node.variables) & (outside | frozenset(definition.free))
 
-    for node in root.walk():
+    (result,) = root.children if definition.free else (root,)
+    for node in result.walk():
         label = frozenset(node.variables)
         if len(node.children) == 2:
             _require(label == shown(node.children[0]) | shown(node.children[1]), "a join has both sides' columns", node)

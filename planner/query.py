@@ -172,12 +172,18 @@ class Definition:
 
 def output_keys(definition: Definition) -> list[tuple[str, ...]]:
     """The output columns by which a view's rows are told apart: those of the whole free tuple, if they all show."""
+    columns = shown_tuple(definition)
+    return [] if columns is None or definition.mode == "bag" else [columns]
+
+
+def shown_tuple(definition: Definition) -> tuple[str, ...] | None:
+    """The output columns that are the free tuple, of which a bag may have copies; None if they do not all show."""
     raw = {column.name: column.variable for column in definition.raw if column.kind == "variable"}
     shown: dict[str, str] = {}
     for expression, (name, _) in zip(definition.projection, definition.columns, strict=True):
         variable = raw.get(expression.strip().strip('"'))
         if variable is not None:
             shown.setdefault(variable, name)
-    if definition.mode == "bag" or not set(definition.free) <= shown.keys():
-        return []
-    return [tuple(shown[variable] for variable in dict.fromkeys(definition.free))]
+    if not set(definition.free) <= shown.keys():
+        return None
+    return tuple(shown[variable] for variable in dict.fromkeys(definition.free))

@@ -65,9 +65,13 @@ _CHANGE = "no algorithm takes O(n^(1-e)) per change and"
 _KEYS = "the query with what the declared keys fix filled in is q-hierarchical (Olteanu, Huang and Koch 2009)"
 
 
-def classify_tasks(definition: Definition, plan: Plan) -> tuple[Task, ...]:
-    """The four tasks of a view and its plan."""
-    return (_read(definition, plan), _count(definition, plan), _exists(definition, plan), _membership(definition, plan))
+def classify_tasks(definition: Definition, plan: Plan, views: Collection[str] = ()) -> tuple[Task, ...]:
+    """The four tasks of a view and its plan; `views` are those of its tables whose rows are other views'."""
+    tasks = _read(definition, plan), _count(definition, plan), _exists(definition, plan), _membership(definition, plan)
+    if not views:
+        return tasks
+    why = "the known bounds are for tables, not for the rows of views"
+    return tuple(_opened(task, why) if task.verdict == "hard" else task for task in tasks)
 
 
 def _read(definition: Definition, plan: Plan) -> Task:
@@ -176,6 +180,10 @@ def _weaken_self_joins(task: Task, own: Definition) -> Task:
     if find_violation(hypergraph(boolean), ()) is not None:
         return task
     why = "a table is joined with itself, and whether the view has rows is easy to tell: no bound is known"
+    return _opened(task, why)
+
+
+def _opened(task: Task, why: str) -> Task:
     return replace(task, verdict="open", bound="none is known", theorem="", witness=why)
 
 

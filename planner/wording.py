@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from planner.hierarchy import Violation
@@ -34,8 +35,9 @@ def column(definition: Definition, atom: str, variable: str) -> str:
 
 
 def table_name(table: str) -> str:
-    """A table as a user would write it."""
-    return table.removeprefix("main.")
+    """A table as a user would write it; a block of the query, which has no name, by its number."""
+    block = re.search(r"/(\d+)$", table)
+    return f"block {block[1]}" if block else table.removeprefix("main.")
 
 
 def spell_key(definition: Definition, key: Key) -> str:

@@ -111,15 +111,24 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
     """Plans for a query, whose view is called `name`, and for its derived views. NotSupportedError if one has none."""
     names = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     parts: list[Part] = []
+    rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
     for own, definition in zip([*names.values(), name], bound.definitions, strict=True):
-        atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
+        definition = _renamed(definition, names)
         notes = definition.notes
         if own == name:
             notes = (*notes, *(f"{_spelled(part)} is kept as a view of its own ({_kept(part)})" for part in parts))
-        definition = replace(definition, atoms=atoms, notes=notes)
-        weights = update_weights(database, con, definition, options if own == name else {})
+        definition = replace(definition, notes=notes)
+        weights = update_weights(database, con, definition, options) | rates
+        rates[own] = sum(weights.values())
         parts.append(Part(own, definition, plan_definition(definition, weights, options.get("strategy"))))
     return parts
+
+
+def _renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
+    """The definition and its companions with tables called by `names`."""
+    atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
+    companions = tuple(replace(one, definition=_renamed(one.definition, names)) for one in definition.companions)
+    return replace(definition, atoms=atoms, companions=companions)
 
 
 def _spelled(part: Part) -> str:

@@ -143,10 +143,11 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
                 database.changed()
             return
         entry = database.view(con, name.parts)
-        if _passing(database, entry):
+        passing = why_not_rebuilt(database, [entry, *database.dependents(entry)])
+        if passing is not None:
             raise ProgrammingError(
                 f"materialized view {shown(entry.name)} cannot be rebuilt",
-                why=f"change table {_passing(database, entry)} was created WITH (retain = false) and keeps no rows",
+                why=passing,
                 hint="create the change table WITH (retain = true)",
             )
         group = _rebuilt_with(database, entry)
@@ -192,6 +193,16 @@ def readers_to_drop(
             hint="drop the views first, or use CASCADE",
         )
     return list(readers.values())
+
+
+def why_not_rebuilt(database: Database, views: Sequence[ViewEntry]) -> str | None:
+    """Why not all the views can be built anew: one reads a change table that keeps no rows. None if they can."""
+    for view in views:
+        for table in database.change_tables.values():
+            if database.relation_key(table.name) in view.tables and not table.retain:
+                created = f"change table {shown(table.name)} was created WITH (retain = false) and keeps no rows"
+                return f"{created}, and {shown(view.name)} reads it"
+    return None
 
 
 def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
@@ -264,14 +275,6 @@ def _forget_view(con: Any, name: QualifiedName) -> None:
     con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [name.schema, name.name])
 
 
-def _passing(database: Database, entry: ViewEntry) -> str | None:
-    """A change table that the view reads and that keeps no rows."""
-    for table in database.change_tables.values():
-        if database.relation_key(table.name) in entry.tables and not table.retain:
-            return shown(table.name)
-    return None
-
-
 def _rebuilt_with(database: Database, entry: ViewEntry) -> list[ViewEntry]:
     """A view, those that share its stores, and those that read any of them, each after what it reads."""
     group = {entry.name.key: entry}
@@ -292,7 +295,9 @@ def _sharing(database: Database, entry: ViewEntry) -> list[ViewEntry]:
     return [
         other
         for other in database.views.values()
-        if other is not entry and other.maintained.name in users and not _passing(database, other)
+        if other is not entry
+        and other.maintained.name in users
+        and why_not_rebuilt(database, [other, *database.dependents(other)]) is None
     ]
 
 

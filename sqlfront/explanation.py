@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from sqlfront.rewrites import Rewrite, find_rewrites
 from storage.table import Table
 
 if TYPE_CHECKING:
+    from sqlfront.build import Part
     from sqlfront.database import Database
 
 
@@ -27,25 +29,29 @@ class Explanation:
     """How a query is kept. `str()` is for people, `to_dict()` for machines, `svg()` is the tree as a picture.
 
     All three come from the plan and the tree that run; figures of a running view are those of the moment they are
-    asked for. `companions` are the trees of the values kept for MIN, MAX and DISTINCT, `spent()` the steps of updates.
+    asked for. `companions` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
+    blocks that are views of their own, by name as the definition calls them; `spent()` gives the steps of updates,
+    `views` the tables in the definition whose rows are those of other views.
     """
 
     definition: Definition
     plan: Plan
     tree: Tree
     companions: tuple[Tree, ...] = ()
+    blocks: tuple[tuple[str, Tree], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     maintained: MaintainedView | None = None
     spent: partial[int] | None = None
+    views: frozenset[str] = frozenset()
 
     @property
     def tasks(self) -> tuple[Task, ...]:
         """What theory allows and what the view pays, for reading all, count, exists and membership."""
-        return classify_tasks(self.definition, self.plan)
+        return classify_tasks(self.definition, self.plan, self.views)
 
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
-        steps {predicted, by table, observed, changes, weights}, tree, companions. What is not known is None."""
+        steps {predicted, by table, observed, changes, weights}, tree, companions, blocks. None is what is not known."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -73,6 +79,7 @@ class Explanation:
             "steps": self._steps(),
             "tree": _node(self.tree, self.tree.root),
             "companions": [_node(tree, tree.root) for tree in self.companions],
+            "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
         }
 
     def lines(self) -> list[tuple[str, str]]:
@@ -123,6 +130,8 @@ class Explanation:
         for companion, tree in zip(self.definition.companions, self.companions, strict=True):
             notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
             boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
+        for name, tree in self.blocks:
+            boxes.append(Box(table_name(name), ("a view of its own",), "projection", (_box(tree, tree.root),)))
         return boxes
 
     # Steps ---------------------------------------------------------------------------------------
@@ -176,18 +185,38 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
     spent = partial(database.engine.counters, view)
     rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
     companions = tuple(one.tree for one in view.companions)
-    return Explanation(view.definition, view.plan, view.tree, companions, rewrites, view, spent)
+    read = _views_read(database, view.definition)
+    blocks = _blocks(database, view.name)
+    return Explanation(view.definition, view.plan, view.tree, companions, blocks, rewrites, view, spent, read)
 
 
 def explain_query(
     database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
 ) -> Explanation:
     """The explanation of a query that is not a view: bound and planned, nothing built."""
-    definition, plan = _planned(database, con, query, statement, offset)
+    *inner, own = _planned(database, con, query, statement, offset)
+    definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)
+    blocks = tuple((part.name, _unbuilt(database, part.definition, part.plan)) for part in inner)
     kept = zip(definition.companions, plan.companions, strict=True)
     companions = tuple(_unbuilt(database, companion.definition, own) for companion, own in kept)
-    return Explanation(definition, plan, tree, companions, _rewrites(database, con, query, definition, plan))
+    rewrites = _rewrites(database, con, query, definition, plan)
+    return Explanation(definition, plan, tree, companions, blocks, rewrites, views=_views_read(database, definition))
+
+
+def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree], ...]:
+    """The trees of the blocks that a running view consists of besides its own."""
+    engine = database.engine
+    names = {name: relation.origin or "" for name, relation in engine.relations.items()}
+    found = {name: origin for name, origin in names.items() if re.fullmatch(rf"{re.escape(view)}/\d+", origin)}
+    return tuple((name, engine.views[origin].tree) for name, origin in found.items())
+
+
+def _views_read(database: Database, definition: Definition) -> frozenset[str]:
+    """The tables of a definition that are materialized views or blocks of its query."""
+    views = {database.relation_key(view.name) for view in database.views.values()}
+    tables = {atom.table for atom in definition.atoms}
+    return frozenset(table for table in tables if table in views or table_name(table).startswith("block "))
 
 
 def _unbuilt(database: Database, definition: Definition, plan: Plan) -> Tree:
@@ -195,21 +224,19 @@ def _unbuilt(database: Database, definition: Definition, plan: Plan) -> Tree:
     return Tree(definition, plan, widths, counted=definition.mode == "bag")
 
 
-def _planned(
-    database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
-) -> tuple[Definition, Plan]:
+def _planned(database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0) -> list[Part]:
     from sqlfront.build import bind, plan_parts
     from sqlfront.catalog import EngineCatalog
 
     bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset)
-    own = plan_parts(database, con, bound, "query", {})[-1]
-    return own.definition, own.plan
+    return plan_parts(database, con, bound, "query", {})
 
 
 def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:
-    kept = {database.relation_key(table.name) for table in database.change_tables.values()}
+    fixed = {database.relation_key(table.name) for table in database.change_tables.values()}
+    fixed |= _views_read(database, definition)
     return find_rewrites(
-        query, definition, plan, lambda sql: _planned(database, con, sql)[1], lambda table: table not in kept
+        query, definition, plan, lambda sql: _planned(database, con, sql)[-1].plan, lambda table: table not in fixed
     )
 
 

@@ -94,7 +94,8 @@ class Feed:
 
         if isinstance(change, Error):
             self.fail(change)
-        if self.failure is not None or not self._buffers:
+            self._end()
+        elif self.failure is not None or not self._buffers:
             self._end()
         elif len(change):
             table = images(change, epoch, _now())

@@ -63,5 +63,6 @@ class HeldResult:
         return found
 
     def _query(self, part: str = "") -> Any:
+        self._con.abort()  # A statement that failed may have left something of its own half read.
         self._con.register(_NAME, self._table)
         return self._con.execute(f"SELECT * FROM {_NAME}{part}")

@@ -6,11 +6,10 @@ name before the dot is a database or a schema of any of these.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from sqlfront.tokens import tokenize
 
 Place = tuple[str, str]
 
@@ -67,18 +66,19 @@ def _places(qualifiers: Sequence[str], current: str, path: str, databases: Seque
 
 
 def _entries(path: str) -> list[Place]:
-    """The entries `[database.]schema` of the setting search_path; the database is empty where none is written."""
+    """The entries `[database.]schema` of the setting search_path; the database is empty where none is written.
+
+    DuckDB quotes only names with a dot, a comma or a quote in them.
+    """
     entries: list[Place] = []
-    names: list[str] = []
-    for token in tokenize(path + ","):
-        if token.is_name:
-            names.append(token.name.casefold())
-        elif token.text == "," and names:
-            entries.append((names[-2] if len(names) > 1 else "", names[-1]))
-            names = []
+    for match in _ENTRY.finditer(path):
+        database, schema = (name[1:-1].replace('""', '"') if name[:1] == '"' else name for name in match.groups(""))
+        entries.append((database.casefold(), schema.casefold()))
     return entries
 
 
+_NAME = r'("(?:[^"]|"")*"|[^.,"]+)'
+_ENTRY = re.compile(rf"(?:{_NAME}\.)?{_NAME}")
 _QUESTION = """
     SELECT current_database(), current_setting('search_path'),
         (SELECT list(database_name) FROM duckdb_databases()),

@@ -237,8 +237,8 @@ class PassThrough(Statement):
 def parse_statement(sql: str) -> list[Statement]:
     """The statements in `sql`, split as DuckDB splits them; empty ones are left out.
 
-    Raises ProgrammingError for what is no text and, with a caret, for a syntax error in one of our own statements; errors in
-    DuckDB's statements are left for DuckDB to report. Time linear in the text; a long INSERT ... VALUES
+    Raises ProgrammingError for what is no text and, with a caret, for a syntax error in one of our own statements;
+    errors in DuckDB's statements are left for DuckDB to report. Time linear in the text; a long INSERT ... VALUES
     list is scanned, not tokenised.
     """
     from sqlfront.passthrough import classify

@@ -100,6 +100,13 @@ def _follow(connection: Connection, statement: PassThrough, table: QualifiedName
     columns = dict([verdict.renamed_column]) if verdict.renamed_column else None
     with database.engine.lock:
         readers = database.readers(table)
+        passing = ddl.why_not_rebuilt(database, readers) if new or columns else None
+        if passing is not None:
+            raise IntegrityError(
+                f"ALTER TABLE {shown(table)} is refused",
+                why=f"the views over the table would have to be rebuilt, which is impossible: {passing}",
+                hint="drop the view first, and create it with the change table anew",
+            )
         database.capture.follow(con, table, statement.text, renamed_to=new, renamed_columns=columns)
         if not new and not columns:
             return

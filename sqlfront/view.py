@@ -112,7 +112,8 @@ class View:
         A reader may fall `buffer` changed rows behind, and always one epoch; further, it gets OperationalError with the
         oldest epoch held. So does `after` an epoch that is not held any more: changes are held from the first
         subscription on until the last is closed. The rows are committed ones, also inside a transaction.
-        An epoch costs O(changed rows of the view) more while someone subscribes, nothing when nobody does.
+        An epoch costs O(update + rows of the view that are joined anew) more while someone subscribes, nothing when
+        nobody does.
         """
         connection = self._connection
         connection._ready()

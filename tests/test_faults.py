@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.faults import FAULTS, ROOT, Fault, is_caught
+from tests.faults import FAULTS, ROOT, Fault, copy_tree, is_caught
 
 
 def test_there_are_faults_and_they_can_be_applied():
@@ -16,7 +17,18 @@ def test_there_are_faults_and_they_can_be_applied():
     assert [fault.name for fault in FAULTS if fault.new == fault.old] == []
 
 
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copy_tree(tmp_path_factory.mktemp("faulty"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_caught(fault: Fault, tmp_path: Path):
-    assert is_caught(fault, tmp_path), f"no test notices that {fault.name}"
+def test_a_fault_is_caught(fault: Fault, tree: Path):
+    assert is_caught(fault, tree), f"no test notices that {fault.name}"
+
+
+def test_a_test_that_fails_anyway_proves_nothing(tmp_path: Path):
+    (tmp_path / "test_failing.py").write_text("def test_it(): assert False")
+    with pytest.raises(ValueError, match="fails without any fault"):
+        is_caught(replace(FAULTS[0], caught_by="test_failing.py"), tmp_path)

@@ -11,8 +11,10 @@ from planner.wording import column, enumerate_words, labels
 
 WHY = (
     "a cyclic join has no join tree, so no tree of views keeps it in linear space with constant delay "
-    "(Idris et al. 2017); other plans for cyclic joins are not supported"
+    "(Idris et al. 2017)"
 )
+
+STORE = "store every intermediate join: CREATE MATERIALIZED VIEW ... WITH (strategy = 'materialize')"
 
 
 def refuse_cyclic(definition: Definition, weights: Weights) -> Refusal:
@@ -20,7 +22,8 @@ def refuse_cyclic(definition: Definition, weights: Weights) -> Refusal:
     edges = hypergraph(definition)
     cycle = find_cycle(edges)
     witness = _spell_ring(definition, cycle) if cycle.ring else _spell_clique(definition, cycle)
-    suggestion = _suggest_break(definition, edges, cycle) if cycle.ring else None
+    offers = (_suggest_break(definition, edges, cycle) if cycle.ring else None, STORE)
+    suggestion = "; or ".join(offer for offer in offers if offer is not None)
     return Refusal("the join is cyclic", WHY, witness, suggestion, cycle.variables, cycle.atoms)
 
 

@@ -106,6 +106,15 @@ def test_no_bound_is_claimed_where_its_proof_does_not_hold() -> None:
     assert tasks(_with(plain, "T", conditions=(Condition("(c2 > 5)"),)))["read all"].verdict == "hard"
 
 
+def test_no_bound_is_claimed_over_the_rows_of_views() -> None:
+    definition = query(E_T)
+    plan = plan_view(definition)
+    assert isinstance(plan, Plan)
+    found = {task.name: task for task in classify_tasks(definition, plan, views={"T"})}
+    assert [task.verdict for task in found.values()] == ["open", "open", "constant", "open"]
+    assert found["read all"].witness == "the known bounds are for tables, not for the rows of views"
+
+
 def test_what_a_task_says() -> None:
     found = tasks(query(E_T))
     assert found["read all"].bound.startswith(

@@ -88,13 +88,13 @@ def test_errors_name_the_change_table_and_change_nothing(con, statement, error, 
 @pytest.mark.parametrize("clause", ["ON CONFLICT DO NOTHING", "ON CONFLICT (a) DO UPDATE SET b = 0"])
 def test_a_conflict_clause_needs_the_rows(con, clause):
     con.execute(f"CREATE CHANGE TABLE u {COLUMNS} WITH (retain = false)")
-    with pytest.raises(sqlfront.ProgrammingError, match="conflict clause on change table(.|\n)*retain = true"):
+    with pytest.raises(sqlfront.ProgrammingError, match=r"conflict clause on change table(.|\n)*retain = true"):
         con.execute(f"INSERT INTO u VALUES (1, 10, 'x') {clause}")
 
 
 def test_a_conflict_clause_on_rows_that_violate_their_key(con):
     con.execute("CREATE CHANGE TABLE u (a INT PRIMARY KEY, b INT); INSERT INTO u VALUES (1, 1), (1, 2)")
-    with pytest.raises(sqlfront.IntegrityError, match="change table u violate a key(.|\n)*MERGE"):
+    with pytest.raises(sqlfront.IntegrityError, match=r"change table u violate a key(.|\n)*MERGE"):
         con.execute("INSERT INTO u VALUES (2, 2) ON CONFLICT DO NOTHING")
     con.execute("DELETE FROM u WHERE b = 2; INSERT OR REPLACE INTO u VALUES (1, 7)")
     assert con.execute("FROM u").fetchall() == [(1, 7)]

@@ -106,6 +106,20 @@ def test_values_kept_for_other_aggregates_are_drawn_too(con):
     assert any("values of" in box[0] for box in drawn(found.svg()))
 
 
+def test_blocks_are_drawn_as_the_views_they_are(con):
+    block = "SELECT o_id FROM items GROUP BY o_id"
+    query = f"SELECT c_id, count(*) AS n FROM orders WHERE o_id IN ({block}) GROUP BY c_id"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    fill(con)
+    running, planned = con.explain("v"), con.explain(query)
+    for found in (running, planned):
+        assert "block 1  a view of its own" in found.drawing()
+        assert any(box[:2] == ["block 1", "a view of its own"] for box in drawn(found.svg()))
+    block = running.to_dict()["blocks"]["block 1"]
+    assert {node["rows"] for node in nodes(block) if node["rows"]} == {500}
+    assert running.to_dict()["tasks"]["read all"]["verdict"] != "hard", "the bounds are for tables"
+
+
 # Steps -------------------------------------------------------------------------------------------
 
 
@@ -118,7 +132,10 @@ def test_values_kept_for_other_aggregates_are_drawn_too(con):
         "SELECT name, sum(price) AS s FROM customers JOIN orders USING (c_id) JOIN items USING (o_id) GROUP BY name",
     ],
 )
-def test_the_prediction_is_near_what_is_observed(con, query):
+def test_the_prediction_is_near_what_is_observed(query):
+    con = sqlfront.connect()
+    for statement in filter(str.strip, SCHEMA.replace("CREATE", "CREATE CHANGE").split(";")):
+        con.execute(statement)
     fill(con)
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     steps = con.explain("v").to_dict()["steps"]
@@ -238,10 +255,10 @@ def star(orders):
 def test_with_foreign_keys_every_insert_and_delete_takes_constant_steps():
     """One customer has all orders; under an O(N) tree a new customer would be as dear as the fan-out."""
     medians = {}
-    for orders in (200, 2_000):
+    for orders in (200, 4_000):
         con, seen = star(orders), {}
         assert con.explain("v").to_dict()["cost"]["update"] == "O(1) amortised"
-        for number in range(10):
+        for number in range(3):
             for statement in (
                 f"INSERT INTO c VALUES ({100 + number}, 'n')",
                 f"INSERT INTO o VALUES ({10**6 + number}, {100 + number}, 1)",
@@ -256,7 +273,7 @@ def test_with_foreign_keys_every_insert_and_delete_takes_constant_steps():
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
         medians[orders] = {kind: median(steps) for kind, steps in seen.items()}
     for kind, steps in medians[200].items():
-        assert 0 < medians[2_000][kind] <= 2 * steps, kind
+        assert 0 < medians[4_000][kind] <= 2 * steps, kind
 
 
 def test_an_epoch_of_both_sides_of_a_foreign_key_costs_its_rows():

@@ -60,5 +60,5 @@ def test_every_view_that_computes_it_is_named():
         con.execute("CREATE TABLE t (s VARCHAR); CREATE SCHEMA other")
         con.execute("CREATE MATERIALIZED VIEW v AS SELECT CAST(s AS INT) AS i FROM t")
         con.execute("CREATE MATERIALIZED VIEW other.w AS SELECT CAST(s AS INT) AS i, count(*) AS n FROM t GROUP BY 1")
-        with pytest.raises(sqlfront.DataError, match="materialized view other.w, v cannot take a row of t"):
+        with pytest.raises(sqlfront.DataError, match=r"materialized view other\.w, v cannot take a row of t"):
             con.execute("INSERT INTO t VALUES ('x')")

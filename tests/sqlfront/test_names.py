@@ -15,6 +15,8 @@ PATHS = [
     "SET search_path = 'other.sc,memory.main'",
     "SET search_path = 'sc,other.main'",
     'USE memory."Sc, 2"',
+    'USE "q""q.x"',
+    "SET search_path = '\"my schema\",main'",
 ]
 NAMES = ["t", "main.t", "sc.t", "memory.t", "memory.sc.t", "other.t", "other.sc.t", "temp.t", "only_main", "Only_Other"]
 
@@ -25,7 +27,9 @@ def con():
         connection.execute(
             "ATTACH ':memory:' AS other; CREATE SCHEMA sc; CREATE SCHEMA other.sc; CREATE SCHEMA \"Sc, 2\""
         )
-        for place in ("memory.main", "memory.sc", 'memory."Sc, 2"', "other.main", "other.sc"):
+        connection.execute('CREATE SCHEMA "q""q.x"; CREATE SCHEMA "My Schema"')
+        places = ("main", "sc", '"Sc, 2"', '"q""q.x"', '"My Schema"')
+        for place in (*(f"memory.{schema}" for schema in places), "other.main", "other.sc"):
             connection.execute(f"CREATE TABLE {place}.t AS SELECT '{place}' AS a")
         connection.execute("CREATE TABLE only_main AS SELECT 'memory.main' AS a")
         connection.execute("CREATE TABLE other.only_other AS SELECT 'other.main' AS a")
@@ -42,7 +46,8 @@ def test_a_name_is_found_where_duckdb_finds_it(con, path, temporary):
     con.execute(path)
     for name in NAMES:
         try:
-            expected = con.execute(f"SELECT a FROM {name}").fetchall()[0][0].replace('"', "")
+            expected = con.execute(f"SELECT a FROM {name}").fetchall()[0][0]
+            expected = expected.replace('""', "''").replace('"', "").replace("''", '"')
         except sqlfront.ProgrammingError:
             expected = None
         found = look_up(con._duck, name.split(".")).first()
@@ -95,7 +100,7 @@ def test_definitions_change_only_where_the_current_database_is_theirs(con):
         "CHECK MATERIALIZED VIEW memory.v",
         "DROP MATERIALIZED VIEW memory.v",
     ):
-        with pytest.raises(sqlfront.NotSupportedError, match="other.*\n.*memory(.|\n)*USE memory"):
+        with pytest.raises(sqlfront.NotSupportedError, match=r"other.*\n.*memory(.|\n)*USE memory"):
             con.execute(statement)
     con.apply({"memory.t": _rows("more")})
     assert con.execute("SELECT count(*) FROM memory.v").fetchall() == [(2,)]

@@ -288,6 +288,19 @@ def test_an_aggregate_without_groups_is_there_from_the_first(con):
         assert short(feed.poll()) == [(1, 7, 7, "update_preimage"), (0, None, None, "update_postimage")]
 
 
+def test_a_change_that_only_the_extrema_see(con):
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, min(c) AS least, count(DISTINCT c) AS d FROM s GROUP BY a")
+    con.execute("INSERT INTO s VALUES (1, 5), (1, 7), (2, 5)")
+    with con.view("v").subscribe(snapshot=False) as feed:
+        con.execute("UPDATE s SET c = 3 WHERE a = 1 AND c = 5")
+        assert short(feed.poll()) == [(1, 5, 2, "update_preimage"), (1, 3, 2, "update_postimage")]
+        con.execute("UPDATE s SET c = 3 WHERE a = 1")
+        assert short(feed.poll()) == [(1, 3, 2, "update_preimage"), (1, 3, 1, "update_postimage")]
+        con.execute("DELETE FROM s WHERE a = 2")
+        assert short(feed.poll()) == [(2, 5, 1, "delete")]
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
 def test_a_large_change_comes_whole_and_the_next_one_too(con):
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, c FROM s")
     with con.view("v").subscribe() as feed:

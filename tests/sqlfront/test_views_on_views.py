@@ -228,6 +228,27 @@ def test_over_a_table_that_keeps_no_rows() -> None:
                 con.execute(f"CHECK MATERIALIZED VIEW {view}")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    ["REFRESH MATERIALIZED VIEW g", "ALTER TABLE r RENAME COLUMN b TO c", "ALTER TABLE r RENAME TO q"],
+)
+def test_what_would_rebuild_a_view_that_cannot_be_is_refused(statement: str) -> None:
+    """A view above reads a table that keeps no rows."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (a INTEGER, b INTEGER); CREATE CHANGE TABLE p (a INTEGER) WITH (retain = false)")
+        con.execute("CREATE MATERIALIZED VIEW g AS SELECT a, sum(b) AS b FROM r GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW alike AS SELECT a, sum(b) AS b FROM r GROUP BY a")
+        con.execute("CREATE MATERIALIZED VIEW joined AS SELECT a, b FROM g JOIN p USING (a)")
+        con.execute("INSERT INTO r VALUES (1, 2), (2, 3); INSERT INTO p VALUES (1)")
+        with pytest.raises(sqlfront.DatabaseError, match=r"change table p .*keeps no rows, and joined reads it"):
+            con.execute(statement)
+        con.execute("REFRESH MATERIALIZED VIEW alike; INSERT INTO r VALUES (1, 5)")
+        assert result(con, "joined") == ["(1, 7)"]
+        con.execute("ALTER TABLE r ADD COLUMN d INTEGER; DROP MATERIALIZED VIEW joined")
+        con.execute(statement)
+        assert con.execute("FROM g ORDER BY a").fetchall() == con.execute("FROM alike ORDER BY a").fetchall()
+
+
 def test_sums_widen_in_a_later_stage() -> None:
     with sqlfront.connect() as con:
         con.execute("CREATE TABLE r (a INTEGER, b HUGEINT)")

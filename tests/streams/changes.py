@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.streams.queries import Query, random_query
@@ -81,9 +81,39 @@ class _Builder:
         if not known:
             return
         name = f"v{sum(step[0] == 'view' for step in self.steps)}"
-        query = random_query(self.choose, tuple(known), self.most_atoms, products=self.measures != "special")
+        sources = self.sources(known)
+        if sources and self.choose.random() < 0.6:
+            query = self.over_views(sources, known)
+        else:
+            query = random_query(self.choose, tuple(known), self.most_atoms, products=self.measures != "special")
+        if self.choose.random() < 0.2:
+            query = replace(query, strategy="materialize", features=query.features | {"materialized joins"})
         self.views[name] = query
         self.steps.append(("view", name, query))
+
+    def sources(self, known: list[Table]) -> list[Table]:
+        """Views as tables for other views: small ones, without what DuckDB computes inexactly or may overflow."""
+        found = []
+        for name, query in self.views.items():
+            small = query.mode == "group" or "1 atoms" in query.features
+            inlined = query.mode == "bag" and not set(query.tables) <= {table.name for table in known}
+            if self.measures == "small" and query.columns and small and not inlined:
+                found.append(Table(name, "view", query.columns))
+        return found
+
+    def over_views(self, sources: list[Table], known: list[Table]) -> Query:
+        """A query that reads a view, perhaps joined with itself, another, or a table."""
+        beside = [self.choose.choice([*sources, *known]) for _ in range(self.choose.choice([0, 1]))]
+        while True:
+            pool = (self.choose.choice(sources), *beside)
+            query = random_query(self.choose, pool, min(self.most_atoms, 2))
+            reads = tuple(name for name in query.tables if name in self.views)
+            if reads:
+                break
+        tables = [name for read in reads for name in self.views[read].tables]
+        tables += [name for name in query.tables if name not in self.views]
+        features = query.features | {"view on view"} | ({"view and table"} if len(reads) < len(query.tables) else set())
+        return replace(query, tables=tuple(dict.fromkeys(tables)), reads=reads, features=frozenset(features))
 
     def rows_passed(self, table: Table) -> bool:
         return any(
@@ -200,7 +230,7 @@ class _Builder:
         name = self.choose.choice(list(self.views))
         kept = all(t.kind != "passing" for t in self.tables if t.name in self.views[name].tables)
         kind = self.choose.choice(["drop", "drop", "check", "refresh"] if kept else ["drop"])
-        if kind == "drop" and len(self.views) == 1:
+        if kind == "drop" and (len(self.views) == 1 or any(name in query.reads for query in self.views.values())):
             return self.add_view()
         if kind == "drop":
             del self.views[name]

@@ -21,7 +21,10 @@ class FloatSum:
 
 @dataclass(frozen=True)
 class Query:
-    """A view's SELECT; `body` is its part from FROM to WHERE, `keys` its GROUP BY items."""
+    """A view's SELECT; `body` is its part from FROM to WHERE, `keys` its GROUP BY items, `strategy` the view's option.
+
+    `tables` are those whose changes reach it, `reads` the views in FROM, `columns` those that a view over it may use.
+    """
 
     items: tuple[str, ...]
     body: str
@@ -31,6 +34,9 @@ class Query:
     floats: tuple[FloatSum, ...] = ()
     tables: tuple[str, ...] = ()
     features: frozenset[str] = frozenset()
+    strategy: str = "auto"
+    reads: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
 
     @property
     def sql(self) -> str:
@@ -59,7 +65,7 @@ class _Atom:
 
 def random_query(choose: random.Random, tables: tuple[Table, ...], most: int, *, products: bool = True) -> Query:
     """A query over at most `most` atoms; `products`: of floating columns, which NaN and infinities must not enter."""
-    if most >= 3 and choose.random() < 0.12:
+    if most >= 3 and all(t.kind != "view" for t in tables) and choose.random() < 0.12:
         return _equal_atoms(choose, choose.choice(tables), min(most, choose.choice([3, 3, 4])))
     features: set[str] = set()
     atoms = _random_atoms(choose, tables, most, features)
@@ -68,16 +74,17 @@ def random_query(choose: random.Random, tables: tuple[Table, ...], most: int, *,
     body += f" WHERE {' AND '.join(conditions)}" if conditions else ""
     mode = choose.choice(["bag", "set", "group", "group", "group"])
     features.add(mode)
-    every = [f"{atom.alias}.{c.name}" for atom in atoms for c in atom.columns("one", "two", "int", "decimal")]
-    keys = choose.sample(every, min(len(every), choose.choice([1, 1, 2, 2, 3, 4])))
+    every = {f"{atom.alias}.{c.name}": c for atom in atoms for c in atom.columns("one", "two", "int", "decimal")}
+    keys = choose.sample(list(every), min(len(every), choose.choice([1, 1, 2, 2, 3, 4])))
+    columns = [Column(f"k{i}", every[key].type, every[key].role) for i, key in enumerate(keys)]
     names = tuple(dict.fromkeys(atom.table.name for atom in atoms))
     if mode != "group":
         items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
-        return Query(tuple(items), body, mode, tables=names, features=frozenset(features))
+        return Query(tuple(items), body, mode, tables=names, features=frozenset(features), columns=tuple(columns))
     if choose.random() < 0.2:
-        keys = []
+        keys, columns = [], []
         features.add("scalar")
-    query = _grouped(choose, atoms, body, keys, names, features)
+    query = _grouped(choose, atoms, body, keys, names, features, columns)
     if not products and "float product" in query.features:
         return random_query(choose, tables, most, products=products)
     return query
@@ -143,11 +150,18 @@ def _condition(choose: random.Random, name: str, column: Column) -> str:
 
 
 def _grouped(
-    choose: random.Random, atoms: list[_Atom], body: str, keys: list[str], names: tuple[str, ...], features: set[str]
+    choose: random.Random,
+    atoms: list[_Atom],
+    body: str,
+    keys: list[str],
+    names: tuple[str, ...],
+    features: set[str],
+    columns: list[Column],
 ) -> Query:
     items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
     if items and choose.random() < 0.1:
         items.pop()
+        columns = columns[:-1]
         features.add("hidden group key")
     floats: list[FloatSum] = []
     for _ in range(choose.choice([1, 1, 2, 2, 3])):
@@ -157,7 +171,8 @@ def _grouped(
             column = choose.choice(atom.table.columns)
             condition = f" FILTER (WHERE {_condition(choose, f'{atom.alias}.{column.name}', column)})"
             features.add("filter")
-        text = _aggregate(choose, atoms, condition, len(items), floats, features)
+        text, type_ = _aggregate(choose, atoms, condition, len(items), floats, features)
+        columns = [*columns, *([Column(f"m{len(items)}", type_, "int")] if keys and type_ else [])]
         items.append(f"{text}{condition} AS m{len(items)}")
     apart = random.Random(f"{body} {keys}")  # The choices of known seeds stay as they were.
     if apart.random() < 0.4:
@@ -167,7 +182,8 @@ def _grouped(
     if choose.random() < 0.15:
         having = choose.choice(["count(*) > 1", "count(*) % 2 = 1", "count(*) >= 3"])
         features.add("having")
-    return Query(tuple(items), body, "group", tuple(keys), having, tuple(floats), names, frozenset(features))
+    found = frozenset(features)
+    return Query(tuple(items), body, "group", tuple(keys), having, tuple(floats), names, found, columns=tuple(columns))
 
 
 def _of_values(choose: random.Random, atoms: list[_Atom]) -> str:
@@ -183,19 +199,20 @@ def _of_values(choose: random.Random, atoms: list[_Atom]) -> str:
 
 def _aggregate(
     choose: random.Random, atoms: list[_Atom], condition: str, place: int, floats: list[FloatSum], features: set[str]
-) -> str:
+) -> tuple[str, str]:
+    """An aggregate, and its type if it is a whole number."""
     numbers = [
         (atom.alias, c) for atom in atoms for c in atom.columns("int", "decimal", "float") if c.type != "BOOLEAN"
     ]
     kind = choose.choice(["count(*)", "count", "sum", "sum", "sum", "avg", "product", "product", "product"])
     if kind == "count(*)" or not numbers:
-        return "count(*)"
+        return "count(*)", "BIGINT"
     features.add(kind)
     if kind == "count":
         atom = choose.choice(atoms)
-        return f"count({atom.alias}.{choose.choice(atom.table.columns).name})"
+        return f"count({atom.alias}.{choose.choice(atom.table.columns).name})", "BIGINT"
     alias, column = choose.choice(numbers)
-    expression, plain = f"{alias}.{column.name}", True
+    expression, plain, is_whole = f"{alias}.{column.name}", True, column.role == "int"
     is_float = column.role == "float"
     if kind == "product":
         kind = choose.choice(["sum", "sum", "avg"])
@@ -205,10 +222,10 @@ def _aggregate(
         if column.role == "decimal":  # DuckDB's own product of narrow decimals may overflow.
             wide = f"::DECIMAL(19,{column.type[8:-1].split(',')[1]})"
         expression = f"{expression}{wide} * {second}.{factor.name}"
-        is_float, plain = is_float or factor.role == "float", False
+        is_float, plain, is_whole = is_float or factor.role == "float", False, is_whole and factor.role == "int"
         if is_float:
             features.add("float product")
     features.add("float sum" if is_float else "exact sum")
     if is_float:
         floats.append(FloatSum(place, kind, expression, condition, plain))
-    return f"{kind}({expression})"
+    return f"{kind}({expression})", "HUGEINT" if is_whole and kind == "sum" else ""

@@ -80,14 +80,17 @@ class Replay:
     # Steps ---------------------------------------------------------------------------------------
 
     def create(self, name: str, query: Query) -> None:
+        if not self.views.keys() >= set(query.reads):
+            return
         try:
-            self.con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query.sql}")
+            self.con.execute(f"CREATE MATERIALIZED VIEW {name} WITH (strategy = '{query.strategy}') AS {query.sql}")
         except sqlfront.DataError:
             with suppress(duckdb.Error):
                 self.judge.execute(query.sql)
                 raise
             return
         self.views[name] = query
+        self.judge.execute(f"CREATE VIEW {name} AS {query.sql}")
         self.shapes.add(self.con.explain(name).to_dict()["shape"])
         if len(self.views) % 2:
             self.followers[name] = Follower(self.con, name)
@@ -96,18 +99,18 @@ class Replay:
         self.look()
 
     def catalog(self, kind: str, name: str) -> None:
-        if name not in self.views:
+        if name not in self.views or (kind == "drop" and any(name in query.reads for query in self.views.values())):
             return
         if kind == "drop":
             self.con.execute(f"DROP MATERIALIZED VIEW {name}")
+            self.judge.execute(f"DROP VIEW {name}")
             del self.views[name]
             self.followers.pop(name, None)
             self.results.pop(name, None)
             self.committed.pop(name, None)
         elif kind == "refresh":
             self.con.execute(f"REFRESH MATERIALIZED VIEW {name}")
-            if name in self.followers:
-                self.followers[name] = Follower(self.con, name)
+            self.followers = {follower: Follower(self.con, follower) for follower in self.followers}
         elif not self.views[name].floats:
             assert self.con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
         self.look()

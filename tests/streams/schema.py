@@ -52,7 +52,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """`kind`: a change table that is "retained" or only "passing", or an "ordinary" one."""
+    """`kind`: a change table that is "retained" or only "passing", an "ordinary" one, or a "view" that others read."""
 
     name: str
     kind: str
