@@ -71,10 +71,6 @@ class Workload:
                 found.append(f"CREATE CHANGE TABLE {table} ({', '.join(columns)}) WITH (retain = false)")
         return found
 
-    def keys(self, table: str) -> list[str]:
-        """The columns of a table's key."""
-        return KEYS[table].split(", ")
-
     def updates(self) -> str:
         """The update mix, for the option `updates`."""
         return ", ".join(f"{table}: {count}" for table, count in self.rows.items())

@@ -222,10 +222,10 @@ class Aggregates:
     def _check_order(self, kept: str, tree: Tree, aggregate: Tree) -> None:
         """Refuse types whose codes are in another order than the values."""
         own = self._typing.type_of(tree)
-        family = "ENUM" if own.startswith("ENUM") and kept != own else own.partition("(")[0]
-        if family in ("BIT", "BIGNUM", "TIME WITH TIME ZONE") or (family == "ENUM" and kept != own):
+        joined_to_text = own.startswith("ENUM") and kept != own
+        if joined_to_text or own in ("BIT", "BIGNUM", "TIME WITH TIME ZONE"):
             why = "the codes under which its values are kept are not in their order"
-            what = f"{aggregate['function_name']} over {'an ENUM joined to text' if kept != own else own}"
+            what = f"{aggregate['function_name']} over {'an ENUM joined to text' if joined_to_text else own}"
             raise refusal(what, self._source, span(aggregate), why, "cast it to a number or to VARCHAR")
 
     def _number(self, argument: Tree, kind: str, aggregate: Tree) -> Tree:

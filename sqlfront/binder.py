@@ -8,7 +8,6 @@ table's leaf computes. Blocks that are no part of the join become views of their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any

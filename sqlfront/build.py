@@ -18,6 +18,7 @@ from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
 from sqlfront.failures import translated
+from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
 from sqlfront.transactions import captured, transaction
 from sqlfront.update_mix import update_weights
@@ -69,7 +70,8 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
     On any error nothing has changed. O(rows of its tables).
     """
     if bound is None:
-        bound = bind(EngineCatalog(database, con), con, view.select, column_names=view.column_names)
+        select = qualified_query(view.select, database.name)
+        bound = bind(EngineCatalog(database, con), con, select, column_names=view.column_names)
     fed = bound.fed
     parts = plan_parts(database, con, bound, f"{database.relation_key(view.name)}#{view.scan}", view.options)
     tables = {atom.table for definition in bound.definitions for atom in definition.atoms} - fed.keys()
@@ -171,7 +173,8 @@ def _capture(database: Database, con: Any, table: str) -> bool:
     """Make the engine follow a table; True if it did not before. The rows of a read-only file never change."""
     catalog = EngineCatalog(database, con)
     name = catalog.name(table)
-    columns = [Column(*column) for column in catalog.columns(catalog.resolve((name.schema, name.name)) or "") or []]
+    found = catalog.resolve((database.name, name.schema, name.name))
+    columns = [Column(*column) for column in catalog.columns(found or "") or []]
     fresh = table not in database.engine.relations
     if fresh:
         database.engine.create_table(table, columns, retain=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.query import output_keys
 from sqlfront.database import Database, ViewEntry
+from sqlfront.freeze import qualified_query
 from sqlfront.table_catalog import Column, DuckDBCatalog, ForeignKey
 from storage.capture import QualifiedName
 
@@ -76,7 +77,9 @@ class EngineCatalog(DuckDBCatalog):
         if view is None:
             return super().inlined(table)
         self.views_read[table] = view
-        return (list(view.column_names), view.select) if view.definition.mode == "bag" else None
+        if view.definition.mode != "bag":
+            return None
+        return list(view.column_names), qualified_query(view.select, self.database)
 
     def _view(self, table: str) -> ViewEntry | None:
         key = self.name(table).key

@@ -324,7 +324,7 @@ class Database:
         if any(self.relation_key(table.name) == name for table in self.change_tables.values()):
             return iter(()), 0
         relation = self.engine.relations[name]
-        return load_rows(con, relation), count_rows(con, relation)
+        return load_rows(con, self.name, relation), count_rows(con, self.name, relation)
 
     # Bookkeeping ---------------------------------------------------------------------------------
 

@@ -16,14 +16,14 @@ from sqlfront import persistence
 from sqlfront.build import bind, build_view, discard, unneeded_tables
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import SCHEMA, Database, StoredView, ViewEntry, scan_name
-from sqlfront.freeze import frozen_query
+from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
 from sqlfront.statements import CreateMaterializedView, Name
 from sqlfront.transactions import transaction
 from sqlfront.update_mix import check_updates
 from storage.capture import QualifiedName
-from storage.capture_sql import quote
+from storage.capture_sql import quote, table_sql
 from storage.errors import IntegrityError, InternalError, NotSupportedError, OperationalError, ProgrammingError
 
 
@@ -76,7 +76,7 @@ def dropping(
     try:
         with transaction(con):
             for view in views:
-                _forget_view(con, view.name)
+                _forget_view(database, con, view.name)
             for table in tables:
                 database.capture.uninstall(con, catalog.name(table), in_transaction=True)
             yield
@@ -221,9 +221,10 @@ def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
 
     That is the final projection over the scan of the maintained core.
     """
-    _forget_view(con, entry.name)
+    _forget_view(database, con, entry.name)
     con.register(scan_name(entry.scan), database.view_scan(entry, database.session))
-    con.execute(f"CREATE VIEW {entry.name} AS {view_query(entry.definition, entry, scan_name(entry.scan))}")
+    query = view_query(entry.definition, entry, scan_name(entry.scan))
+    con.execute(f"CREATE VIEW {table_sql(database.name, entry.name)} AS {query}")
     database.save_view(con, entry)
 
 
@@ -258,7 +259,7 @@ def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition
 
     select = frozen_query(query, catalog)
     try:
-        types = [row[1] for row in con.execute(f"DESCRIBE {select}").fetchall()]
+        types = [row[1] for row in con.execute(f"DESCRIBE {qualified_query(select, catalog.database)}").fetchall()]
     except duckdb.Error as error:
         raise NotSupportedError(
             "this query cannot be stored",
@@ -270,8 +271,8 @@ def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition
     return select
 
 
-def _forget_view(con: Any, name: QualifiedName) -> None:
-    con.execute(f"DROP VIEW IF EXISTS {name}")
+def _forget_view(database: Database, con: Any, name: QualifiedName) -> None:
+    con.execute(f"DROP VIEW IF EXISTS {table_sql(database.name, name)}")
     con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [name.schema, name.name])
 
 

@@ -81,16 +81,16 @@ class _Rows:
         return self.table.__arrow_c_stream__(requested_schema)
 
 
-def load_rows(con: Any, relation: Relation) -> Iterator[pa.RecordBatch]:
+def load_rows(con: Any, database: str, relation: Relation) -> Iterator[pa.RecordBatch]:
     """The rows of an ordinary table as the transaction of `con` sees them, in the relation's column order."""
     columns = ", ".join(quote(column.name) for column in relation.columns)
     with lossless(con):
-        yield from con.sql(f"SELECT {columns} FROM {relation.name}").to_arrow_reader(65536)
+        yield from con.sql(f"SELECT {columns} FROM {quote(database)}.{relation.name}").to_arrow_reader(65536)
 
 
-def count_rows(con: Any, relation: Relation) -> int:
+def count_rows(con: Any, database: str, relation: Relation) -> int:
     """How many rows `load_rows` will give."""
-    [(count,)] = con.sql(f"SELECT COUNT(*) FROM {relation.name}").fetchall()
+    [(count,)] = con.sql(f"SELECT COUNT(*) FROM {quote(database)}.{relation.name}").fetchall()
     return int(count)
 
 

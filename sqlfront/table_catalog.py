@@ -58,7 +58,7 @@ class DuckDBCatalog:
 
     def __init__(self, con: Any, database: str | None = None) -> None:
         self._con = con
-        self._of = database if database is not None else con.execute("SELECT current_database()").fetchone()[0]
+        self.database = database if database is not None else con.execute("SELECT current_database()").fetchone()[0]
         self._relations: dict[str, tuple[str, str, str]] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
 
@@ -77,7 +77,7 @@ class DuckDBCatalog:
         rows = self._con.execute(
             "SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns() "
             "WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index",
-            [self._of, *found[:2]],
+            [self.database, *found[:2]],
         ).fetchall()
         collations = self._collations(found)
         return [(name, kind + collations.get(name.lower(), ""), bool(not_null)) for name, kind, not_null in rows]
@@ -91,7 +91,7 @@ class DuckDBCatalog:
             "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
             "ORDER BY constraint_index",
-            [self._of, *found[:2]],
+            [self.database, *found[:2]],
         ).fetchall()
         return [tuple(row[0]) for row in rows]
 
@@ -104,7 +104,7 @@ class DuckDBCatalog:
             "SELECT constraint_column_names, referenced_table, referenced_column_names FROM duckdb_constraints() "
             "WHERE database_name = ? AND schema_name = ? AND table_name = ? "
             "AND constraint_type = 'FOREIGN KEY' ORDER BY constraint_index",
-            [self._of, *found[:2]],
+            [self.database, *found[:2]],
         ).fetchall()
         return [(tuple(row[0]), f"{quoted(found[0])}.{quoted(row[1])}", tuple(row[2])) for row in rows]
 
@@ -132,13 +132,13 @@ class DuckDBCatalog:
         row = self._con.execute(
             "SELECT sql FROM duckdb_tables() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND contains(sql, 'COLLATE')",
-            [self._of, *found[:2]],
+            [self.database, *found[:2]],
         ).fetchone()
         return _declared_collations(row[0]) if row else {}
 
     def _find(self, parts: tuple[str, ...]) -> str | None:
         found = look_up(self._con, parts).first()
-        if found is None or found.database != self._of:
+        if found is None or found.database != self.database:
             return None
         table = f"{quoted(found.schema)}.{quoted(found.name)}"
         self._relations[table] = (found.schema, found.name, found.sql)

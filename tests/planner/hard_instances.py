@@ -37,7 +37,7 @@ class Instance:
 
     def start(self) -> Iterator[str]:
         random = Random(self.seed)
-        self._matrix = [[random.random() < 0.3 for _ in range(self.size)] for _ in range(self.size)]
+        self._matrix = [[random.random() < 0.2 for _ in range(self.size)] for _ in range(self.size)]
         self._held: dict[str, set[Row]] = {}
         self._random = random
         witness = {self.violation.both[0], self.violation.only_y[0], *self.violation.only_x[:1]}
@@ -75,7 +75,7 @@ class Instance:
         """A new random vector, as deletes and inserts of one atom's rows."""
         atom = self.definition.atom(name)
         old = list(vector)
-        vector[:] = [self._random.random() < 0.4 for _ in range(self.size)]
+        vector[:] = [self._random.random() < 0.3 for _ in range(self.size)]
         rows = [self._row(atom, i, i) for i in range(self.size)]
         gone = [row for row, was, now in zip(rows, old, vector, strict=True) if was and not now]
         new = [row for row, was, now in zip(rows, old, vector, strict=True) if now and not was]

@@ -22,7 +22,7 @@ ENTRIES = re.findall(r"-- name: (\w+) \| (.*?) \| (.*?)\n(.*?);", FIXTURE.read_t
 COLUMNS = {
     "s": ("x",), "e": ("x", "y", "note"), "t": ("y", "note"), "f": ("x", "y"), "g": ("x", "y"), "u": ("x",),
 }  # fmt: skip
-SIZE, ROUNDS = 6, 5
+SIZE, ROUNDS = 6, 8
 
 
 def _pairs(instance: Instance) -> Counter[Row]:

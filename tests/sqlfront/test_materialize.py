@@ -23,7 +23,8 @@ VIEWS = {
     "WHERE r.b = s.b AND s.c = t.c GROUP BY r.a",
     "triangle": TRIANGLE,
     "triangles": "SELECT COUNT(*) AS n FROM r, s, t WHERE r.b = s.b AND s.c = t.c AND t.a = r.a",
-    "square": "SELECT w.a FROM r AS w, r AS x, r AS y, r AS z WHERE w.b = x.a AND x.b = y.a AND y.b = z.a AND z.b = w.a",
+    "square": "SELECT w.a FROM r AS w, r AS x, r AS y, r AS z "
+    "WHERE w.b = x.a AND x.b = y.a AND y.b = z.a AND z.b = w.a",
 }
 
 
@@ -93,13 +94,13 @@ def test_auto_is_the_default(con):
 
 
 def test_other_strategies_are_refused(con):
-    with pytest.raises(sqlfront.ProgrammingError, match="(?s)strategy cannot be 'heap'.*'auto', 'materialize'"):
+    with pytest.raises(sqlfront.ProgrammingError, match=r"(?s)strategy cannot be 'heap'.*'auto', 'materialize'"):
         con.execute("CREATE MATERIALIZED VIEW v WITH (strategy = 'heap') AS SELECT a FROM r")
     assert con.execute("SHOW MATERIALIZED VIEWS").fetchall() == []
 
 
 def test_a_cyclic_join_is_refused_with_this_way_out(con):
-    with pytest.raises(sqlfront.NotSupportedError, match="(?s)cyclic.*WITH \\(strategy = 'materialize'\\)"):
+    with pytest.raises(sqlfront.NotSupportedError, match=r"(?s)cyclic.*WITH \(strategy = 'materialize'\)"):
         con.execute(f"CREATE MATERIALIZED VIEW v AS {TRIANGLE}")
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'materialize') AS {TRIANGLE}")
     assert con.explain("v").to_dict()["shape"] == "cyclic"

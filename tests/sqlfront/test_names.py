@@ -109,3 +109,20 @@ def test_definitions_change_only_where_the_current_database_is_theirs(con):
     con.execute("USE memory; CHECK MATERIALIZED VIEW v")
     assert con.fetchall() == []
     con.execute("DROP MATERIALIZED VIEW v")
+
+
+def test_temporary_tables_are_in_nobodys_way(con):
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM main.t")
+    con.execute("CREATE TEMP TABLE t AS SELECT 5 AS a, 6 AS b; CREATE TEMP TABLE v AS SELECT 7 AS a")
+    with pytest.raises(sqlfront.NotSupportedError, match="temporary"):
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT a FROM main.t")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT a FROM memory.main.t")
+    con.execute("CREATE MATERIALIZED VIEW over_v AS SELECT a, count(*) AS n FROM memory.main.v GROUP BY a")
+    con.execute("INSERT INTO memory.main.t VALUES ('more')")
+    for view in ("v", "w", "over_v"):
+        con.execute(f"REFRESH MATERIALIZED VIEW {view}")
+        assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+        assert con.execute(f"SELECT count(*) FROM memory.main.{view}").fetchall() == [(2,)]
+    con.execute("CREATE OR REPLACE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM memory.main.t")
+    con.execute("DROP MATERIALIZED VIEW over_v; DROP MATERIALIZED VIEW v")
+    assert con.execute("SELECT n FROM w").fetchall() == [(2,)] and con.execute("FROM v").fetchall() == [(7,)]

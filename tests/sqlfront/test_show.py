@@ -59,6 +59,18 @@ def test_show_state_counts_what_is_stored(con):
     assert [row for row in named(con, "SHOW STATE") if row["rows"]] == []
 
 
+def test_show_state_tells_load_and_longest_probe(con):
+    con.execute("INSERT INTO t SELECT i % 7, 'k' || i FROM range(3000) r(i)")
+    stored = [row for row in named(con, "SHOW STATE") if row["rows"] and row["kind"] != "dictionary"]
+    assert all(0 <= row["load"] <= 1 and row["longest_probe"] >= 1 for row in stored)
+    view = con._database.view(con._duck, ["v"]).maintained
+    for atom, source in view.sources.items():
+        hashed = [source.store.table, *source.store.table.groups]
+        [row] = [row for row in stored if row["view"] == "v" and row["node"] == atom]
+        assert row["longest_probe"] == max(table.longest_probe() for table in hashed)
+    assert any(source.store.table.groups for source in view.sources.values()), "an index must take part"
+
+
 def test_explain_says_the_same_in_every_form(con):
     view = con.explain("v").to_dict()
     query = con.explain("SELECT b, sum(n) AS s FROM t JOIN c ON t.a = c.a GROUP BY b").to_dict()

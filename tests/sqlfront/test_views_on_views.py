@@ -34,6 +34,8 @@ VIEWS = {
     "of_texts": "SELECT x.t, o.n * 2 AS n, length(o.t) AS l FROM texts AS x JOIN of_base AS o ON x.t = upper(o.t)",
     "of_total": "SELECT r.a, total.n FROM r, total WHERE r.b > 1",
     "kinds": "SELECT DISTINCT m, n FROM by_sum",
+    "blocks": "SELECT x.b, q.n FROM sums AS x JOIN (SELECT a, count(*) AS n FROM diamond GROUP BY a) AS q ON x.a = q.a",
+    "chosen": "SELECT b, t FROM plain WHERE a IN (SELECT a FROM repeated)",
 }
 
 
@@ -167,7 +169,7 @@ def test_what_is_read_cannot_be_dropped_or_replaced(con: sqlfront.Connection) ->
     con.execute("CREATE OR REPLACE MATERIALIZED VIEW tip AS SELECT count(*) AS n FROM diamond")
     con.execute("DROP MATERIALIZED VIEW sums CASCADE; INSERT INTO r VALUES (1, 2, 'x')")
     left = {row[0] for row in con.execute("SHOW MATERIALIZED VIEWS").fetchall()}
-    assert left == {"repeated", "texts", "plain", "edges", "of_plain"}
+    assert left == {"repeated", "texts", "plain", "edges", "of_plain", "chosen"}
     assert result(con, "of_plain") == ["('x!', 6, 2)", "('y!', 4, 1)"]
 
 

@@ -64,7 +64,7 @@ class _Builder:
         choose = self.choose
         if any(t.kind != "passing" for t in self.tables) and choose.random() < 0.3:
             self.add_apply([t for t in self.tables if t.kind != "passing"], 6)
-        for _ in range(choose.choice([1, 1, 1, 2])):
+        for _ in range(choose.choice([1, 1, 2, 2])):
             self.add_view()
         kinds = [self.add_batch] * 12 + [self.add_rows] * 3 + [self.add_sql] * 4 + [self.add_absent] * 2
         kinds += [self.add_transaction] * 2 + [self.add_drain] * 2 + [self.add_catalog] * 2
@@ -103,12 +103,13 @@ class _Builder:
 
     def over_views(self, sources: list[Table], known: list[Table]) -> Query:
         """A query that reads a view, perhaps joined with itself, another, or a table."""
-        beside = [self.choose.choice([*sources, *known]) for _ in range(self.choose.choice([0, 1]))]
+        pool = [self.choose.choice(sources)]
+        if self.choose.random() < 0.6:
+            pool.append(self.choose.choice([*known, *known, *sources]))
         while True:
-            pool = (self.choose.choice(sources), *beside)
-            query = random_query(self.choose, pool, min(self.most_atoms, 2))
+            query = random_query(self.choose, tuple(pool), 2)
             reads = tuple(name for name in query.tables if name in self.views)
-            if reads:
+            if len(set(query.tables)) == len(set(pool)):
                 break
         tables = [name for read in reads for name in self.views[read].tables]
         tables += [name for name in query.tables if name not in self.views]

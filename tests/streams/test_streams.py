@@ -24,7 +24,8 @@ FEATURES = [
     "cross product", "mixed types", "two-word key", "text key", "predicate", "count", "sum", "avg",
     "product", "exact sum", "float sum", "kept values", "retained table", "passing table", "ordinary table", "key",
     "several tables at once", "materialized joins",
-    "rows", "insert", "delete", "update", "absent", "begin", "commit", "rollback", "drop", "check", "refresh", "view on view", "view and table",
+    "rows", "insert", "delete", "update", "absent", "begin", "commit", "rollback", "drop", "check", "refresh",
+    "view on view", "view and table",
     "1 atoms", "2 atoms", "3 atoms", "4 atoms", "5 atoms",
 ]  # fmt: skip
 
