@@ -32,7 +32,8 @@ KEYS = {
     "orders": "o_orderkey",
     "lineitem": "l_orderkey, l_linenumber",
 }
-PRELOADED = ("nation",)
+PRELOADED = {"FQ2": ("nation",), "Q9": ("nation",), "Q16'": ("supplier",)}
+"""The tables of a query that are loaded before the stream begins."""
 PHASES = ("insert", "delete")
 
 
@@ -45,6 +46,7 @@ class Workload:
     directory: Path
     rows: Mapping[str, int]
     epochs: Mapping[str, int]
+    preloaded: tuple[str, ...] = ("nation",)
 
     @property
     def full(self) -> bool:
@@ -54,7 +56,7 @@ class Workload:
     @property
     def streamed(self) -> int:
         """Rows inserted by the first phase."""
-        return sum(count for table, count in self.rows.items() if table not in PRELOADED)
+        return sum(count for table, count in self.rows.items() if table not in self.preloaded)
 
     def ddl(self, *, plain: bool) -> list[str]:
         """The tables, for DuckDB (`plain`) or as change tables of which nothing but the view is kept."""
@@ -81,7 +83,7 @@ class Workload:
 
         found = {}
         for table in self.rows:
-            if table in PRELOADED:
+            if table in self.preloaded:
                 with pyarrow.ipc.open_stream(self._file("insert", table)) as reader:
                     found[table] = reader.read_all()
         return found
@@ -94,7 +96,7 @@ class Workload:
             readers = {
                 table: open_files.enter_context(pyarrow.ipc.open_stream(self._file(kind, table)))
                 for table in self.rows
-                if table not in PRELOADED
+                if table not in self.preloaded
             }
             for _ in range(self.epochs[kind]):
                 batches = {table: reader.read_next_batch() for table, reader in readers.items()}
@@ -123,14 +125,15 @@ def queries() -> dict[str, str]:
 def read_workload(path: Path) -> Workload:
     """What `Workload.save` wrote."""
     given = json.loads(path.read_text())
-    return Workload(**{**given, "directory": Path(given["directory"])})
+    preloaded = tuple(given.get("preloaded", ("nation",)))
+    return Workload(**{**given, "directory": Path(given["directory"]), "preloaded": preloaded})
 
 
 def write_workload(name: str, scale: float, directory: Path) -> Workload:
     """Write the streams of a query at a scale factor. Deterministic."""
     import duckdb
 
-    sql = queries()[name]
+    sql, preloaded = queries()[name], PRELOADED.get(name, ())
     tables = [table for table in KEYS if re.search(rf"\b{table}\b", sql)]
     source = generate(scale)
     con = duckdb.connect()
@@ -142,7 +145,7 @@ def write_workload(name: str, scale: float, directory: Path) -> Workload:
         con.execute(f"CREATE TABLE own_{table} AS SELECT row_number() OVER () AS id, * FROM {table}")
         con.execute(f"INSERT INTO ranks SELECT '{table}', id FROM own_{table}")
         rows[table] = con.sql(f"SELECT count(*) FROM own_{table}").fetchall()[0][0]
-    streamed = ", ".join(f"'{table}'" for table in tables if table not in PRELOADED)
+    streamed = ", ".join(f"'{table}'" for table in tables if table not in preloaded)
     epochs = {}
     for kind, where, salt in (("insert", "true", 1), ("delete", f"hash(tab, id, 3) % {DELETED} = 0", 2)):
         con.execute(
@@ -151,14 +154,15 @@ def write_workload(name: str, scale: float, directory: Path) -> Workload:
         )
         epochs[kind] = con.sql("SELECT coalesce(max(epoch) + 1, 0) FROM places").fetchall()[0][0]
         for table in tables:
-            _write(con, table, kind, epochs[kind], directory / f"{table}.{kind}.arrows")
+            streams = None if table in preloaded else epochs[kind]
+            _write(con, table, kind, streams, directory / f"{table}.{kind}.arrows")
     con.close()
-    return Workload(name, sql, directory, rows, epochs)
+    return Workload(name, sql, directory, rows, epochs, preloaded)
 
 
 def _prefix(table: str, source: Path) -> str:
     """The first two thirds of a table; of lineitem and partsupp, the rows that belong to those orders and parts."""
-    if table in PRELOADED:
+    if table == "nation":
         return ""
     owner = {"lineitem": "orders", "partsupp": "part"}.get(table, table)
     key = KEYS[owner]
@@ -167,13 +171,13 @@ def _prefix(table: str, source: Path) -> str:
     return f"WHERE {KEYS[table].partition(',')[0]} <= ({last})"
 
 
-def _write(con: Any, table: str, kind: str, epochs: int, path: Path) -> None:
-    """A table's rows of one phase, one record batch per epoch; of a table that is not streamed, all in one."""
+def _write(con: Any, table: str, kind: str, epochs: int | None, path: Path) -> None:
+    """A table's rows of one phase, one record batch per epoch; of a table that is not streamed (None), all in one."""
     import numpy as np
     import pyarrow
     import pyarrow.ipc
 
-    if table in PRELOADED:
+    if epochs is None:
         found = con.sql(f"SELECT * EXCLUDE (id) FROM own_{table}").to_arrow_table()
         bounds = np.array([0, len(found)])
     else:

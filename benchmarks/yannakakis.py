@@ -176,7 +176,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", nargs="+", choices=queries(), default=list(queries()))
     parser.add_argument("--scale", type=float, default=0.25, help="TPC-H scale factor of the full joins")
-    parser.add_argument("--aggregates-scale", type=float, default=0.5, help="of the aggregate queries")
+    parser.add_argument("--aggregates-scale", type=float, default=0.25, help="of the aggregate queries")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
     parser.add_argument("--memory-budget", type=float, default=6.0, help="GiB")
     return parser.parse_args(arguments)

@@ -29,23 +29,28 @@ class OutputDelta:
     """The table in which one view's output change is gathered, and the paths that fill it.
 
     A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
-    rows added up, so that a row is there also when its sums cancel.
+    rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT, a tuple counts 1
+    however often it is derived: what changes only that is not carried on.
     """
 
     def __init__(self, tree: Tree, limbs: int) -> None:
         self.tree = tree
         self.variables = tuple(dict.fromkeys(tree.definition.free))
+        self.supports = tree.definition.mode == "set" and tree.output is None
         self._aggregates: dict[str, Table] = {}
         self._make(limbs)
 
-    def add_path(self, atom: str, assembler: Assembler, owner: int) -> None:
-        """Add the path that carries a leaf's delta to the output."""
+    def add_path(self, atom: str, assembler: Assembler, owner: int, position: int) -> None:
+        """Add the path that carries a leaf's delta to the output, after the one that updates the tree.
+
+        At position 0 the leaf's store still is as before the delta.
+        """
         tree, limbs = self.tree, self.shape.limbs
         assembler.path(owner)
         if tree.output is not None:
             delta = carry_path(tree, atom, assembler, limbs)
         else:
-            delta = self._emit(atom, assembler)
+            delta = self._emit(atom, assembler, position)
         assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
         assembler.upsert(self.table)
         assembler.path_end()
@@ -77,7 +82,7 @@ class OutputDelta:
         self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
         self.table = Table(self.shape.keys, len(parts), limbs, name="output delta")
 
-    def _emit(self, atom: str, assembler: Assembler) -> Delta:
+    def _emit(self, atom: str, assembler: Assembler, position: int) -> Delta:
         """The delta over all output variables, from a tree that enumerates them."""
         tree, limbs = self.tree, self.shape.limbs
         emission = _Emission(tree, tree.leaves[atom])
@@ -92,13 +97,22 @@ class OutputDelta:
                 delta = join_step(tree, assembler, delta, step, tuple(v for v in known if v in wanted), limbs)
             delta = project(tree, assembler, delta, parent.node.variables, limbs)
         delta = project(tree, assembler, delta, emission.entry, limbs)
-        if any(step.access == "members" for step in emission.free):
+        if self.supports or any(step.access == "members" for step in emission.free):
             self._aggregate(atom, delta, assembler)
+        if self.supports:
+            table, shape = (
+                tree.message(emission.top) if emission.is_message else (emission.top.table, emission.top.shape)
+            )
+            assert table is not None and shape is not None
+            is_new = emission.top.node.atom is None or position == 1
+            assembler.transition(table, is_new, delta.shape, delta.shape.places(shape.variables))
         free = set(tree.plan.free)
         for step in emission.free:
             listed = step.view.node.variables if step.access == "members" else ()
             new = [v for v in listed if v in free and v not in delta.shape.variables]
             delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+        if self.supports:
+            assembler.sign(delta.shape)
         return delta
 
     def _aggregate(self, atom: str, delta: Delta, assembler: Assembler) -> None:
@@ -110,8 +124,8 @@ class OutputDelta:
 
 class _Emission:
     """The steps from a leaf to the output: `bound`, per node, until the path enters the enumerated part of the
-    tree, over the variables `entry`; `free` from there on, those the update makes too before those that list the
-    output."""
+    tree at `top`, over the variables `entry`; `free` from there on, those the update makes too before those that
+    list the output."""
 
     def __init__(self, tree: Tree, leaf: View) -> None:
         self._tree = tree
@@ -126,6 +140,7 @@ class _Emission:
                 break
             self.bound.append((parent, tree.update_steps(parent, view)))
             view = parent
+        self.top, self.is_message = view, not view.node.connex
         self.entry = view.node.variables if view.node.connex else view.link
         for parent in view.ancestors():
             self._pass(parent, view)

@@ -182,7 +182,7 @@ class _Gathered:
             if not scan_kernels.gather_product(
                 block, len(found), data, len(found), out.ctypes.data, limbs, len(out), temporary.ctypes.data
             ):
-                return out
+                return (out != 0).any(axis=1, keepdims=True).astype(np.int64) if self._delta.supports else out
             limbs += 1
 
     def _locate(self, found: Sequence[Factor]) -> None:

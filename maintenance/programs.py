@@ -61,6 +61,14 @@ class Assembler:
         """Add up the delta's rows of one key, in an empty table of the delta's layout."""
         self.add(at.AGGREGATE, table.address, self._buffer())
 
+    def transition(self, table: Table, is_new: bool, delta: Shape, places: Sequence[int]) -> None:
+        """Keep what makes a row of the table appear or disappear; its counts are those after the delta, or before."""
+        self.add(at.TRANSITION, table.address, int(is_new), delta.keys, delta.limbs, len(places), *places)
+
+    def sign(self, delta: Shape) -> None:
+        """Replace counts by their signs."""
+        self.add(at.SIGN, delta.keys, delta.limbs)
+
     def project(self, join: Join) -> None:
         self._join(at.PROJECT, [0], [], join)
 

@@ -147,7 +147,7 @@ class MaintainedView:
             if source.store is store and source.position == position:
                 update_path(self.tree, atom, assembler, self.number, self.limbs)
                 if self.delta is not None:
-                    self.delta.add_path(atom, assembler, self.number)
+                    self.delta.add_path(atom, assembler, self.number, position)
 
     def forget_change(self) -> None:
         """Begin to gather the output's change anew."""

@@ -11,23 +11,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NAME = "__sqlfront_result"
+_AT_ONCE = 65536
 
 
 class HeldResult:
-    """DuckDB makes rows of the table when they are fetched, all at once: no transaction stays open in between.
+    """DuckDB makes rows of the table as they are fetched, a slice at a time: no transaction stays open in between.
 
     An open result, were it handed to DuckDB, would keep others from building views and from CHECKPOINT.
     """
 
     def __init__(self, con: Any, table: pa.Table) -> None:
-        self._con, self._table = con, table
-        self._rows: deque[tuple[Any, ...]] | None = None
+        self._con, self._table, self._left = con, table, table
+        self._rows: deque[tuple[Any, ...]] = deque()
 
     @property
     def description(self) -> list[tuple[Any, ...]]:
         """As of a query, DB-API 2.0."""
         with translated(None):
-            description: list[tuple[Any, ...]] = self._query(" LIMIT 0").description
+            description: list[tuple[Any, ...]] = self._query(self._left.slice(0, 0)).description
             self._con.fetchall()
         return description
 
@@ -36,13 +37,16 @@ class HeldResult:
         return found[0] if found else None
 
     def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
-        if self._rows is None:
+        missing = size - len(self._rows)
+        if missing > 0 and self._left.num_rows:
+            part = max(missing, _AT_ONCE)
             with translated(None):
-                self._rows = deque(self._query().fetchall())
+                self._rows.extend(self._query(self._left.slice(0, part)).fetchall())
+            self._left = self._left.slice(part)
         return [self._rows.popleft() for _ in range(min(size, len(self._rows)))]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        return self.fetchmany(self._table.num_rows)
+        return self.fetchmany(len(self._rows) + self._left.num_rows)
 
     def df(self) -> Any:
         return self._rest("df")
@@ -55,14 +59,15 @@ class HeldResult:
         """Nothing is open."""
 
     def _rest(self, how: str) -> Any:
-        """What has not been fetched yet."""
-        fetched = 0 if self._rows is None else self._table.num_rows - len(self._rows)
+        """What has not been fetched yet, as a whole: rows fetched ahead are the end of what was before `_left`."""
+        rest = self._table.slice(self._table.num_rows - self._left.num_rows - len(self._rows))
         with translated(None):
-            found = getattr(self._query(f" OFFSET {fetched}"), how)()
-        self._rows = deque()
+            found = getattr(self._query(rest), how)()
+        self._rows.clear()
+        self._left = rest.slice(rest.num_rows)
         return found
 
-    def _query(self, part: str = "") -> Any:
+    def _query(self, table: pa.Table) -> Any:
         self._con.abort()  # A statement that failed may have left something of its own half read.
-        self._con.register(_NAME, self._table)
-        return self._con.execute(f"SELECT * FROM {_NAME}{part}")
+        self._con.register(_NAME, table)
+        return self._con.execute(f"SELECT * FROM {_NAME}")

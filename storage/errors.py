@@ -59,7 +59,7 @@ class NotSupportedError(DatabaseError):
 
 
 class StaleRead(OperationalError):
-    """A streaming reader's epoch is over: another epoch was committed before its next batch."""
+    """Another epoch was committed: before a streaming reader's next batch, or after what a transaction sees."""
 
 
 class Lost(OperationalError):

@@ -39,9 +39,11 @@ from storage.layout import (
     RUNS,
     SCAN,
     SHRINK,
+    SIGN,
     STACK,
     STEPS,
     SWEEP,
+    TRANSITION,
     UPSERT,
     USED,
     VALUES,
@@ -51,6 +53,7 @@ from storage.layout import (
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
 from storage.step_kernels import step_best, step_expand, step_intersect, step_probe
+from storage.support_kernels import step_sign, step_transition
 from storage.table_kernels import first_negative, sweep
 from storage.upkeep_kernels import wants_shrink
 
@@ -166,6 +169,10 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == AGGREGATE:
             n = step_aggregate(pc, scratch, delta, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 3))
+        elif operation == TRANSITION:
+            n = step_transition(pc, scratch, delta, width, n)
+        elif operation == SIGN:
+            n = step_sign(pc, delta, width, n)
         elif operation == PATH_END:
             if depth > 0:
                 after = load(stack, 4 * (depth - 1))

@@ -14,7 +14,7 @@ from benchmarks.yannakakis_side import Figures, normal, run_side
 SCALE, BUDGET = 0.001, 2**40
 
 
-@pytest.mark.parametrize("name", ["FQ1", "FQ2", "FQ3", "FQ4", "Q3", "Q6", "Q12", "Q18 inner"])
+@pytest.mark.parametrize("name", ["FQ1", "FQ4", "Q3", "Q12"])
 def test_sides_agree(name, tmp_path):
     work = write_workload(name, SCALE, tmp_path)
     assert read_workload(work.save()) == work
@@ -25,7 +25,7 @@ def test_sides_agree(name, tmp_path):
         assert run.epochs == work.epochs
         assert all(len(run.answer[phase]) == run.rows[phase] for phase in PHASES)
         assert run.single and run.peak > 0
-    assert name.startswith("Q18") or runs["auto"].rows["insert"] > 0
+    assert runs["auto"].rows["insert"] > 0
     assert json.loads(json.dumps(asdict(runs["auto"])))["side"] == "auto"
 
 

@@ -221,3 +221,22 @@ def test_leaf_changes_of_one_key_are_added_up_before_they_are_extended(select):
     heard.listen()
     assert heard.steps(r=Counter({(0, b): 1 for b in range(1_000)})) <= 10 * (1_000 + 1_000)
     assert len(heard.told) == 1_000
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT DISTINCT a, c FROM r JOIN s USING (a)",
+        "SELECT DISTINCT x.b, s.c FROM r AS x JOIN r AS y ON x.b = y.b JOIN s ON s.a = x.b",
+    ],
+)
+def test_another_derivation_of_the_same_rows_changes_nothing_and_costs_nothing(query):
+    """DISTINCT: the thousand rows that a second row of r derives again are not listed, nor when it goes."""
+    heard = Heard({"r": "a b", "s": "a c"}, query)
+    heard.load("s", [(0, c) for c in range(1_000)])
+    heard.listen()
+    assert len(heard.apply(r=Counter({(0, 0): 1}))) == 1_000
+    for weight in (1, -1):
+        assert heard.steps(r=Counter({(0, 0): weight})) <= 60
+        assert heard.told == Counter()
+    assert heard.apply(r=Counter({(0, 0): -1})).total() == -1_000

@@ -149,3 +149,14 @@ def test_our_results_are_fetched_as_any(con: sqlfront.Connection) -> None:
     assert con.to_arrow_reader().read_all().to_pylist() == [{"a": 4}]
     con.execute("SELECT 1")
     assert con.fetchall() == [(1,)]
+
+
+def test_many_rows_of_ours_are_fetched_in_slices(con: sqlfront.Connection) -> None:
+    con.execute("INSERT INTO r SELECT range FROM range(150000) RETURNING a")
+    assert con.fetchone() == (0,)
+    assert con.fetchmany(100000)[-1] == (100000,)
+    assert con.to_arrow_table().column("a").to_pylist() == list(range(100001, 150000))
+    assert con.fetchall() == []
+    con.execute("DELETE FROM r RETURNING a")
+    found = [con.fetchone() for _ in range(70000)]
+    assert sorted(found + con.fetchall()) == [(number,) for number in range(150000)]
