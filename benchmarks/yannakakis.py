@@ -2,8 +2,8 @@
 
 `python -m benchmarks.yannakakis` streams the first two thirds of each table, all rows in random order, then deletes a
 tenth, in epochs of 1,000 rows: FQ1 to FQ4 (full joins) and the aggregate queries. Sides: sqlfront, sqlfront WITH
-(strategy = 'materialize'), DuckDB recomputing after each epoch, Pathway. Each side runs in a process of its own, one
-thread, and stops when it outgrows the memory budget. The results of all sides are compared.
+(strategy = 'materialize'), DuckDB recomputing after each epoch. Each side runs in a process of its own, one thread, and
+stops when it outgrows the memory budget. The results of all sides are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks import harness
 from benchmarks.tpch_stream import DELETED, PHASES, SIZE, Workload, queries, write_workload
 from benchmarks.yannakakis_side import SAMPLES, SINGLE, Figures
 
-AUTO, BASELINE, DUCKDB, PATHWAY = "auto", "materialize", "duckdb", "pathway"
+AUTO, BASELINE, DUCKDB = "auto", "materialize", "duckdb"
 SIDES = (AUTO, BASELINE, DUCKDB)
 PLAIN = ("Q1", "Q3", "Q6")
 TIME, MEMORY, LARGE, PARITY, FAIR, RECOMPUTE, ENOUGH = 4.0, 5.0, 10, 1.2, 1.5, 190, 1_000_000
@@ -101,7 +101,6 @@ def write(works: Sequence[Workload], found: dict[str, Runs], options: argparse.N
 
 def _row(work: Workload, run: Figures, runs: Runs) -> dict[str, Any]:
     base = runs.get(AUTO)
-    seconds = run.seconds.get("insert")
     return {
         "query": work.name,
         "side": run.side,
@@ -109,8 +108,9 @@ def _row(work: Workload, run: Figures, runs: Runs) -> dict[str, Any]:
         "result rows": run.rows.get("insert"),
         "update": run.update or None,
         "through": f"{_share(run, work):.0%}",
-        "insert s": seconds,
-        "x": seconds / base.seconds["insert"] if seconds and base and not base.refused else None,
+        "insert s": run.seconds.get("insert"),
+        "rows/s": round(_rate(run, work)),
+        "x time": _rate(base, work) / _rate(run, work) if base and not base.refused else None,
         "delete s": run.seconds.get("delete"),
         "peak MiB": run.peak // MIB,
         "x memory": run.peak / base.peak if base and base.peak else None,
@@ -141,7 +141,7 @@ def verdicts(works: Sequence[Workload], found: dict[str, Runs], budget: float) -
 
 def _beside_baseline(work: Workload, auto: Figures, base: Figures, budget: float) -> list[str]:
     lines = []
-    time, memory = base.seconds["insert"] / auto.seconds["insert"], base.peak / auto.peak
+    time, memory = _rate(auto, work) / _rate(base, work), base.peak / auto.peak
     if work.full:
         stopped = f", stopped beyond {budget:g} GiB after {_share(base, work):.0%}" if base.out_of_budget else ""
         kept = base.out_of_budget or time >= TIME
@@ -163,6 +163,11 @@ def _word(kept: bool) -> str:
 
 def _share(run: Figures, work: Workload) -> float:
     return run.epochs.get("insert", 0) / work.epochs["insert"]
+
+
+def _rate(run: Figures, work: Workload) -> float:
+    """Inserted rows per second, as far as the side came."""
+    return _share(run, work) * work.streamed / run.seconds["insert"]
 
 
 def _status(run: Figures, work: Workload) -> str:

@@ -33,6 +33,8 @@ VIEWS = {
     "distinct sums": "SELECT a, sum(DISTINCT c) AS c, count(*) AS n FROM s GROUP BY a HAVING min(c) > 0",
     "scalar extrema": "SELECT max(t) AS t, min(c) AS c, count(DISTINCT c) AS n FROM r JOIN s USING (a)",
     "projected": "SELECT DISTINCT r.t, q.c FROM r JOIN s USING (a) JOIN s AS q ON q.a = s.c",
+    "multiplied": "SELECT r.t, r.a FROM r JOIN s USING (a)",
+    "multiplied groups": "SELECT r.t, r.a, count(*) AS n FROM r JOIN s USING (a) GROUP BY r.t, r.a",
     "self-join": "SELECT p.a, q.c FROM s AS p JOIN s AS q ON p.c = q.a",
     "product": "SELECT DISTINCT r.t, s.c FROM r, s",
 }
@@ -154,7 +156,7 @@ def short(table: pa.Table | None) -> list[tuple]:
 # Replaying ---------------------------------------------------------------------------------------
 
 
-KEYED = {"groups", "group of expressions", "having", "extrema", "distinct sums"}
+KEYED = {"multiplied groups", "groups", "group of expressions", "having", "extrema", "distinct sums"}
 SCALAR = {"scalar", "scalar having", "scalar extrema"}
 
 

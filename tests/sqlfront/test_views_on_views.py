@@ -321,3 +321,15 @@ def test_explain_says_how_a_view_is_read(con: sqlfront.Connection) -> None:
     assert "plain is read as its text" in text and "through its changes" not in text
     text = str(con.explain("SELECT t, a FROM plain JOIN kinds ON plain.b = kinds.n"))
     assert "plain is read as its text" in text and "kinds is read through its changes" in text
+
+
+@pytest.mark.parametrize("query", ["SELECT a % 2 AS odd FROM c", "SELECT count(*) AS n FROM c GROUP BY a"])
+def test_rows_that_cancel_in_an_epoch_are_no_change(query: str) -> None:
+    with sqlfront.connect() as con:
+        con.execute(f"CREATE CHANGE TABLE c (a INTEGER); CREATE MATERIALIZED VIEW v AS {query}")
+        con.execute("INSERT INTO c VALUES (1), (2)")
+        with con.view("v").subscribe(snapshot=False, timeout=0) as feed:
+            epoch = con.apply({"c": pa.table({"a": [1, 3], "_weight": [-1, 1]})})
+            assert epoch is not None
+            assert epoch.changes["v"].num_rows == 0
+            assert list(feed) == []
