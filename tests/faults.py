@@ -364,11 +364,6 @@ FAULTS = [
         "companions are not rewound for the former image", "maintenance/companion_change.py",
         "rows, machine, -1)", "rows, machine, 0)", "tests/sqlfront/test_subscribe.py -k only_the_extrema",
     ),
-    Fault(
-        "a feed forgets which epochs it has dropped", "sqlfront/feed_log.py",
-        "self.since = _version(oldest, 0)", "_version(oldest, 0)",
-        "tests/sqlfront/test_subscribe.py -k no_longer_held",
-    ),
 ]  # fmt: skip
 
 

@@ -11,7 +11,8 @@ import sqlfront
 TABLES = "CREATE TABLE o (ok BIGINT, ck INTEGER, pr VARCHAR); CREATE TABLE l (ok BIGINT, q BIGINT, cd DATE, rd DATE)"
 VIEWS = {
     "groups of groups": """
-        SELECT c_count, count(*) AS n FROM (SELECT ck, count(ok) AS c_count FROM o GROUP BY ck) AS c GROUP BY c_count""",
+        SELECT c_count, count(*) AS n
+        FROM (SELECT ck, count(ok) AS c_count FROM o GROUP BY ck) AS c GROUP BY c_count""",
     "grouped IN": """
         SELECT o.ck, o.ok, sum(q) AS s FROM o JOIN l USING (ok)
         WHERE o.ok IN (SELECT ok FROM l GROUP BY ok HAVING sum(q) > 8) GROUP BY o.ck, o.ok""",
@@ -35,7 +36,8 @@ VIEWS = {
     "scalar inside": "SELECT o.pr, t.n FROM o JOIN (SELECT count(*) AS n FROM l WHERE q = 1) AS t ON o.ck = t.n",
     "HAVING inside": "SELECT sum(n) AS t FROM (SELECT ok, count(*) AS n FROM l GROUP BY ok HAVING count(*) > 1)",
     "beside its own table": """
-        SELECT l.ok, l.q FROM l JOIN (SELECT ok, max(q) AS best FROM l GROUP BY ok) AS m ON l.ok = m.ok AND l.q = m.best""",
+        SELECT l.ok, l.q
+        FROM l JOIN (SELECT ok, max(q) AS best FROM l GROUP BY ok) AS m ON l.ok = m.ok AND l.q = m.best""",
 }
 
 

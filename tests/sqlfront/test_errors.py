@@ -89,7 +89,7 @@ STATEMENTS = {
     "UPDATE t SET nosuch = 1": "nosuch",
     "SELECT nosuch FROM v": "nosuch",
     "SELEC 1": "(?i)syntax",
-    "SUBSCRIBE TO v": "not supported yet",
+    "SUBSCRIBE TO v WITH (after = 1000)": "epoch 1000",
 }
 
 
