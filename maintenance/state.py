@@ -148,6 +148,11 @@ class State:
                 if origin is not None and origin.inner:
                     self.drop_view(origin.name)
 
+    def parts(self, view: MaintainedView) -> list[MaintainedView]:
+        """The views of a view's query blocks, then itself, each followed by its companions."""
+        inner = [part for name, part in self.views.items() if name.startswith(f"{view.name}/")]
+        return [member for part in (*inner, view) for member in part.members]
+
     # Inner workings ------------------------------------------------------------------------------
 
     def _touched(self, relation: Relation) -> list[Table]:

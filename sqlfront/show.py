@@ -25,7 +25,7 @@ def show(connection: Connection, statement: own.Statement) -> pa.Table:
     match statement:
         case own.ShowMaterializedViews():
             unbuilt = [(shown(view.name), *[None] * 5, view.written) for view in database.unbuilt.values()]
-            return _table(_VIEWS, [*map(_view_row, database.views.values()), *unbuilt])
+            return _table(_VIEWS, [*(_view_row(database, entry) for entry in database.views.values()), *unbuilt])
         case own.ShowChangeTables():
             return _table(_CHANGE_TABLES, [_change_table_row(database, t) for t in database.change_tables.values()])
         case own.ShowState(name=name):
@@ -56,12 +56,13 @@ _STATE = {
 }  # fmt: skip
 
 
-def _view_row(entry: Any) -> tuple[Any, ...]:
+def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
     from maintenance.output import row_count
 
     view = entry.maintained
-    stores = {id(s.store): s.store for member in view.members for s in member.sources.values()}
-    size = sum(table.bytes() for member in view.members for table in member.tables())
+    parts = database.engine.parts(view)
+    stores = {id(source.store): source.store for part in parts for source in part.sources.values()}
+    size = sum(table.bytes() for part in parts for table in part.tables())
     size += sum(store.table.bytes() for store in stores.values())
     cost = view.plan.stated_cost
     return shown(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.written

@@ -24,10 +24,12 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
         dictionary.sweep()
     rows: list[tuple[Any, ...]] = []
     for entry in entries:
-        readers = Counter(id(s.store) for member in entry.maintained.members for s in member.sources.values())
-        for view in entry.maintained.members:
+        parts = database.engine.parts(entry.maintained)
+        readers = Counter(id(source.store) for part in parts for source in part.sources.values())
+        for view in parts:
             values = f"values of {view.companion.label}" if view.companion is not None else None
             of = f" for {values}" if values else ""
+            of += f" in block {view.name.rpartition('/')[2]}" if view.name != entry.maintained.name else ""
             for atom, source in view.sources.items():
                 shared = len(source.store.users) > 1 or readers[id(source.store)] > 1
                 rows.append((shown(entry.name), atom + of, "leaf", *figures(source.store.table), shared))
@@ -36,7 +38,9 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                     kind = "view" if node.full else "message"
                     rows.append((shown(entry.name), label(view, node) + of, kind, *figures(node.table), False))
             if view.tree.projection is not None:
-                node_name, kind = values or "projection", "values" if values else "projection"
+                node_name, kind = "projection" + of, "projection"
+                if values:
+                    node_name, kind = of.removeprefix(" for "), "values"
                 rows.append((shown(entry.name), node_name, kind, *figures(view.tree.projection), False))
     for relation in database.engine.relations.values():
         if relation.base is not None:

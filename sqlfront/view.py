@@ -87,7 +87,9 @@ class View:
     def cost(self) -> dict[str, int]:
         """Elementary steps of updates since the view was built: slots looked at, list members visited, rows written."""
         with self._reading():
-            return {"steps": self._connection._database.engine.counters(self._entry.maintained)}
+            engine = self._connection._database.engine
+            parts = {part.number: part for part in engine.parts(self._entry.maintained)}
+            return {"steps": sum(map(engine.counters, parts.values()))}
 
     def explain(self) -> Explanation:
         """How the view is maintained."""

@@ -134,3 +134,14 @@ def test_other_subqueries_are_refused_by_name(condition, message):
     with pytest.raises(sqlfront.NotSupportedError, match=message):
         con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT ok FROM o WHERE {condition}")
     assert not con._database.engine.relations
+
+
+def test_state_and_cost_count_the_blocks():
+    con = sqlfront.connect()
+    con.execute(TABLES)
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['groups of groups']}")
+    con.execute("INSERT INTO o SELECT i, i % 100, NULL FROM range(1000) t(i)")
+    nodes = {row["node"]: row for row in con.view("v").state()}
+    assert nodes["o in block 1"]["rows"] == 100 and nodes["c"]["rows"] == 1
+    assert con.execute("SHOW MATERIALIZED VIEWS").fetchall()[0][5] == sum(row["bytes"] for row in nodes.values())
+    assert con.view("v").cost()["steps"] >= 1000
