@@ -222,7 +222,7 @@ class Dictionary:
     def _set_buffer(self, size: int) -> None:
         """The place where single strings are handed to kernels."""
         self._buffer = np.zeros(size, np.uint8)
-        self._view = memoryview(self._buffer)  # type: ignore[arg-type]
+        self._view = self._buffer.data
         self._address = self._buffer.ctypes.data
 
     def _check(self) -> None:

@@ -244,7 +244,7 @@ class Table:
         for one, other in itertools.pairwise(words):
             assert ordering.compare_rows(order, one.ctypes.data, other.ctypes.data) <= 0, "a list is not sorted"
         sides, listed = int(self.header[at.TAIL]), []
-        waiting: list[tuple[int, int, bool]] = [(int(root & 0xFFFFFFFF), 0, False)]
+        waiting: list[tuple[int, int, bool]] = [(int(root) & 0xFFFFFFFF, 0, False)]
         while waiting:
             node, parent, visited = waiting.pop()
             if node == 0:
