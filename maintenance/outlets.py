@@ -63,6 +63,8 @@ class Outlets:
 
     def begin(self) -> None:
         """Forget the changes of the epoch before."""
+        if not self._listeners and not self._fed:
+            return
         for name in {*self._listeners, *self._fed} & self._views.keys():
             for member in self._views[name].members:
                 member.forget_change()
