@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maintenance.paths import Delta, carry_path, join_step, project
+from maintenance.paths import Delta, carry_path, join_siblings, join_step, project
 from maintenance.programs import Assembler, Join
 from maintenance.shapes import TOUCHES, Shape, shape_of
 from maintenance.tree import Step, Tree, View
@@ -89,12 +89,8 @@ class OutputDelta:
         leaf = tree.leaves[atom]
         assert leaf.shape is not None
         delta = Delta(leaf.shape, leaf.atoms)
-        for parent, steps in emission.bound:
-            for number, step in enumerate(steps):
-                wanted = {*parent.node.variables, *(v for later in steps[number + 1 :] for v in later.key)}
-                listed = step.view.node.variables if step.access == "members" else ()
-                known = dict.fromkeys((*delta.shape.variables, *listed))
-                delta = join_step(tree, assembler, delta, step, tuple(v for v in known if v in wanted), limbs)
+        for parent, child in emission.bound:
+            delta = join_siblings(tree, assembler, delta, parent, child, parent.node.variables, limbs)
             delta = project(tree, assembler, delta, parent.node.variables, limbs)
         delta = project(tree, assembler, delta, emission.entry, limbs)
         if self.supports or any(step.access == "members" for step in emission.free):
@@ -123,13 +119,13 @@ class OutputDelta:
 
 
 class _Emission:
-    """The steps from a leaf to the output: `bound`, per node, until the path enters the enumerated part of the
-    tree at `top`, over the variables `entry`; `free` from there on, those the update makes too before those that
-    list the output."""
+    """The way from a leaf to the output: `bound`, (node, child) pairs, until the path enters the enumerated part of
+    the tree at `top`, over the variables `entry`; `free`, the steps from there on, those the update makes too before
+    those that list the output."""
 
     def __init__(self, tree: Tree, leaf: View) -> None:
         self._tree = tree
-        self.bound: list[tuple[View, list[Step]]] = []
+        self.bound: list[tuple[View, View]] = []
         self.free: list[Step] = []
         self._listing: list[Step] = []
         view = leaf
@@ -138,7 +134,7 @@ class _Emission:
             assert parent is not None
             if parent.node.connex and not tree.frontier(parent):
                 break
-            self.bound.append((parent, tree.update_steps(parent, view)))
+            self.bound.append((parent, view))
             view = parent
         self.top, self.is_message = view, not view.node.connex
         self.entry = view.node.variables if view.node.connex else view.link

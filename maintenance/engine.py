@@ -28,7 +28,7 @@ from storage.errors import IntegrityError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from maintenance.state import Evaluate
+    from maintenance.relation import Evaluate
 
 
 @dataclass

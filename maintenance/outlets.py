@@ -12,7 +12,7 @@ from maintenance.view import MaintainedView
 from storage.errors import Error, OperationalError
 
 if TYPE_CHECKING:
-    from maintenance.output_change import Evaluate
+    from maintenance.relation import Evaluate
 
 Listener = Callable[[int, "OutputChange | Error"], None]
 

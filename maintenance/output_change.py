@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from storage.sums import combine
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
+    from maintenance.relation import Evaluate
+
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")

@@ -81,18 +81,26 @@ def _climb(tree: Tree, source: View, top: View, assembler: Assembler, limbs: int
         assert parent is not None
         write = parent.stored and (write_all or parent is top)
         target = parent.node.variables if parent.full else parent.link
-        steps = tree.update_steps(parent, view)
-        for number, step in enumerate(steps):
-            later = {v for other in steps[number + 1 :] for v in other.key}
-            wanted = target if number == len(steps) - 1 else (*parent.node.variables, *later)
-            known = {*delta.shape.variables, *_access(tree, step)[1].variables}
-            kept = tuple(dict.fromkeys(v for v in wanted if v in known))
-            delta = join_step(tree, assembler, delta, step, kept, limbs)
+        delta = join_siblings(tree, assembler, delta, parent, view, target, limbs)
         if write:
             assert parent.table is not None and parent.shape is not None
             delta = project(tree, assembler, delta, parent.shape.variables, limbs)
             assembler.upsert(parent.table)
         view = parent
+
+
+def join_siblings(
+    tree: Tree, assembler: Assembler, delta: Delta, parent: View, source: View, target: tuple[str, ...], limbs: int
+) -> Delta:
+    """Join a delta of one child of `parent` with the other children, down to `target`."""
+    steps = tree.update_steps(parent, source)
+    for number, step in enumerate(steps):
+        later = {v for other in steps[number + 1 :] for v in other.key}
+        wanted = target if number == len(steps) - 1 else (*parent.node.variables, *later)
+        known = {*delta.shape.variables, *_access(tree, step)[1].variables}
+        kept = tuple(dict.fromkeys(v for v in wanted if v in known))
+        delta = join_step(tree, assembler, delta, step, kept, limbs)
+    return delta
 
 
 def _cheapest_source(tree: Tree, view: View) -> View:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,8 @@ from storage.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
+    from maintenance.relation import Evaluate
+
     Load = Callable[[str], tuple[Iterable[pa.RecordBatch], int]]
 
 

@@ -28,6 +28,16 @@ def count_is(sign, base, place, limbs, other, other_place, other_limbs):
     return 1
 
 
+@kernel("void(int64,int64,int64,int64,int64)")
+def put_count(target, row, keys, limbs, count):
+    """A row of the same key with this count, which is 1 or -1."""
+    for j in range(keys):
+        store(target, j, load(row, j))
+    store(target, keys, count)
+    for j in range(1, limbs):
+        store(target, keys + j, -1 if count < 0 else 0)
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def step_transition(at, scratch, delta, width, rows):
     """[TRANSITION, length, table, is new, keys, limbs, n, places...]: keep the delta's rows by which a row of the table
@@ -56,12 +66,7 @@ def step_transition(at, scratch, delta, width, rows):
             other = 1
         change = present - other if is_new else other - present
         if change != 0:
-            target = delta + kept * width * 8
-            for j in range(keys):
-                store(target, j, load(row, j))
-            store(target, keys, change)
-            for j in range(1, limbs):
-                store(target, keys + j, -1 if change < 0 else 0)
+            put_count(delta + kept * width * 8, row, keys, limbs, change)
             kept += 1
     return kept
 
@@ -76,11 +81,6 @@ def step_sign(at, delta, width, rows):
         row = delta + i * width * 8
         sign = sign_of(row, keys, limbs)
         if sign != 0:
-            target = delta + kept * width * 8
-            for j in range(keys):
-                store(target, j, load(row, j))
-            store(target, keys, sign)
-            for j in range(1, limbs):
-                store(target, keys + j, -1 if sign < 0 else 0)
+            put_count(delta + kept * width * 8, row, keys, limbs, sign)
             kept += 1
     return kept
