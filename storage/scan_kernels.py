@@ -14,8 +14,8 @@ from storage.limb_kernels import multiply, sign_of
 from storage.memory import load, load32, prefetch, product_overflows, store
 from storage.table_kernels import find, hash_words
 
-SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL, UNIT_LEVEL = 0, 1, 2, 3
-# Words of a level: the kind, these, then key sources (level, place). A unit level has one row: its table's address.
+SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL = 0, 1, 2
+# Words of a level: the kind, these, then key sources (level, place).
 LEVEL_WORDS = 96
 _TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
 _GUESS, LOOKED_UP, JUMPS, _FIRST = range(10, 14)
@@ -248,10 +248,6 @@ def next_block(levels, count, capacity, scratch, wave):
         level = levels + i * LEVEL_WORDS * 8
         if load(level, 0) == SCAN_LEVEL:
             made = scan_level(level, capacity)
-        elif load(level, 0) == UNIT_LEVEL:
-            made = 1 - load(level, _CURSOR)
-            store(level, _CURSOR, 1)
-            store(load(level, _BLOCK), 0, load(level, _TABLE))
         else:
             made = join_level(level, level - LEVEL_WORDS * 8, i, capacity, scratch, wave)
         store(level, _COUNT, made)
