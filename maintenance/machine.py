@@ -13,6 +13,7 @@ from storage import layout as at
 from storage import program_kernels as kernels
 from storage.jit import entry_point
 from storage.upkeep_kernels import free_words
+from storage.wave_kernels import WAVE_WORDS
 
 if TYPE_CHECKING:
     from maintenance.relation import Relation
@@ -73,8 +74,10 @@ class Machine:
         self.scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self.counters = np.zeros(MAX_VIEWS, np.int64)
         self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
+        self._wave = np.zeros(WAVE_WORDS, np.int64)
         self._stack = np.zeros(4 * at.MAX_BUFFERS, np.int64)
         self.scratch[at.TEMPORARY] = self._temporary.ctypes.data
+        self.scratch[at.WAVES] = self._wave.ctypes.data
         self.scratch[at.STACK] = self._stack.ctypes.data
         self.scratch[at.COUNTERS] = self.counters.ctypes.data
         self.address = int(self.scratch.ctypes.data)

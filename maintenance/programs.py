@@ -55,7 +55,7 @@ class Assembler:
         self._join(at.PROBE, [table.address], [len(places), *places], join)
 
     def expand(self, group: Table, table: Table, index: int, places: Sequence[int], join: Join) -> None:
-        self._join(at.EXPAND, [group.address], [table.address, index, 0, 0, len(places), *places], join)
+        self._join(at.EXPAND, [group.address], [table.address, index, 0, 0, 0, len(places), *places], join)
 
     def aggregate(self, table: Table) -> None:
         """Add up the delta's rows of one key, in an empty table of the delta's layout."""

@@ -18,6 +18,7 @@ from storage import layout as at
 from storage import scan_kernels as kernels
 from storage.jit import entry_point
 from storage.table import Table
+from storage.wave_kernels import WAVE_WORDS
 
 _next_block = entry_point(kernels.next_block)
 FIRST_BLOCK, BLOCK = 256, 32768
@@ -212,7 +213,7 @@ class Walk:
         self._blocks = [np.empty((BLOCK, i + 1), np.int64) for i in range(depth)]
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
-        self._wave = np.empty(kernels.WAVE_WORDS, np.int64)
+        self._wave = np.empty(WAVE_WORDS, np.int64)
         for i, level in enumerate(self.levels):
             address = level.looked_up.address
             flat = [word for source in level.sources for word in source]

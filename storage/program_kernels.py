@@ -141,6 +141,7 @@ def run(program, scratch, data, first, rows, sign):
                 else:
                     store(pc, 6, 0)
                     store(pc, 7, 0)
+                    store(pc, 8, 0)
                 found = step_expand(pc, scratch, delta, width, n)
                 done = load(pc, 6) < 0
                 if not done and not resumed:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from storage.delta_kernels import prefetch_row
 from storage.jit import kernel
-from storage.layout import KEYS, LIMBS, LINKS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
+from storage.layout import KEYS, LIMBS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
 from storage.limb_kernels import multiply, sign_of
 from storage.memory import load, load32, prefetch, product_overflows, store
 from storage.table_kernels import find, hash_words
+from storage.wave_kernels import ENTRY, HOPS, KEY, MEMBER, OUT, SOURCE, WAVE, enter_list, extend, list_members
 
 SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL = 0, 1, 2
 # Words of a level: the kind, these, then key sources (level, place).
 LEVEL_WORDS = 96
 _TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
 _GUESS, LOOKED_UP, JUMPS, _FIRST = range(10, 14)
-# A wave: as many input rows as are looked up side by side, and room for one key.
-_WAVE, _ENTRY = 64, 4
-WAVE_WORDS = _WAVE * _ENTRY + 32
-_INPUT, _ROW, _HASH, _OUT, _MEMBER, _LEFT = 0, 1, 2, 2, 1, 3
+# Before their groups are listed, the entries of a wave are look-ups: which row was found, by which hash.
+_ROW, _HASH = MEMBER, OUT
 
 
 @kernel("void(int64,int64,int64)")
@@ -80,12 +79,12 @@ def look_up(level, source, depth, count, scratch, wave):
     slots = load(table, SLOTS)
     mask = load(table, MASK)
     keys = load(level, _SOURCES)
-    key = wave + _WAVE * _ENTRY * 8
+    key = wave + KEY * 8
     guess = load(level, _GUESS)
     missed = 0
     for i in range(count):
-        entry = wave + i * _ENTRY * 8
-        store(entry, _INPUT, source + i * depth * 8)
+        entry = wave + i * ENTRY * 8
+        store(entry, SOURCE, source + i * depth * 8)
         level_key(level, source + i * depth * 8, key)
         if is_at(table, guess, key):
             store(entry, _ROW, guess)
@@ -98,13 +97,13 @@ def look_up(level, source, depth, count, scratch, wave):
             missed += 1
     if missed > 0:
         for i in range(count):
-            entry = wave + i * _ENTRY * 8
+            entry = wave + i * ENTRY * 8
             if load(entry, _ROW) < 0:
                 prefetch_row(table, load(entry, _HASH))
         for i in range(count):
-            entry = wave + i * _ENTRY * 8
+            entry = wave + i * ENTRY * 8
             if load(entry, _ROW) < 0:
-                level_key(level, load(entry, _INPUT), key)
+                level_key(level, load(entry, SOURCE), key)
                 row = find(table, scratch, load(entry, _HASH), key, 0, 0)
                 store(entry, _ROW, row)
                 if row >= 0:
@@ -113,62 +112,6 @@ def look_up(level, source, depth, count, scratch, wave):
     store(level, LOOKED_UP, load(level, LOOKED_UP) + count)
     store(level, JUMPS, load(level, JUMPS) + missed)
     store(scratch, STEPS, load(scratch, STEPS) + count - missed)
-
-
-@kernel("void(int64,int64,int64,int64)")
-def extend(out, source, depth, address):
-    """One row of a block: an input row's addresses, and one more."""
-    for j in range(depth):
-        store(out, j, load(source, j))
-    store(out, depth, address)
-
-
-@kernel("int64(int64,int64,int64,int64)")
-def list_members(level, depth, active, wave):
-    """Fill the block with the members of the wave's groups, LEFT of each from MEMBER on, beginning at row OUT.
-
-    A hop from member to member waits for memory, so the lists are walked side by side; but on along a run of
-    neighbours. Returns the member after the last one listed of a group that is not at its end (0: all are).
-    """
-    members = load(level, _MEMBERS)
-    rows = load(members, ROWS)
-    width = load(members, WIDTH) * 8
-    link_place = 2 * (load(members, LINKS) + 2 * load(level, _INDEX))
-    block = load(level, _BLOCK)
-    jumps = 0
-    rest = 0
-    while active > 0:
-        kept = 0
-        for i in range(active):
-            entry = wave + i * _ENTRY * 8
-            source = load(entry, _INPUT)
-            member = load(entry, _MEMBER)
-            left = load(entry, _LEFT)
-            out = block + load(entry, _OUT) * (depth + 1) * 8
-            while True:
-                address = rows + (member - 1) * width
-                after = load32(address, link_place)
-                extend(out, source, depth, address)
-                out += (depth + 1) * 8
-                left -= 1
-                member += 1
-                if left == 0 or after != member:
-                    break
-            if left > 0:
-                prefetch(rows + (after - 1) * width)
-                prefetch(rows + (after - 1) * width + 4 * link_place)
-                target = wave + kept * _ENTRY * 8
-                store(target, _INPUT, source)
-                store(target, _MEMBER, after)
-                store(target, _LEFT, left)
-                store(target, _OUT, (out - block) // ((depth + 1) * 8))
-                jumps += 1
-                kept += 1
-            elif after != 0:
-                rest = after
-        active = kept
-    store(level, JUMPS, load(level, JUMPS) + jumps)
-    return rest
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
@@ -194,19 +137,16 @@ def join_level(level, before, depth, capacity, scratch, wave):
     while position < rows and made < capacity:
         active = 0
         if cursor != 0:
-            store(wave, _INPUT, source + position * depth * 8)
-            store(wave, _MEMBER, cursor)
-            store(wave, _LEFT, min(left_over, capacity))
-            store(wave, _OUT, made)
+            enter_list(wave, 0, source + position * depth * 8, cursor, min(left_over, capacity), made)
             made += min(left_over, capacity)
             left_over -= min(left_over, capacity)
             active = 1
             position += 1
         else:
-            count = min(_WAVE, rows - position, capacity - made)
+            count = min(WAVE, rows - position, capacity - made)
             look_up(level, source + position * depth * 8, depth, count, scratch, wave)
             for i in range(count):
-                entry = wave + i * _ENTRY * 8
+                entry = wave + i * ENTRY * 8
                 row = load(entry, _ROW)
                 if made == capacity:
                     store(level, _GUESS, max(0, row))
@@ -216,7 +156,7 @@ def join_level(level, before, depth, capacity, scratch, wave):
                     continue
                 address = table_rows + row * table_width
                 if load(level, 0) == PROBE_LEVEL:
-                    extend(block + made * (depth + 1) * 8, load(entry, _INPUT), depth, address)
+                    extend(block + made * (depth + 1) * 8, load(entry, SOURCE), depth, address)
                     made += 1
                     continue
                 size = load32(address, 2 * tail + 1)
@@ -224,14 +164,12 @@ def join_level(level, before, depth, capacity, scratch, wave):
                 prefetch(member_rows + (member - 1) * member_width)
                 taken = min(size, capacity - made)
                 left_over = size - taken
-                target = wave + active * _ENTRY * 8
-                store(target, _INPUT, load(entry, _INPUT))
-                store(target, _MEMBER, member)
-                store(target, _LEFT, taken)
-                store(target, _OUT, made)
+                enter_list(wave, active, load(entry, SOURCE), member, taken, made)
                 made += taken
                 active += 1
-        cursor = list_members(level, depth, active, wave)
+        store(wave, HOPS, 0)
+        cursor = list_members(members, load(level, _INDEX), block, depth, active, wave)
+        store(level, JUMPS, load(level, JUMPS) + load(wave, HOPS))
         if cursor != 0:
             position -= 1
     store(level, _POSITION, position)

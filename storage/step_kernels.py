@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.delta_kernels import buffer, gather_keys, reserve_scratch
+from storage.delta_kernels import buffer, gather_keys, prefetch_row, reserve_scratch
 from storage.jit import kernel
 from storage.layout import (
     CHUNK,
@@ -17,11 +17,13 @@ from storage.layout import (
     STEPS,
     TAIL,
     TEMPORARY,
+    WAVES,
     WIDTH,
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, load32, prefetch, store
 from storage.table_kernels import find, hash_words
+from storage.wave_kernels import ENTRY, MEMBER, OUT, OWN, WAVE, enter_list, list_members
 
 _AHEAD = 12
 
@@ -59,48 +61,81 @@ def step_probe(at, scratch, delta, width, rows):
     return found
 
 
+@kernel("void(int64,int64,int64,int64,int64)")
+def find_groups(at, scratch, delta, width, count):
+    """Look up the groups of EXPAND for `count` delta rows: MEMBER of each entry of the wave becomes the address of the
+    group's tail (0: no such group), and its first member is brought near; the OWN words hold the rows' addresses."""
+    group = load(at, 2)
+    table = load(at, 4)
+    slots = load(group, SLOTS)
+    mask = load(group, MASK)
+    wave = load(scratch, WAVES)
+    for i in range(count):
+        row = delta + i * width * 8
+        h = hash_words(gather_keys(at, 9, row, scratch), load(at, 9))
+        store(wave, OWN + i, row)
+        store(wave + i * ENTRY * 8, OUT, h)
+        prefetch(slots + (h & mask) * 8)
+    for i in range(count):
+        prefetch_row(group, load(wave + i * ENTRY * 8, OUT))
+    for i in range(count):
+        entry = wave + i * ENTRY * 8
+        group_row = find(group, scratch, load(entry, OUT), load(wave, OWN + i), at, 10)
+        tail = 0
+        if group_row >= 0:
+            tail = load(group, ROWS) + (group_row * load(group, WIDTH) + load(group, TAIL)) * 8
+            prefetch(load(table, ROWS) + (load32(tail, 0) - 1) * load(table, WIDTH) * 8)
+        store(entry, MEMBER, tail)
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def step_expand(at, scratch, delta, width, rows):
-    """[EXPAND, length, group table, emit place, member table, index, next delta row, next member, n, places...].
+    """[EXPAND, length, group table, emit place, member table, index, next delta row, next member, left, n, places...].
 
-    Match each delta row with all members of its group, at most CHUNK matches a call; words 6 and 7 say
-    where to go on (next delta row = -1: done).
+    Match each delta row with all members of its group, at most CHUNK matches a call; words 6 to 8 say where to go
+    on (next delta row = -1: done).
     """
-    group = load(at, 2)
     table = load(at, 4)
     index = load(at, 5)
     position = load(at, 6)
     member = load(at, 7)
+    left = load(at, 8)
     reserve_scratch(scratch, 0, CHUNK)
     matches = load(scratch, MATCHES)
-    member_rows = load(table, ROWS)
-    member_width = load(table, WIDTH)
-    next_place = 2 * (load(table, LINKS) + 2 * index)
-    group_rows = load(group, ROWS)
-    group_width = load(group, WIDTH)
-    tail = load(group, TAIL)
-    count = load(at, 8)
+    wave = load(scratch, WAVES)
     found = 0
-    while position < rows:
-        row = delta + position * width * 8
-        if member == 0:
-            key = gather_keys(at, 8, row, scratch)
-            group_row = find(group, scratch, hash_words(key, count), row, at, 9)
-            if group_row >= 0:
-                member = load32(group_rows + group_row * group_width * 8, 2 * tail)
-        while member != 0 and found < CHUNK:
-            address = member_rows + (member - 1) * member_width * 8
-            store(matches, 2 * found, row)
-            store(matches, 2 * found + 1, address)
-            found += 1
-            member = load32(address, next_place)
+    while position < rows and found < CHUNK:
         if member != 0:
-            break
-        position += 1
-        if found >= CHUNK:
-            break
+            store(wave, OWN, delta + position * width * 8)
+            taken = min(left, CHUNK)
+            enter_list(wave, 0, wave + OWN * 8, member, taken, 0)
+            found = taken
+            left -= taken
+            active = 1
+            position += 1
+        else:
+            count = min(WAVE, rows - position)
+            find_groups(at, scratch, delta + position * width * 8, width, count)
+            active = 0
+            for i in range(count):
+                if found == CHUNK:
+                    break
+                position += 1
+                own = wave + (OWN + i) * 8
+                group_tail = load(wave + i * ENTRY * 8, MEMBER)
+                if group_tail != 0:
+                    size = load32(group_tail, 1)
+                    taken = min(size, CHUNK - found)
+                    enter_list(wave, active, own, load32(group_tail, 0), taken, found)
+                    left = size - taken
+                    found += taken
+                    active += 1
+        member = list_members(table, index, matches, 1, active, wave)
+        if member != 0:
+            position -= 1
     store(at, 6, -1 if position >= rows else position)
     store(at, 7, member)
+    store(at, 8, left)
     store(scratch, STEPS, load(scratch, STEPS) + found)
     return found
 
