@@ -128,7 +128,10 @@ def prefetch_row(table, h):
     """Bring the row near that the first slot of a hash points to; its slot has been brought near before."""
     slot = load(load(table, SLOTS), h & load(table, MASK))
     if slot != 0:
-        prefetch(load(table, ROWS) + ((slot & 0xFFFFFFFF) - 1) * load(table, WIDTH) * 8)
+        size = load(table, WIDTH) * 8
+        address = load(table, ROWS) + ((slot & 0xFFFFFFFF) - 1) * size
+        prefetch(address)
+        prefetch(address + size - 8)
 
 
 @kernel("void(int64,int64,int64,int64)")
