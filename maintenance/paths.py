@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from maintenance.programs import Assembler, Join
+from maintenance.programs import Assembler, Join, Side
 from maintenance.shapes import Shape, parts_of, shape_of
 from maintenance.tree import Step, Tree, View
 from storage.errors import InternalError
@@ -124,27 +124,41 @@ def join_step(
     tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int
 ) -> Delta:
     """Join a delta with what a step looks up, down to `variables`."""
-    table, shape, group, index = _access(tree, step)
+    table, shape = _access(tree, step)
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
     join = Join(delta.shape, delta.atoms, shape, out, step.multiply)
     if step.access == "members":
-        assembler.expand(group, table, index, delta.shape.places(step.key), join)
+        assembler.extend(_sides(step, delta.shape), join)
     else:
         assembler.probe(table, delta.shape.places(shape.variables), join)
     return Delta(out, atoms)
 
 
-def _access(tree: Tree, step: Step) -> tuple[Table, Shape, Table, int]:
-    """The table a step reads, its layout, and for "members" the group table and the index's number."""
-    view, table, shape = step.view, step.view.table, step.view.shape
-    assert table is not None and shape is not None
-    if step.access == "members":
-        number = view.index_number(step.key)
-        return table, shape, table.groups[number], number
+def _access(tree: Tree, step: Step) -> tuple[Table, Shape]:
+    """The table a step reads, and its layout."""
+    view = step.view
     if step.access == "message":
-        table, shape = tree.message(view)
-    return table, shape, table, -1
+        return tree.message(view)
+    assert view.table is not None and view.shape is not None
+    return view.table, view.shape
+
+
+def _sides(step: Step, delta: Shape) -> list[Side]:
+    """The tables that a "members" step intersects: the view's, and its partners'."""
+    fresh = [variable for variable in step.view.node.variables if variable not in step.key]
+    sides = []
+    for view, key in ((step.view, step.key), *step.partners):
+        assert view.table is not None and view.shape is not None
+        number = view.index_number(key)
+        group, places, candidates = view.table.groups[number], delta.places(key), view.shape.places(fresh)
+        template = [0] * view.shape.keys
+        for place, word in zip(view.shape.places(key), places, strict=True):
+            template[place] = word
+        for candidate, place in enumerate(candidates):
+            template[place] = -1 - candidate
+        sides.append(Side(view.table, group, number, places, template, candidates))
+    return sides
 
 
 def project(tree: Tree, assembler: Assembler, delta: Delta, variables: tuple[str, ...], limbs: int) -> Delta:

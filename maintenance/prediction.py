@@ -83,8 +83,8 @@ def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:
     total = 0.0
     for step in steps:
         if step.access == "members":
-            members = _fan_out(step.view, step.key)
-            total += rows * (1 + members * LISTED)
+            members = min(_fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
+            total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
             rows *= members
         else:
             total += rows * FOUND

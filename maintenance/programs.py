@@ -54,8 +54,16 @@ class Assembler:
     def probe(self, table: Table, places: Sequence[int], join: Join) -> None:
         self._join(at.PROBE, [table.address], [len(places), *places], join)
 
-    def expand(self, group: Table, table: Table, index: int, places: Sequence[int], join: Join) -> None:
-        self._join(at.EXPAND, [group.address], [table.address, index, 0, 0, 0, len(places), *places], join)
+    def extend(self, sides: Sequence[Side], join: Join) -> None:
+        """Bind variables of the delta: match it with the rows of the first side whose candidates all sides have."""
+        words: list[int] = []
+        offsets = []
+        for side in sides:
+            offsets.append(8 + len(sides) + len(words))
+            group = side.group.address if side.group is not None else 0
+            words += [group, side.table.address, side.index, len(side.places), *side.places]
+            words += [*side.template, *side.candidates]
+        self._join(at.EXTEND, [len(sides)], [0, 0, 0, 0, *offsets, *words], join)
 
     def aggregate(self, table: Table) -> None:
         """Add up the delta's rows of one key, in an empty table of the delta's layout."""
@@ -71,21 +79,6 @@ class Assembler:
 
     def project(self, join: Join) -> None:
         self._join(at.PROJECT, [0], [], join)
-
-    def intersect(
-        self,
-        sides: Sequence[tuple[Table, int, int]],
-        places: Sequence[Sequence[int]],
-        templates: Sequence[Sequence[int]],
-        join: Join,
-    ) -> None:
-        """Two sides, each (table, index, place of the candidate in its rows), its group key's delta places, and
-        its full key's template (delta places, -1 for the candidate)."""
-        (t1, x1, c1), (t2, x2, c2) = sides
-        tail = [t1.address, x1, c1, t2.groups[x2].address, t2.address, x2, c2]
-        for side in places:
-            tail += [len(side), *side]
-        self._join(at.INTERSECT, [t1.groups[x1].address], [*tail, *templates[0], *templates[1]], join)
 
     def best(self, group: Table, table: Table, index: int, value_place: int, places: Sequence[int]) -> None:
         self.add(at.BEST, group.address, self._buffer(), table.address, index, value_place, len(places), *places)
@@ -110,6 +103,22 @@ class Assembler:
             raise InternalError("a delta path has too many steps", why=f"at most {at.MAX_BUFFERS - 1} are provided for")
         self.next_buffer += 1
         return number
+
+
+@dataclass(frozen=True)
+class Side:
+    """A table that binds variables: its rows are listed by `group` (None: only looked up) of index number `index`.
+
+    `places` are the delta words of the group's key; `template` says for each word of the table's key which delta word
+    it is, or -1 - n for the n-th word of what is bound; `candidates` are the places of those words in its rows.
+    """
+
+    table: Table
+    group: Table | None
+    index: int
+    places: Sequence[int]
+    template: Sequence[int] = ()
+    candidates: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,11 @@ class View:
         above = self.parent.node.variables if self.parent else ()
         return tuple(v for v in self.node.variables if v in above)
 
+    @property
+    def is_bag(self) -> bool:
+        """Whether no child holds all of the node's variables."""
+        return not any(set(self.node.variables) <= set(child.node.variables) for child in self.children)
+
     def ancestors(self) -> Iterator[View]:
         view = self.parent
         while view is not None:
@@ -67,12 +72,14 @@ class View:
 @dataclass(frozen=True)
 class Step:
     """A look-up on a path: of one row by its whole key ("row"), of the sum of a group ("message"), or of all
-    members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count."""
+    members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count.
+    `partners` are views, with their keys, that must have the variables bound by "members" too."""
 
     view: View
     access: Literal["row", "message", "members"]
     key: tuple[str, ...]
     multiply: bool
+    partners: tuple[tuple[View, tuple[str, ...]], ...] = ()
 
 
 class Tree:
@@ -178,23 +185,41 @@ class Tree:
         if step.access == "message":
             self.demand_message(step.view)
         elif step.access == "members":
-            self.demand_members(step.view, step.key)
+            for view, key in ((step.view, step.key), *step.partners):
+                self.demand_members(view, key)
         else:
             self.demand_full(step.view)
 
     # Paths ---------------------------------------------------------------------------------------
 
     def update_steps(self, parent: View, source: View) -> list[Step]:
-        """How a delta over `source`'s link variables joins the other children of `parent`, one step a sibling."""
+        """How a delta over `source`'s link variables joins the other children of `parent`, one step a sibling.
+
+        In a bag, which no child covers, siblings that would bind the same variables next are intersected.
+        """
         bound = set(source.link)
         steps = []
-        for sibling in self.join_order(parent, source):
+        order = self.join_order(parent, source)
+        for place, sibling in enumerate(order):
             if set(sibling.link) <= bound:
                 steps.append(Step(sibling, "message", sibling.link, True))
             else:
-                steps.append(Step(sibling, "members", self._ordered(sibling, bound), True))
+                partners = self._partners(sibling, order[place + 1 :], bound) if parent.is_bag else ()
+                steps.append(Step(sibling, "members", self._ordered(sibling, bound), True, partners))
             bound |= set(sibling.link)
         return steps
+
+    def _partners(self, view: View, others: list[View], bound: set[str]) -> tuple[tuple[View, tuple[str, ...]], ...]:
+        """Those of `others` that share bound variables and lack the same ones as `view`, with their keys.
+
+        Only views without variables of their own, which list each value once.
+        """
+        fresh = set(view.link) - bound
+        if set(view.node.variables) - bound != fresh:
+            return ()
+        alike = [other for other in others if set(other.node.variables) - bound == fresh]
+        keys = [(other, self._ordered(other, bound)) for other in alike]
+        return tuple((other, key) for other, key in keys if key)
 
     def carry_steps(self, atom: str) -> list[Step]:
         """How a leaf's delta is extended to all output variables: siblings that hold some are listed, others summed."""
@@ -252,16 +277,24 @@ class Tree:
         return tuple(v for v in view.node.variables if v in bound)
 
     def join_order(self, parent: View, source: View) -> list[View]:
-        """The siblings of `source` in the order a delta joins them: each next one shares most with what is bound."""
+        """The siblings of `source` in the order a delta joins them: each next one shares most with what is bound,
+        in a bag the one that binds least."""
         bound = set(source.link)
         rest = [child for child in parent.children if child is not source]
         order = []
         while rest:
-            best = max(rest, key=lambda s: (set(s.link) <= bound, len(set(s.link) & bound), -rest.index(s)))
+            known = frozenset(bound)
+            best = max(rest, key=lambda sibling: _join_rank(sibling, known, parent.is_bag))
             rest.remove(best)
             order.append(best)
             bound |= set(best.link)
         return order
+
+
+def _join_rank(view: View, bound: frozenset[str], in_bag: bool) -> tuple[bool, bool, int, int]:
+    """How soon a delta that has bound these variables should join a view; of equals the first is joined first."""
+    shared, fresh = bound & set(view.link), set(view.link) - bound
+    return not fresh, bool(shared), -len(fresh) if in_bag else 0, len(shared)
 
 
 def _grow(node: Node, parent: View | None) -> View:

@@ -55,8 +55,8 @@ MAX_LIMBS = 120
 OVERFLOW, VIOLATION, SHRINK = 1, 2, 4
 
 # Operations of a delta program: word 0 is the operation, word 1 its length.
-END, LIFT, UPSERT, PROBE, EXPAND, PATH, PATH_END, CHECK, SWEEP, SCAN, INTERSECT, BEST, PROJECT, AGGREGATE = range(14)
-TRANSITION, SIGN = 14, 15
+END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
+TRANSITION, SIGN = 13, 14
 
 # How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
 FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2

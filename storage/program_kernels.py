@@ -2,13 +2,14 @@
 
 A program is a list of operations on a *delta*, an array of rows (key words, then values). A path starts
 at the leaf's delta, looks up or expands sibling views, multiplies, and adds the result to the views
-above. Every operation works on a whole block; EXPAND, whose output may be large, stops at CHUNK rows,
+above. Every operation works on a whole block; EXTEND, whose output may be large, stops at CHUNK rows,
 lets the rest of the path run, and is resumed from where it stopped.
 """
 
 from __future__ import annotations
 
 from storage.delta_kernels import buffer, emit, lift, step_aggregate, step_project, step_upsert
+from storage.extend_kernels import step_extend
 from storage.jit import kernel
 from storage.layout import (
     AGGREGATE,
@@ -21,12 +22,11 @@ from storage.layout import (
     COUNTERS,
     DIRTY_USED,
     END,
-    EXPAND,
+    EXTEND,
     FLAGS,
     INDEX_ENTRY,
     INDEX_LIST,
     INDEXES,
-    INTERSECT,
     KEYS,
     LIFT,
     LIMBS,
@@ -52,7 +52,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
-from storage.step_kernels import step_best, step_expand, step_intersect, step_probe
+from storage.step_kernels import step_best, step_probe
 from storage.support_kernels import step_sign, step_transition
 from storage.table_kernels import first_negative, sweep
 from storage.upkeep_kernels import wants_shrink
@@ -130,20 +130,19 @@ def run(program, scratch, data, first, rows, sign):
             steps = load(scratch, STEPS)
         elif operation == UPSERT:
             step_upsert(pc, scratch, delta, n)
-        elif operation in (PROBE, EXPAND, INTERSECT, PROJECT):
+        elif operation in (PROBE, EXTEND, PROJECT):
             resumed = False
-            if operation == EXPAND:
+            if operation == EXTEND:
                 if depth > 0 and load(stack, 4 * (depth - 1)) == pc:
                     resumed = True
                     delta = load(stack, 4 * (depth - 1) + 1)
                     width = load(stack, 4 * (depth - 1) + 2)
                     n = load(stack, 4 * (depth - 1) + 3)
                 else:
-                    store(pc, 6, 0)
-                    store(pc, 7, 0)
-                    store(pc, 8, 0)
-                found = step_expand(pc, scratch, delta, width, n)
-                done = load(pc, 6) < 0
+                    store(pc, 4, 0)
+                    store(pc, 5, 0)
+                found = step_extend(pc, scratch, delta, width, n)
+                done = load(pc, 4) < 0
                 if not done and not resumed:
                     store(stack, 4 * depth, pc)
                     store(stack, 4 * depth + 1, delta)
@@ -154,10 +153,8 @@ def run(program, scratch, data, first, rows, sign):
                     depth -= 1
             elif operation == PROBE:
                 found = step_probe(pc, scratch, delta, width, n)
-            elif operation == PROJECT:
-                found = step_project(scratch, delta, width, n)
             else:
-                found = step_intersect(pc, scratch, delta, width, n)
+                found = step_project(scratch, delta, width, n)
             emitter = pc + load(pc, 3) * 8
             width = load(emitter, 1) + load(emitter, 2) * load(emitter, 3)
             delta = buffer(scratch, load(emitter, 0), max(1, width * found))

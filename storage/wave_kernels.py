@@ -14,8 +14,11 @@ from storage.memory import load, load32, prefetch, store
 WAVE = 64
 ENTRY = 4
 SOURCE, MEMBER, OUT, LEFT = range(4)
-# Behind the entries: a word for each to be its source, how many hops list_members made, and room for one key.
-OWN, HOPS, KEY = WAVE * ENTRY, WAVE * (ENTRY + 1), WAVE * (ENTRY + 1) + 1
+# Behind the entries, three words for each: its source, and the group it lists, if they are needed longer than the
+# entry; then how many hops list_members made, and room for one key.
+OWN, TAILS, SIDES = WAVE * ENTRY, WAVE * (ENTRY + 1), WAVE * (ENTRY + 2)
+HOPS = WAVE * (ENTRY + 3)
+KEY = HOPS + 1
 WAVE_WORDS = KEY + 32
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 import numpy as np
 
 from maintenance.machine import Machine
-from maintenance.programs import Assembler, Join
+from maintenance.programs import Assembler, Join, Side
 from maintenance.shapes import COUNT, Shape
 from storage import layout as at
 from storage.table import Table
@@ -50,10 +50,11 @@ def triangle_program(edges: tuple[Table, Table], total: Table) -> Assembler:
                 backward = {1: second, 2: first, 3: first}[atom]
                 program.path(atom)
                 matched = Join(shape("x", "y"), frozenset("d"), shape("y", "z"), shape("x", "y", "z"))
-                program.intersect(
-                    [(forward, 0, 1), (backward, 1, 0)],
-                    [[1], [0]],
-                    [[1, -1], [-1, 0]],
+                program.extend(
+                    [
+                        Side(forward, forward.groups[0], 0, [1], [1, -1], [1]),
+                        Side(backward, backward.groups[1], 1, [0], [-1, 0], [0]),
+                    ],
                     matched,
                 )
                 closed = Join(shape("x", "y", "z"), frozenset("d"), shape("z", "x"), shape())
@@ -155,10 +156,9 @@ def test_expansion_of_a_hub_is_resumed_and_nested() -> None:
     program = Assembler()
     program.lift(2, 1, -1, [], [0], [])
     program.path(1)
-    program.expand(many.groups[0], many, 0, [0], Join(shape("a"), frozenset("d"), shape("a", "b"), shape("a", "b")))
-    program.expand(
-        few.groups[0], few, 0, [1], Join(shape("a", "b"), frozenset("d"), shape("b", "c"), shape("a", "b", "c"))
-    )
+    first, second = Side(many, many.groups[0], 0, [0]), Side(few, few.groups[0], 0, [1])
+    program.extend([first], Join(shape("a"), frozenset("d"), shape("a", "b"), shape("a", "b")))
+    program.extend([second], Join(shape("a", "b"), frozenset("d"), shape("b", "c"), shape("a", "b", "c")))
     program.upsert(out)
     program.path_end()
     run(machine, program, [out], [(1, 1), (2, 1), (1, 3)])

@@ -1,0 +1,180 @@
+"""EXTEND: bind new variables of a delta, by listing a group's members or by intersecting several groups.
+
+The sides of an EXTEND are tables that hold the new variables and some bound ones. For each delta row the side
+whose group has the fewest members is listed, and each member's candidate is looked up in the others: the work is
+that of the shortest list, which makes joins of deltas worst-case optimal (Ngo, Porat, Re, Rudra 2018).
+"""
+
+from __future__ import annotations
+
+from storage.delta_kernels import gather_keys, prefetch_row, reserve_scratch
+from storage.jit import kernel
+from storage.layout import CHUNK, HASHES, KEYS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
+from storage.memory import load, load32, prefetch, store
+from storage.table_kernels import find, hash_words
+from storage.wave_kernels import ENTRY, OUT, OWN, SIDES, TAILS, WAVE, enter_list, list_members
+
+_AHEAD = 12
+_DEAD = -1
+# Where EXTEND goes on when it is called again, and where the offsets of its sides are.
+_POSITION, _MEMBER, _LEFT, _SIDE, _OFFSETS = 4, 5, 6, 7, 8
+# Words of a side; n places of the group's key in the delta follow, then the template of its whole key, a delta word
+# or -1 - the number of a candidate word for each, then the places of the candidate words in its rows.
+_GROUP, _TABLE, _INDEX, _COUNT = 0, 1, 2, 3
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def find_lists(at, scratch, delta, width, count):
+    """For `count` delta rows choose the side to list: TAILS and SIDES of the wave hold the group's tail (0: there is
+    nothing to list) and the side's number, OWN the row."""
+    wave = load(scratch, WAVES)
+    for i in range(count):
+        store(wave, OWN + i, delta + i * width * 8)
+        store(wave, TAILS + i, 0)
+        store(wave, SIDES + i, 0)
+    for s in range(load(at, 2)):
+        side = at + load(at, _OFFSETS + s) * 8
+        group = load(side, _GROUP)
+        if group == 0:
+            continue
+        slots = load(group, SLOTS)
+        mask = load(group, MASK)
+        for i in range(count):
+            h = hash_words(gather_keys(side, _COUNT, load(wave, OWN + i), scratch), load(side, _COUNT))
+            store(wave + i * ENTRY * 8, OUT, h)
+            prefetch(slots + (h & mask) * 8)
+        for i in range(count):
+            prefetch_row(group, load(wave + i * ENTRY * 8, OUT))
+        for i in range(count):
+            if load(wave, SIDES + i) == _DEAD:
+                continue
+            row = find(group, scratch, load(wave + i * ENTRY * 8, OUT), load(wave, OWN + i), side, _COUNT + 1)
+            best = load(wave, TAILS + i)
+            if row < 0:
+                store(wave, SIDES + i, _DEAD)
+                store(wave, TAILS + i, 0)
+                continue
+            tail = load(group, ROWS) + (row * load(group, WIDTH) + load(group, TAIL)) * 8
+            if best == 0 or load32(tail, 1) < load32(best, 1):
+                store(wave, TAILS + i, tail)
+                store(wave, SIDES + i, s)
+                table = load(side, _TABLE)
+                prefetch(load(table, ROWS) + (load32(tail, 0) - 1) * load(table, WIDTH) * 8)
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def candidate_key(side, listed, row, member, out):
+    """The whole key of a side's table: words of the delta row, and candidate words of a member of the listed side."""
+    template = _COUNT + 1 + load(side, _COUNT)
+    candidates = _COUNT + 1 + load(listed, _COUNT) + load(load(listed, _TABLE), KEYS)
+    for j in range(load(load(side, _TABLE), KEYS)):
+        word = load(side, template + j)
+        if word >= 0:
+            store(out, j, load(row, word))
+        else:
+            store(out, j, load(member, load(listed, candidates - 1 - word)))
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def keep_common(at, scratch, matches, rows, s):
+    """Keep the matches of members of side `s` that the other sides have too, with the row of side 0; how many."""
+    listed = at + load(at, _OFFSETS + s) * 8
+    temporary = load(scratch, TEMPORARY)
+    hashes = load(scratch, HASHES)
+    for t in range(load(at, 2) - 1, -1, -1):
+        if t == s:
+            continue
+        side = at + load(at, _OFFSETS + t) * 8
+        table = load(side, _TABLE)
+        keys = load(table, KEYS)
+        slots = load(table, SLOTS)
+        mask = load(table, MASK)
+        for i in range(rows):
+            candidate_key(side, listed, load(matches, 2 * i), load(matches, 2 * i + 1), temporary)
+            h = hash_words(temporary, keys)
+            store(hashes, i, h)
+            prefetch(slots + (h & mask) * 8)
+        kept = 0
+        for i in range(rows):
+            if i + _AHEAD < rows:
+                prefetch_row(table, load(hashes, i + _AHEAD))
+            row = load(matches, 2 * i)
+            member = load(matches, 2 * i + 1)
+            candidate_key(side, listed, row, member, temporary)
+            partner = find(table, scratch, load(hashes, i), temporary, 0, 0)
+            if partner >= 0:
+                store(matches, 2 * kept, row)
+                if t == 0:
+                    member = load(table, ROWS) + partner * load(table, WIDTH) * 8
+                store(matches, 2 * kept + 1, member)
+                kept += 1
+        rows = kept
+    return rows
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def step_extend(at, scratch, delta, width, rows):
+    """[EXTEND, length, sides, emit place, next delta row, next member, left, its side, offset of each side..., sides].
+
+    Match each delta row with the rows of side 0 whose candidates all sides have; at most CHUNK members are listed a
+    call. Words 4 to 7 say where to go on (next delta row = -1: done). A side without a group is only looked up.
+    """
+    position = load(at, _POSITION)
+    member = load(at, _MEMBER)
+    left = load(at, _LEFT)
+    s = load(at, _SIDE)
+    sides = load(at, 2)
+    reserve_scratch(scratch, CHUNK, CHUNK)
+    matches = load(scratch, MATCHES)
+    wave = load(scratch, WAVES)
+    made = 0
+    found = 0
+    while position < rows and made < CHUNK:
+        if member != 0:
+            side = at + load(at, _OFFSETS + s) * 8
+            store(wave, OWN, delta + position * width * 8)
+            made = min(left, CHUNK)
+            left -= made
+            enter_list(wave, 0, wave + OWN * 8, member, made, 0)
+            member = list_members(load(side, _TABLE), load(side, _INDEX), matches, 1, 1, wave)
+            found = made if sides == 1 else keep_common(at, scratch, matches, made, s)
+            if member == 0:
+                position += 1
+            continue
+        count = min(WAVE, rows - position)
+        find_lists(at, scratch, delta + position * width * 8, width, count)
+        last = 0
+        n = 0
+        while n < count and made < CHUNK:
+            tail = load(wave, TAILS + n)
+            if tail != 0:
+                size = load32(tail, 1)
+                last = min(size, CHUNK - made)
+                left = size - last
+                made += last
+            n += 1
+        for t in range(sides):
+            side = at + load(at, _OFFSETS + t) * 8
+            active = 0
+            out = 0
+            for i in range(n):
+                tail = load(wave, TAILS + i)
+                if tail != 0 and load(wave, SIDES + i) == t:
+                    taken = last if i == n - 1 else load32(tail, 1)
+                    enter_list(wave, active, wave + (OWN + i) * 8, load32(tail, 0), taken, out)
+                    active += 1
+                    out += taken
+            if active > 0:
+                block = matches + found * 16
+                rest = list_members(load(side, _TABLE), load(side, _INDEX), block, 1, active, wave)
+                if rest != 0:
+                    member = rest
+                    s = t
+                found += out if sides == 1 else keep_common(at, scratch, block, out, t)
+        position += n if member == 0 else n - 1
+    store(at, _POSITION, -1 if position >= rows else position)
+    store(at, _MEMBER, member)
+    store(at, _LEFT, left)
+    store(at, _SIDE, s)
+    store(scratch, STEPS, load(scratch, STEPS) + made)
+    return found
