@@ -21,7 +21,7 @@ def check_plan(plan: Plan, definition: Definition) -> None:
     _check_root(plan.root, definition)
     for node in plan.root.walk():
         if node.atom is None and node is not plan.root:
-            _check_inner(node)
+            _check_inner(node, guarded=plan.shape != "cyclic")
     _check_running_intersection(plan.root, definition)
     _check_minimal(plan.root, frozenset())
     if plan.shape == "q-hierarchical":
@@ -55,14 +55,15 @@ def _check_leaves(root: Node, definition: Definition) -> None:
     _require(names == sorted(atom.name for atom in definition.atoms), "each atom appears once", root)
 
 
-def _check_inner(node: Node) -> None:
+def _check_inner(node: Node, *, guarded: bool) -> None:
+    """`guarded`: one child of a join holds all of its variables, which only a bag of a cyclic query need not have."""
     label = frozenset(node.variables)
     _require(len(label) == len(node.variables), "a label has no repeats", node)
     _require(bool(node.children), "an inner node has children", node)
     _require(label <= _union(node.children), "a label comes from the children", node)
     if len(node.children) == 1:
         _require(label < frozenset(node.children[0].variables), "a projection drops a variable", node)
-    else:
+    elif guarded:
         _require(any(label <= frozenset(child.variables) for child in node.children), "a join has a guard", node)
 
 

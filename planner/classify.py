@@ -9,21 +9,20 @@ from functools import partial
 from planner.companions import add_companions
 from planner.plan import Plan
 from planner.query import Definition
-from planner.refusal import Refusal
-from planner.rules.cyclic import refuse_cyclic
+from planner.rules.cyclic import plan_cyclic
 from planner.rules.extension import plan_extension
 from planner.rules.free_connex import plan_free_connex
 from planner.rules.materialize import materialize_joins
 from planner.rules.q_hierarchical import plan_q_hierarchical
 from planner.tree import Weights
 
-Rule = Callable[[Definition, Weights], Plan | Refusal | None]
+Rule = Callable[[Definition, Weights], Plan | None]
 
-RULES: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension, refuse_cyclic)
+RULES: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension, plan_cyclic)
 
 
-def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan | Refusal:
-    """The plan of a view, or why there is none; with `materialize` every intermediate join is stored.
+def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan:
+    """The plan of a view; with `materialize` every intermediate join is stored.
 
     `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1. They
     only choose among trees of the same class. Raises ValueError for a malformed definition (see `hypergraph`).
@@ -31,12 +30,10 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
     given = weights or {}
     rates = {atom.table: given.get(atom.table, 1) for atom in definition.atoms}
     for rule in RULES:
-        decision = rule(definition, rates)
-        if decision is not None and materialize:
-            decision = materialize_joins(definition, decision, rates)
-        if isinstance(decision, Plan):
-            decision = replace(decision, weights=tuple(rates.items()))
-            return add_companions(decision, definition, partial(plan_view, weights=weights, materialize=materialize))
-        if decision is not None:
-            return decision
+        plan = rule(definition, rates)
+        if plan is not None:
+            if materialize:
+                plan = materialize_joins(definition, plan, rates)
+            plan = replace(plan, weights=tuple(rates.items()))
+            return add_companions(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
     raise AssertionError("the last rule answers every query")

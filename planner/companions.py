@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from planner.cost import MATERIALIZED
+from planner.cost import MATERIALIZED, exponent, leading_power
 from planner.plan import Cost, Plan
 from planner.query import Definition
-from planner.refusal import Refusal
 
 
-def add_companions(
-    plan: Plan, definition: Definition, plan_view: Callable[[Definition], Plan | Refusal]
-) -> Plan | Refusal:
+def add_companions(plan: Plan, definition: Definition, plan_view: Callable[[Definition], Plan]) -> Plan:
     """`plan` with the plans of the definition's companions, and the `total` cost.
 
     What a companion keeps changes by more than a constant when its argument and its group columns come from several
@@ -21,12 +18,7 @@ def add_companions(
     """
     if not definition.companions:
         return plan
-    plans = []
-    for companion in definition.companions:
-        found = plan_view(companion.definition)
-        if isinstance(found, Refusal):
-            return found
-        plans.append(replace(found, projected=True))
+    plans = [replace(plan_view(companion.definition), projected=True) for companion in definition.companions]
     return replace(
         plan, companions=tuple(plans), total=_cost(plan, definition, plans), reason=_reason(plan, definition)
     )
@@ -38,15 +30,22 @@ def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
         update = "O(1 + change of every intermediate result * log N)" if ordered else MATERIALIZED.update
         return replace(MATERIALIZED, update=update, delay=_delay(definition, plan.cost.delay))
     alone = all(len(companion.definition.atoms) == 1 for companion in definition.companions)
-    linear = any(one.cost.update.startswith("O(N") for one in (plan, *plans))
-    if alone and not linear:
+    joining = _highest(one.cost.update for one in (plan, *plans))
+    if alone and joining == "1":
         update = "O(log N)" if ordered else plan.cost.update
     else:
         change = "change of the values kept" + (" * log N" if ordered else "")
-        update = f"O({'N' if linear else '1'} + {change})"
-    kept = "N" if alone else "N + values kept"
-    preprocessing = f"O(({kept}) log N)" if ordered and not alone else "O(N log N)" if ordered else f"O({kept})"
-    return Cost(preprocessing, update, _delay(definition, plan.cost.delay), f"O({kept})")
+        update = f"O({joining} + {change})"
+    costs = [(one.cost.preprocessing, one.cost.space) for one in (plan, *plans)]
+    building, space = (_highest(found) if alone else f"{_highest(found)} + values kept" for found in zip(*costs))
+    if ordered:
+        building = f"{building} log N" if alone else f"({building}) log N"
+    return Cost(f"O({building})", update, _delay(definition, plan.cost.delay), f"O({space})")
+
+
+def _highest(costs: Iterable[str]) -> str:
+    """The highest of the powers of N that the costs start with."""
+    return max((leading_power(cost) for cost in costs), key=exponent)
 
 
 def _delay(definition: Definition, delay: str) -> str:

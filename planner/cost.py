@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from fractions import Fraction
 
 from planner.plan import Cost
 
@@ -36,3 +38,33 @@ MATERIALIZED = Cost(
     space="O(N + intermediate results)",
 )
 """Koch et al. 2014: every intermediate join is stored; the result is the last of them."""
+
+
+_POWER = re.compile(r"1|N(\^([\d.]+|\([\d/]+\)))?")
+
+
+def bag_cost(width: Fraction, update: Fraction, space: Fraction) -> Cost:
+    """The cost of a tree over bags by its exponents: building it, one change, and what is stored."""
+    return Cost(preprocessing=_power(width), update=_power(update), delay="O(1)", space=_power(space))
+
+
+def leading_power(cost: str) -> str:
+    """The power of N that a cost starts with: "N" of "O(N + result)", "1" of "O(1) amortised"."""
+    found = _POWER.match(cost, len("O("))
+    if found is None:
+        raise ValueError(f"no power of N at the start of {cost}")
+    return found[0]
+
+
+def exponent(power: str) -> Fraction:
+    """The exponent of a power of N: 3/2 of "N^1.5", 0 of "1"."""
+    base, _, raised = power.partition("^")
+    return Fraction(raised.strip("()") or int(base == "N"))
+
+
+def _power(raised: Fraction) -> str:
+    """O(1), O(N), O(N^1.5), O(N^(4/3))."""
+    if raised in (0, 1):
+        return "O(N)" if raised else "O(1)"
+    decimal = f"{float(raised):.3g}"
+    return f"O(N^{decimal})" if Fraction(decimal) == raised else f"O(N^({raised}))"

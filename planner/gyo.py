@@ -85,9 +85,3 @@ def _walk_ring(start: str, sides: Edges) -> Cycle:
         atoms.append(atom)
         variables.append(after)
     return Cycle(tuple(variables[:-1]), tuple(atoms), ring=True)
-
-
-def breaks_cycle(edges: Edges, variable: str, atom: str) -> bool:
-    """Whether the query is acyclic once `atom` no longer joins on `variable`."""
-    loosened = {name: edge - {variable} if name == atom else edge for name, edge in edges.items()}
-    return is_acyclic(loosened)

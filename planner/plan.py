@@ -13,6 +13,7 @@ Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic"]
 class Node:
     """A view over `variables`: an atom's leaf, or the join of its children summed down to `variables`.
 
+    In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole.
     `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
     together are the free variables. Below its frontier everything is bound and only summed.
     """

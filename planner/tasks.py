@@ -3,7 +3,8 @@
 Berkholz, Keppeler and Schweikardt 2017 (BKS 2017): O(1) per change and answer holds exactly for queries whose core is
 q-hierarchical, where the core of EXISTS projects everything out; under the OMv and OV conjectures for count and
 exists, and for reading when no table is joined with itself. The same authors 2018 (BKS 2018) for membership:
-t-hierarchical. A bag is read by way of all its columns. n is the number of distinct values, about the root of N.
+t-hierarchical. A bag is read by way of all its columns. Kara, Nikolic, Ngo, Olteanu and Zhang 2020 for triangles. n is
+the number of distinct values, about the root of N.
 
 The bounds are claimed only where their proofs hold: the adversary must be free to fill the columns of the witness, so
 these are plain columns of large types that no filter mentions, and the tables' keys admit the hard instance.
@@ -19,6 +20,7 @@ from typing import Literal
 
 from planner.core import minimise
 from planner.cost import AMORTISED, CONSTANT
+from planner.gyo import find_cycle, is_acyclic
 from planner.hierarchy import Violation, find_violation, membership_violations, violations
 from planner.hypergraph import Edges, hypergraph, ordered_variables
 from planner.keys import reduct, refers
@@ -86,9 +88,12 @@ def _read(definition: Definition, plan: Plan) -> Task:
     if definition.scalar:
         joined = _joined(definition)
         counting = bounds | {"hard": f"{_CHANGE} answer unless {OMV} fails", "hard_theorem": "BKS 2017, Theorem 3.5"}
-        return _decide("read all", definition, plan, delay, _Question(own, joined, violations, **counting))
-    task = _decide("read all", definition, plan, delay, _Question(own, _core(own, own.free), violations, **bounds))
-    return _weaken_self_joins(task, own) if task.verdict == "hard" else task
+        task = _decide("read all", definition, plan, delay, _Question(own, joined, violations, **counting))
+        return _sharpen_triangle(task, joined, "per answer")
+    core = _core(own, own.free)
+    task = _decide("read all", definition, plan, delay, _Question(own, core, violations, **bounds))
+    task = _weaken_self_joins(task, own) if task.verdict == "hard" else task
+    return _sharpen_triangle(task, core, "between rows")
 
 
 def _count(definition: Definition, plan: Plan) -> Task:
@@ -125,7 +130,7 @@ def _membership(definition: Definition, plan: Plan) -> Task:
         "O(1) per change and answer", "BKS 2018: the query is t-hierarchical",
         f"{_CHANGE} answer unless {OMV} fails", "BKS 2018: the query is not t-hierarchical",
     )  # fmt: skip
-    return _decide("membership", definition, plan, "O(N) at worst" if hidden else "O(1)", question)
+    return _decide("membership", definition, plan, f"{plan.cost.space} at worst" if hidden else "O(1)", question)
 
 
 def counting_cost(definition: Definition, plan: Plan) -> str:
@@ -181,6 +186,19 @@ def _weaken_self_joins(task: Task, own: Definition) -> Task:
         return task
     why = "a table is joined with itself, and whether the view has rows is easy to tell: no bound is known"
     return _opened(task, why)
+
+
+def _sharpen_triangle(task: Task, core: Definition, answer: str) -> Task:
+    """A query with a triangle in which the hard instance fits has a bound of its own, in the number of rows."""
+    edges = hypergraph(core)
+    cycle = None if task.verdict != "hard" or is_acyclic(edges) else find_cycle(edges)
+    if cycle is None or len(cycle.variables) != 3:
+        return task
+    pairs = (found for found in violations(edges, ()) if {found.x, found.y} <= set(cycle.variables))
+    if all(_objection(core, found) is not None for found in pairs):
+        return task
+    bound = f"no algorithm takes O(N^(1/2-g)) per change and O(N^(1-g)) {answer} unless {OMV} fails"
+    return replace(task, bound=bound, theorem="Kara et al. 2020, Proposition 5")
 
 
 def _opened(task: Task, why: str) -> Task:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from planner.connex import bound_components
-from planner.hypergraph import components, hypergraph, ordered_variables, vertices
+from planner.hypergraph import Edges, components, hypergraph, ordered_variables, vertices
 from planner.keys import Guarantees, constant_keys, ended, fixing_keys
 from planner.plan import Node
 from planner.query import Atom, Definition
@@ -45,9 +45,9 @@ def build_tree(definition: Definition, free: tuple[str, ...], steps: Steps, weig
     Dai and Yi 2023); a step that may meet many rows counts as two more. Ties fall to the tree that is cheapest when
     all tables change alike. The query must be free-connex for `free`.
     """
-    search = _Search(definition, frozenset(free), steps, weights)
+    search = _Search(definition, steps, weights)
     children = []
-    for group in search.split(search.frontier, frozenset()):
+    for group in split(frontier(search.edges, frozenset(free)), frozenset()):
         found = search.best(group, frozenset())
         if found is None:
             return None
@@ -72,12 +72,28 @@ def cheapest_tree(
 
 
 @dataclass(frozen=True)
-class _Part:
+class Part:
     """One operand of a join: a single atom, or (`connex`) the atoms behind one group of free variables."""
 
     label: frozenset[str]
     atoms: tuple[str, ...]
     connex: bool
+
+
+Group = tuple[Part, ...]
+
+
+def frontier(edges: Edges, free: frozenset[str]) -> Group:
+    """The operands of the connex top: the atoms linked by bound variables, with the free variables that they show."""
+    groups = bound_components(edges, free)
+    return tuple(Part(vertices({name: edges[name] for name in names}) & free, names, connex=True) for names in groups)
+
+
+def split(group: Group, label: frozenset[str]) -> list[Group]:
+    """What `group` falls apart into once the variables of `label` are fixed."""
+    by_name = {part.atoms[0]: part for part in group}
+    shown = {name: part.label for name, part in by_name.items()}
+    return [tuple(by_name[name] for name in names) for names in components(shown, label)]
 
 
 @dataclass(frozen=True)
@@ -92,26 +108,21 @@ class _Found:
     leaving: frozenset[str]
 
 
-_Group = tuple[_Part, ...]
 _Price = tuple[float, float, int]
 
 
 class _Search:
     """Memoised search over (group of parts, variables shared with the node above)."""
 
-    def __init__(self, definition: Definition, free: frozenset[str], steps: Steps, weights: Weights) -> None:
+    def __init__(self, definition: Definition, steps: Steps, weights: Weights) -> None:
         self.edges = hypergraph(definition)
         self.atoms = {atom.name: atom for atom in definition.atoms}
         self.weights = {name: weights.get(atom.table, 1) for name, atom in self.atoms.items()}
         self.rank = {variable: rank for rank, variable in enumerate(ordered_variables(definition))}
         self.steps = steps
-        self.memo: dict[tuple[_Group, frozenset[str]], _Found | None] = {}
-        self.frontier = tuple(
-            _Part(vertices({name: self.edges[name] for name in names}) & free, names, connex=True)
-            for names in bound_components(self.edges, free)
-        )
+        self.memo: dict[tuple[Group, frozenset[str]], _Found | None] = {}
 
-    def best(self, group: _Group, above: frozenset[str]) -> _Found | None:
+    def best(self, group: Group, above: frozenset[str]) -> _Found | None:
         """The cheapest subtree over `group`, whose variables meet the parent's in `above`; None if there is none."""
         if len(group) == 1:
             return self._single(group[0], above)
@@ -122,49 +133,30 @@ class _Search:
             )
         return self.memo[group, above]
 
-    def split(self, group: _Group, label: frozenset[str]) -> list[_Group]:
-        """What `group` falls apart into once the variables of `label` are fixed."""
-        by_name = {part.atoms[0]: part for part in group}
-        shown = {name: part.label for name, part in by_name.items()}
-        return [tuple(by_name[name] for name in names) for names in components(shown, label)]
-
-    def _single(self, part: _Part, above: frozenset[str]) -> _Found | None:
+    def _single(self, part: Part, above: frozenset[str]) -> _Found | None:
         """An atom's leaf; or a part's tree, under a projection onto its free variables if it shows new ones."""
         name = part.atoms[0]
         if not part.connex or (self.edges[name] == part.label and len(part.atoms) == 1):
             connex = part.connex and not part.label <= above
             leaf = Node(tuple(c.name for c in self.atoms[name].variables), atom=name, connex=connex)
             return _Found((0, 0, 0), leaf, frozenset({name}))
-        inner = tuple(_Part(self.edges[atom], (atom,), connex=False) for atom in part.atoms)
+        inner = tuple(Part(self.edges[atom], (atom,), connex=False) for atom in part.atoms)
         below = self.best(inner, part.label)
         if below is None or part.label <= above:
             return below
         node = Node(self._sorted(part.label), (below.node,), connex=True)
         return _Found(_add(below.price, self._climb(below.leaving, fans_out=False)), node, below.leaving)
 
-    def _labels(self, group: _Group, above: frozenset[str]) -> Iterator[frozenset[str]]:
+    def _labels(self, group: Group, above: frozenset[str]) -> Iterator[frozenset[str]]:
         """Labels worth trying for the node over `group`, most promising first."""
-        seen: set[frozenset[str]] = {above}
-        everywhere = frozenset.intersection(*(part.label for part in group))
-        guards = [part.label for part in group if above <= part.label]
-        if not guards:
-            return
-        proposals = [everywhere]
         if self.steps != "simple":
-            counted = [variable for part in group for variable in part.label]
-            shared = frozenset(variable for variable in counted if counted.count(variable) > 1)
-            proposals += [guard & shared for guard in guards]
-            if len(group) <= PAIRWISE_LIMIT:
-                proposals += [guard & part.label for guard, part in _pairs(guards, group)]
-        for proposal in proposals:
-            label = above | proposal
-            if label not in seen:
-                seen.add(label)
-                yield label
+            return guarded_labels(group, above)
+        everywhere = above.union(frozenset.intersection(*(part.label for part in group)))
+        return iter([everywhere] if everywhere != above else [])
 
-    def _join(self, group: _Group, above: frozenset[str], label: frozenset[str]) -> _Found | None:
+    def _join(self, group: Group, above: frozenset[str], label: frozenset[str]) -> _Found | None:
         """The node over `label`; None when a label variable joins nothing, or a child's step is not allowed."""
-        parts = self.split(group, label)
+        parts = split(group, label)
         scopes = [label & self._variables(part) for part in parts]
         if any(sum(variable in scope for scope in scopes) < 2 for variable in label - above):
             return None
@@ -198,21 +190,39 @@ class _Search:
         weight, count = sum(self.weights[name] for name in atoms), len(atoms)
         return levels * weight, weight, levels * count
 
-    def _atoms(self, group: _Group) -> list[Atom]:
+    def _atoms(self, group: Group) -> list[Atom]:
         return [self.atoms[name] for part in group for name in part.atoms]
 
-    def _variables(self, group: _Group) -> frozenset[str]:
+    def _variables(self, group: Group) -> frozenset[str]:
         return frozenset().union(*(part.label for part in group))
 
     def _sorted(self, variables: frozenset[str]) -> tuple[str, ...]:
         return tuple(sorted(variables, key=self.rank.__getitem__))
 
 
+def guarded_labels(group: Group, above: frozenset[str]) -> Iterator[frozenset[str]]:
+    """Labels inside one part that contain `above` and more, most promising first; enough for an acyclic group."""
+    seen: set[frozenset[str]] = {above}
+    guards = [part.label for part in group if above <= part.label]
+    if not guards:
+        return
+    counted = [variable for part in group for variable in part.label]
+    shared = frozenset(variable for variable in counted if counted.count(variable) > 1)
+    proposals = [frozenset.intersection(*(part.label for part in group)), *(guard & shared for guard in guards)]
+    if len(group) <= PAIRWISE_LIMIT:
+        proposals += [guard & part.label for guard, part in _pairs(guards, group)]
+    for proposal in proposals:
+        label = above | proposal
+        if label not in seen:
+            seen.add(label)
+            yield label
+
+
 def _add(one: _Price, other: _Price) -> _Price:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
-def _pairs(guards: list[frozenset[str]], group: _Group) -> Iterator[tuple[frozenset[str], _Part]]:
+def _pairs(guards: list[frozenset[str]], group: Group) -> Iterator[tuple[frozenset[str], Part]]:
     for guard in guards:
         for part in group:
             if part.label != guard:

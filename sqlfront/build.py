@@ -13,7 +13,6 @@ from planner.classify import plan_view
 from planner.core import minimise
 from planner.plan import Plan
 from planner.query import Definition
-from planner.refusal import Refusal
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
@@ -22,7 +21,7 @@ from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
 from sqlfront.transactions import captured, transaction
 from sqlfront.update_mix import update_weights
-from storage.errors import DataError, NotSupportedError, ProgrammingError
+from storage.errors import DataError, ProgrammingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +109,7 @@ class Part:
 
 
 def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
-    """Plans for a query, whose view is called `name`, and for its derived views. NotSupportedError if one has none."""
+    """Plans for a query, whose view is called `name`, and for its derived views."""
     names = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     parts: list[Part] = []
     rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
@@ -144,11 +143,8 @@ def _kept(part: Part) -> str:
 
 
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:
-    """The plan of a definition, or NotSupportedError with the planner's reason. `strategy` is the view's option."""
-    plan = plan_view(definition, weights, materialize=strategy == "materialize")
-    if isinstance(plan, Refusal):
-        raise NotSupportedError(plan.what, where=plan.witness, why=plan.why, hint=plan.suggestion)
-    return plan
+    """The plan of a definition. `strategy` is the view's option."""
+    return plan_view(definition, weights, materialize=strategy == "materialize")
 
 
 def discard(database: Database, con: Any, entry: ViewEntry) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.classify import plan_view
-from planner.refusal import Refusal
 from sqlfront.binder import bind_view
 
 ROOT = Path(__file__).parent.parent
@@ -45,8 +44,6 @@ def matrix() -> str:
 def row(query: str, con: Any) -> str:
     """One supported query with the class its plan states."""
     plan = plan_view(bind_view(query, con))
-    if isinstance(plan, Refusal):
-        return f"| `{cell(query)}` | refused | {cell(plan.what)} | |"
     cost = plan.stated_cost
     return f"| `{cell(query)}` | {plan.shape} | {cost.update} | {cost.delay} |"
 

@@ -1,30 +1,63 @@
-"""Rule 4: cyclic queries are refused, with the cycle named."""
+"""Rule 4: cyclic queries get a tree over the bags of a hypertree decomposition."""
 
 from __future__ import annotations
 
-from planner.gyo import Cycle, breaks_cycle, find_cycle
+from planner.connex import is_free_connex
+from planner.cost import bag_cost
+from planner.decomposition import Decomposition, decompose
+from planner.enumerable import enumerable_sets
+from planner.gyo import Cycle, find_cycle, is_acyclic
 from planner.hypergraph import Edges, hypergraph
+from planner.plan import Cost, Plan
 from planner.query import Definition
-from planner.refusal import Refusal
 from planner.tree import Weights
-from planner.wording import column, enumerate_words, labels
+from planner.wording import are, column, enumerate_words, labels
 
-WHY = (
-    "a cyclic join has no join tree, so no tree of views keeps it in linear space with constant delay "
-    "(Idris et al. 2017)"
+STRATEGY = "bags of a hypertree decomposition, worst-case optimal delta joins"
+
+STORE = (
+    "where tables join few rows in between, store every intermediate join: "
+    "CREATE MATERIALIZED VIEW ... WITH (strategy = 'materialize')"
 )
 
-STORE = "store every intermediate join: CREATE MATERIALIZED VIEW ... WITH (strategy = 'materialize')"
 
+def plan_cyclic(definition: Definition, weights: Weights) -> Plan:
+    """The tree whose top part holds the free variables; of a bag's choices, the cheapest. ValueError if acyclic.
 
-def refuse_cyclic(definition: Definition, weights: Weights) -> Refusal:
-    """The refusal of a cyclic query; ValueError for an acyclic one."""
+    Width and update cost are exponents in the number of rows (Grohe and Marx 2014; Koch et al. 2014).
+    """
     edges = hypergraph(definition)
     cycle = find_cycle(edges)
-    witness = _spell_ring(definition, cycle) if cycle.ring else _spell_clique(definition, cycle)
-    offers = (_suggest_break(definition, edges, cycle) if cycle.ring else None, STORE)
-    suggestion = "; or ".join(offer for offer in offers if offer is not None)
-    return Refusal("the join is cyclic", WHY, witness, suggestion, cycle.variables, cycle.atoms)
+    choices = [(free, decompose(definition, free, weights)) for free in enumerable_sets(definition)]
+    free, found = min(choices, key=lambda choice: (choice[1].width, choice[1].update, choice[1].space))
+    added = tuple(variable for variable in free if variable not in definition.free)
+    cost = bag_cost(found.width, found.update, found.space)
+    return Plan(
+        shape="cyclic",
+        strategy=STRATEGY,
+        root=found.root,
+        free=free,
+        projected=False,
+        variables_added=added,
+        cost=cost,
+        reason=_explain(definition, found, cost, added),
+        witness=_spell_ring(definition, cycle) if cycle.ring else _spell_clique(definition, cycle),
+        suggestion=_suggest(definition, edges, cycle, found),
+    )
+
+
+def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tuple[str, ...]) -> str:
+    bags = list(dict.fromkeys(f"({', '.join(map(definition.label, bag))})" for bag in found.bags))
+    widest = f"{enumerate_words(bags)} {'is' if len(bags) == 1 else 'are'} the widest"
+    listed = ""
+    if added:
+        listed = f" {labels(definition, added)} {are(added)} enumerated too, as SELECT without DISTINCT allows."
+    return (
+        f"The query is cyclic, so its tree is one over bags of columns that several tables share: {widest}, with "
+        f"{cost.preprocessing} combinations of values (fractional hypertree decompositions, Grohe and "
+        f"Marx 2014).{listed} A change is joined with the rest of each bag on its way up (delta queries, Koch et al. "
+        "2014) in worst-case optimal steps (Ngo et al. 2012)."
+    )
 
 
 def _spell_ring(definition: Definition, cycle: Cycle) -> str:
@@ -49,15 +82,28 @@ def _spell_clique(definition: Definition, cycle: Cycle) -> str:
     )
 
 
+def _suggest(definition: Definition, edges: Edges, cycle: Cycle, found: Decomposition) -> str | None:
+    """Ways to pay less for a change or for memory where the tree takes more than linear of either."""
+    offers = []
+    if cycle.ring and max(found.update, found.space) > 1:
+        offers.append(_suggest_break(definition, edges, cycle))
+    if found.update > 1:
+        offers.append(STORE)
+    return "; or ".join(offer for offer in offers if offer is not None) or None
+
+
 def _suggest_break(definition: Definition, edges: Edges, cycle: Cycle) -> str | None:
-    """The last condition of the ring whose removal makes the query acyclic, as something to leave out."""
+    """The last condition of the ring without which the query takes linear space and time, with both columns put out."""
     size = len(cycle.atoms)
     conditions = _conditions(definition, cycle)
     for rank in reversed(range(size)):
         shared, after = cycle.variables[(rank + 1) % size], cycle.atoms[(rank + 1) % size]
-        if breaks_cycle(edges, shared, after):
+        apart = f"{shared} of {after}"
+        loosened = {name: edge - {shared} | {apart} if name == after else edge for name, edge in edges.items()}
+        free = {*definition.free, shared, apart}
+        if is_acyclic(loosened) and (definition.mode == "bag" or is_free_connex(loosened, free)):
             return (
-                f"leave {conditions[rank]} out of the view, put both of its columns out, "
-                "and ask for the condition when reading the view"
+                f"leave {conditions[rank]} out of the view, put both of its columns out, and ask for the condition "
+                "when reading the view, which then takes O(N) space and O(N) per change"
             )
     return None

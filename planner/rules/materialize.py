@@ -16,9 +16,8 @@ from itertools import combinations
 from planner.cost import MATERIALIZED
 from planner.hypergraph import hypergraph, ordered_variables
 from planner.keys import closure
-from planner.plan import Cost, Node, Plan, Shape
+from planner.plan import Cost, Node, Plan
 from planner.query import Atom, Definition
-from planner.refusal import Refusal
 from planner.tree import Weights
 
 STRATEGY = "every join materialized"
@@ -26,20 +25,16 @@ FAN_OUT = 10
 """The matches of a row that no key limits, for want of statistics."""
 
 
-def materialize_joins(definition: Definition, decision: Plan | Refusal, weights: Weights) -> Plan | Refusal:
-    """The plan with every intermediate join stored, whatever `decision` the rules have come to about the query.
+def materialize_joins(definition: Definition, automatic: Plan, weights: Weights) -> Plan:
+    """The plan with every intermediate join stored, instead of the `automatic` one of the rules.
 
     A query over one table has no joins to store: its plan stays. O(atoms^3).
     """
     hypergraph(definition)  # Checks the definition.
     if len(definition.atoms) < 2:
-        return decision
-    shape: Shape = "cyclic"
-    suggestion = None
-    if isinstance(decision, Plan):
-        shape, suggestion = decision.shape, _suggest(decision.cost)
+        return automatic
     return Plan(
-        shape=shape,
+        shape=automatic.shape,
         strategy=STRATEGY,
         root=_root(definition, weights),
         free=tuple(dict.fromkeys(definition.free)),
@@ -48,8 +43,8 @@ def materialize_joins(definition: Definition, decision: Plan | Refusal, weights:
         cost=MATERIALIZED,
         reason="Every intermediate join is stored, as strategy = 'materialize' asks: a change costs as much as it "
         "changes in all of them (higher-order maintenance, Koch et al. 2014), and reading scans the stored result.",
-        witness=decision.witness,
-        suggestion=suggestion,
+        witness=automatic.witness,
+        suggestion=_suggest(automatic.cost),
     )
 
 

@@ -9,8 +9,7 @@ import pytest
 from planner.check import check_plan
 from planner.classify import plan_view
 from planner.plan import Plan
-from planner.query import LeafColumn
-from planner.refusal import Refusal
+from planner.query import Companion, LeafColumn
 from planner.rules.cyclic import STORE
 from tests.planner.notation import parse_definition
 
@@ -94,12 +93,10 @@ def test_reason_names_what_a_bag_enumerates_besides() -> None:
 
 
 def test_cycle_is_named_by_its_conditions() -> None:
-    refusal = plan_view(parse_definition("r(a,b), s(b,c), t(c,a,p), u(p) -> a, b"))
-    assert isinstance(refusal, Refusal)
-    assert refusal.witness == "r.b = s.b, s.c = t.c, t.a = r.a"
-    assert refusal.suggestion is not None
-    assert refusal.suggestion.startswith("leave t.a = r.a out of the view")
-    assert (set(refusal.variables), refusal.atoms) == ({"a", "b", "c"}, ("r", "s", "t"))
+    plan = _plan("r(a,b), s(b,c), t(c,a,p) -> a, b")
+    assert plan.shape == "cyclic"
+    assert plan.witness == "r.b = s.b, s.c = t.c, t.a = r.a"
+    assert plan.suggestion is None, "linear space and a linear cost of a change are not improved"
 
 
 def test_cycle_uses_each_tables_own_column() -> None:
@@ -108,21 +105,67 @@ def test_cycle_uses_each_tables_own_column() -> None:
     renamed = replace(
         first, variables=(LeafColumn("a", "lower(x)", "VARCHAR"), LeafColumn("b", '"B b"', "BIGINT", source="B b"))
     )
-    refusal = plan_view(replace(definition, atoms=(renamed, *definition.atoms[1:])))
-    assert isinstance(refusal, Refusal)
-    assert refusal.witness == "r.B b = s.b, s.c = t.c, t.a = lower(x) (in r)"
+    plan = plan_view(replace(definition, atoms=(renamed, *definition.atoms[1:])))
+    assert plan.witness == "r.B b = s.b, s.c = t.c, t.a = lower(x) (in r)"
 
 
-def test_two_cycles_have_no_single_condition_to_leave_out() -> None:
-    refusal = plan_view(parse_definition("a(x,y), b(y,z), c(z,x), d(u,v), e(v,w), f(w,u) -> x"))
-    assert isinstance(refusal, Refusal)
-    assert refusal.suggestion == STORE
+@pytest.mark.parametrize(
+    ("query", "left_out"),
+    [
+        ("r(a,b), s(b,c), t(c,a) -> *", "t.a = r.a"),
+        ("r(a,b), s(b,c), t(c,d), u(d,a) -> a,c [group]", None),
+        ("r(a,b), s(b,c), t(c,d), u(d,a) -> a,c [bag]", "u.a = r.a"),
+        ("a(x,y), b(y,z), c(z,x), d(u,v), e(v,w), f(w,u) -> *", None),
+    ],
+)
+def test_a_condition_to_leave_out_makes_it_linear(query: str, left_out: str | None) -> None:
+    """Where both columns may be put out of a query without the cycle; two cycles have no single such condition."""
+    suggestion = _plan(query).suggestion
+    if left_out is None:
+        assert suggestion is None
+    else:
+        assert suggestion is not None and suggestion.startswith(f"leave {left_out} out of the view")
+
+
+def test_what_is_left_of_the_cycle_is_linear() -> None:
+    """The query that the suggestion for all triangles comes to."""
+    plan = _plan("r(a,b), s(b,c), t(c,x) -> a, b, c, x")
+    assert (plan.cost.update, plan.cost.space) == ("O(N)", "O(N)")
+
+
+def test_storing_the_joins_is_offered_where_a_change_is_more_than_linear() -> None:
+    plan = _plan("r(a,b), s(b,c), t(c,d), u(d,e), v(e,a) -> [group]")
+    assert plan.cost.update == "O(N^2)"
+    assert plan.suggestion == STORE
 
 
 def test_loomis_whitney_is_named_as_a_clique() -> None:
-    refusal = plan_view(parse_definition("r(a,b,c), s(b,c,d), t(c,d,a), u(d,a,b) -> *"))
-    assert isinstance(refusal, Refusal)
-    assert refusal.witness == "r, s, t and u each join 3 of the 4 columns a, b, c and d, and no table has all of them"
+    plan = _plan("r(a,b,c), s(b,c,d), t(c,d,a), u(d,a,b) -> *")
+    assert plan.witness == "r, s, t and u each join 3 of the 4 columns a, b, c and d, and no table has all of them"
+    assert (plan.cost.preprocessing, plan.cost.update, plan.cost.space) == ("O(N^(4/3))", "O(N)", "O(N^(4/3))")
+
+
+def test_the_reason_names_the_bags() -> None:
+    definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> [group]"), labels=(("a", "r.x"),))
+    plan = plan_view(definition)
+    assert "(r.x, b, c) is the widest, with O(N^1.5) combinations of values" in plan.reason
+    assert (plan.cost.preprocessing, plan.cost.update, plan.cost.space) == ("O(N^1.5)", "O(N)", "O(N)")
+
+
+def test_a_bag_of_rows_keeps_what_takes_least() -> None:
+    """Counts of a alone take less space than all triangles, of which SELECT a shows one column."""
+    plan = _plan("r(a,b), s(b,c), t(c,a) -> a [bag]")
+    assert (plan.free, plan.cost.space) == (("a",), "O(N)")
+
+
+def test_companions_add_to_the_cost_of_a_cyclic_query() -> None:
+    inner = parse_definition("r(a,b), s(b,c), t(c,a) -> a, b [set]")
+    companion = Companion(inner, ("a",), ("b",), ordered=True, label="b")
+    definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> a"), companions=(companion,))
+    plan = plan_view(definition)
+    assert plan.companions[0].projected
+    assert plan.stated_cost.preprocessing == "O((N^1.5 + values kept) log N)"
+    assert plan.stated_cost.update == "O(N + change of the values kept * log N)"
 
 
 @pytest.mark.parametrize(

@@ -62,10 +62,44 @@ def test_a_node_without_guard_is_found() -> None:
     definition = parse_definition("R(a, b), S(b, c), T(c, a) -> [group]")
     leaves = tuple(Node(tuple(c.name for c in atom.variables), atom=atom.name) for atom in definition.atoms)
     root = Node((), (Node(("a", "b", "c"), leaves),), connex=True)
-    sound = plan_view(parse_definition("R(a) -> [group]"))
-    assert isinstance(sound, Plan)
+    sound = plan_view(definition)
+    assert sound.root == root
+    check_plan(sound, definition)
     with pytest.raises(AssertionError, match="guard"):
-        check_plan(replace(sound, root=root), definition)
+        check_plan(replace(sound, shape="acyclic"), definition)
+
+
+BAG = "R(a, b), S(b, c), T(c, a), P(c, d) -> c [group]"
+R, S, T, P = (
+    Node(columns, atom=name)
+    for name, columns in (("R", ("a", "b")), ("S", ("b", "c")), ("T", ("c", "a")), ("P", ("c", "d")))
+)
+TRIANGLE = Node(("c", "a", "b"), (R, S, T))
+
+BROKEN_BAGS = {
+    "an atom twice": Node(("c",), (TRIANGLE, P, S), connex=True),
+    "a variable that joins nothing": Node(
+        ("c",), (replace(TRIANGLE, variables=("c", "a", "b", "d"), children=(R, S, T, P)),), connex=True
+    ),
+    "a variable missing between": Node(("c",), (replace(TRIANGLE, variables=("c", "a")), P), connex=True),
+    "a free variable below": Node((), (TRIANGLE,), connex=True),
+    "a bound variable put out": Node(("c", "a", "b"), (R, S, T, P), connex=True),
+}
+
+
+def test_a_sound_bag_passes() -> None:
+    definition = parse_definition(BAG)
+    plan = plan_view(definition)
+    assert plan.root == Node((), (Node(("c",), (TRIANGLE, P), connex=True),), connex=True)
+    check_plan(plan, definition)
+
+
+@pytest.mark.parametrize("node", BROKEN_BAGS.values(), ids=BROKEN_BAGS)
+def test_a_broken_bag_is_found(node: Node) -> None:
+    definition = parse_definition(BAG)
+    plan = plan_view(definition)
+    with pytest.raises(AssertionError):
+        check_plan(replace(plan, root=Node((), (node,), connex=True)), definition)
 
 
 def test_a_q_tree_must_be_simple() -> None:

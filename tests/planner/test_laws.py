@@ -17,7 +17,6 @@ from planner.hypergraph import Edges, hypergraph, restrict, vertices
 from planner.keys import constant_keys
 from planner.plan import Plan
 from planner.query import Definition
-from planner.refusal import Refusal
 from planner.tree import build_tree
 from tests.planner.evaluate import enumerate_plan, fill, join_naively
 from tests.planner.strategies import databases, definitions, queries, rings_and_cliques
@@ -66,21 +65,20 @@ def _classes(definition: Definition) -> str:
 @given(queries())
 def test_class_is_the_definitions_and_plan_keeps_the_contract(definition: Definition) -> None:
     plan = plan_view(definition)
-    assert ("cyclic" if isinstance(plan, Refusal) else plan.shape) == _classes(definition)
-    if isinstance(plan, Plan):
-        check_plan(plan, definition)
+    assert plan.shape == _classes(definition)
+    check_plan(plan, definition)
 
 
 def test_the_generators_reach_every_class() -> None:
-    """At least 5 % of each class, and of plans that only declared keys make constant."""
+    """At least 4 % of each class, and of plans that only declared keys make constant."""
     found: Counter[str] = Counter()
 
-    @settings(max_examples=400, deadline=None, database=None)
+    @settings(max_examples=500, deadline=None, database=None)
     @given(queries())
     def collect(definition: Definition) -> None:
         plan = plan_view(definition)
-        found[plan.shape if isinstance(plan, Plan) else "cyclic"] += 1
-        found["by keys"] += isinstance(plan, Plan) and plan.shape == "free-connex" and plan.cost.update == "O(1)"
+        found[plan.shape] += 1
+        found["by keys"] += plan.shape == "free-connex" and plan.cost.update == "O(1)"
 
     collect()
     for kind in ("q-hierarchical", "free-connex", "acyclic", "cyclic", "by keys"):

@@ -1,0 +1,72 @@
+"""Fractional edge covers: how many rows a join can have, as an exponent of N."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from functools import lru_cache
+
+DENOMINATOR = 1000
+"""The optimum is a vertex of a 0/1 polytope of a few rows: its denominator is far below."""
+
+_CACHED = 1 << 16
+
+
+def cover_number(variables: Iterable[str], edges: Iterable[frozenset[str]]) -> Fraction:
+    """The least total weight of `edges` such that each of `variables` is in edges of weight 1 together (rho*).
+
+    Relations of N rows over the edges have at most N^rho* distinct combinations of values for the variables, and that
+    is tight (Atserias, Grohe and Marx 2013, the AGM bound). Raises ValueError when a variable is in no edge.
+    """
+    places = {variable: place for place, variable in enumerate(sorted(variables))}
+    masks = {sum(1 << places[variable] for variable in edge if variable in places) for edge in edges} - {0}
+    covered = 0
+    for mask in masks:
+        covered |= mask
+    if covered != (1 << len(places)) - 1:
+        raise ValueError("a variable is in no edge")
+    return _reduced(frozenset(masks))
+
+
+@lru_cache(_CACHED)
+def _reduced(edges: frozenset[int]) -> Fraction:
+    """The cover number after dropping what decides nothing: an edge inside another one, a vertex whose edges include
+    all those of another vertex."""
+    while True:
+        maximal = [edge for edge in edges if not any(edge != other and edge & other == edge for other in edges)]
+        kept = sum(1 << place for place in _needed(maximal))
+        smaller = frozenset(edge & kept for edge in maximal) - {0}
+        if smaller == edges:
+            break
+        edges = smaller
+    if all(edge.bit_count() == 1 for edge in edges):
+        return Fraction(len(edges))
+    union = 0
+    for edge in edges:
+        union |= edge
+    vertices = [place for place in range(union.bit_length()) if union >> place & 1]
+    rows = (tuple(edge >> place & 1 for place in vertices) for edge in edges)
+    return _solve(tuple(sorted(rows)))
+
+
+def _needed(edges: list[int]) -> list[int]:
+    """The vertices to cover: of several with comparable sets of edges the one with the fewest."""
+    size = max((edge.bit_length() for edge in edges), default=0)
+    holders = {place: frozenset(e for e in edges if e >> place & 1) for place in range(size)}
+    present = [place for place in range(size) if holders[place]]
+    return [
+        place
+        for place in present
+        if not any(
+            holders[other] < holders[place] or (holders[other] == holders[place] and other < place) for other in present
+        )
+    ]
+
+
+@lru_cache(_CACHED)
+def _solve(edges: tuple[tuple[int, ...], ...]) -> Fraction:
+    """The linear programme, as its dual: the most weight on vertices with at most 1 in each edge."""
+    from scipy.optimize import linprog  # Takes half a second to import, and only cyclic joins come here.
+
+    found = linprog([-1] * len(edges[0]), A_ub=edges, b_ub=[1] * len(edges))
+    return Fraction(-found.fun).limit_denominator(DENOMINATOR)
