@@ -37,7 +37,7 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
             f"materialized view {views} cannot take a row of {name}"
             if views
             else f"a row of {name} is impossible here",
-            where=f"{item.expression}\nwith {_shown(rows.slice(first, 1).to_pylist()[0])}",
+            where=f"{item.expression}\nwith {_shown(rows.slice(first, 1))}",
             why=found.why if found.what.startswith("a computed column") else f"{found.what}: {found.why}",
             hint="correct the row, or write the view so that it has a value for every row: "
             "TRY_CAST, CASE, WHERE, FILTER (WHERE isfinite(x))",
@@ -62,6 +62,13 @@ def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -
     return None
 
 
-def _shown(row: dict[str, object]) -> str:
-    text = ", ".join(f"{name} = {value!r}" for name, value in row.items())
+def _shown(row: pa.Table | pa.RecordBatch) -> str:
+    text = ", ".join(f"{name} = {_value(column)}" for name, column in zip(row.schema.names, row.columns, strict=True))
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _value(column: pa.Array | pa.ChunkedArray) -> str:
+    try:
+        return repr(column[0].as_py())
+    except (OverflowError, ValueError):  # An infinite timestamp, or one beyond the year 9999.
+        return f"a {column.type} beyond Python's range"

@@ -97,12 +97,17 @@ class RowGate:
         self.relation = relation
         self._engine, self._columns = engine, len(relation.columns)
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
-        plain = all(item.kind == "key" and item.source and item.words == 1 for item in items)
-        self._open = bool(items) and plain and not heard
+        plain = all(item.words == 1 for item in items if item.source is not None)
+        self._open = bool(items) and plain and relation.computable and not heard
         if not self._open:
             return
         names = [column.name for column in relation.columns]
-        places = [names.index(item.source) for item in items if item.source is not None]
+        # Behind the row come its weight, and a 0 in the place of what is computed.
+        places = [
+            place
+            for item in items
+            for place in ([names.index(item.source)] if item.source is not None else [len(names) + 1] * item.words)
+        ]
         unread = [place for place in range(len(names)) if place not in places]
         try:
             codecs = [codec_for(column.type, relation.dictionaries) for column in relation.columns]
@@ -115,9 +120,10 @@ class RowGate:
         # Columns that no view reads are packed behind the weight, so that values of wrong types are noticed.
         order = [*places, len(names), *unread]
         self._pick = itemgetter(*order)
-        self._buffer = bytearray(8 * (len(names) + 1))
+        self._buffer = bytearray(8 * len(order))
         self._words = np.frombuffer(self._buffer, np.int64)
-        self._pack = struct.Struct(f"={len(names) + 1}q").pack_into
+        self._pack = struct.Struct(f"={len(order)}q").pack_into
+        self._computation = relation.computation
         self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words)
         self._entry = np.array(self._encoded.entry(), np.int64)
         self._call = (int(self._entry.ctypes.data), 1, engine.machine.address, 1)
@@ -129,8 +135,10 @@ class RowGate:
         try:
             if self._encoders is not None:
                 row = [encode(value) for encode, value in zip(self._encoders, row)]
-            self._pack(self._buffer, 0, *self._pick((*row, weight)))
+            self._pack(self._buffer, 0, *self._pick((*row, weight, 0)))
         except (struct.error, DataError, UnicodeEncodeError):
+            return False
+        if self._computation is not None and not self._computation.run(self._encoded.address, self.relation.width, 1):
             return False
         machine = self._engine.machine
         runs = machine.runs

@@ -1,6 +1,6 @@
 """The shortest way in for a batch: all columns packed by one call on Arrow's C structures.
 
-It serves record batches whose needed columns are plain integers and text; everything else, and every
+It serves record batches whose needed columns are plain numbers, dates and text; everything else, and every
 error, goes the general way (`Relation.encode`), which takes the same batch.
 """
 
@@ -56,6 +56,9 @@ class Ingest:
         array = _pointer(held[1], b"arrow_array")
         if _pack_batch(array, self._plan_address, len(self._plan), self._address, width):
             return None
+        computation = self.relation.computation
+        if computation is not None and not computation.run(self._address, width, rows):
+            return None
         if not self._weighted:
             _fill_word(self._address, width, width - 1, 1, rows)
         for dictionary in self._dictionaries:
@@ -72,7 +75,7 @@ class Ingest:
         if set(known) != set(names) - {"_weight"}:
             return
         wanted = {item.source.casefold(): item for item in self.relation.inputs.values() if item.source is not None}
-        if any(item.source is None or item.kind != "key" for item in self.relation.inputs.values()):
+        if not self.relation.computable:
             return
         rows, dictionaries = [], []
         for number, field in enumerate(schema):

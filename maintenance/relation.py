@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from maintenance.bad_rows import blamed
+from maintenance.expressions import Computation, Expressions, item_sql
 from maintenance.programs import Assembler
 from maintenance.shapes import COUNT, Shape
 from planner.query import Atom, LeafColumn
@@ -97,6 +98,8 @@ class Relation:
         self.dictionaries, self.evaluate = dictionaries, evaluate
         self.inputs: dict[tuple[str, str, str], Input] = {}
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
+        self.computation: Computation | None = None
+        self._expressions = Expressions(self.columns, dictionaries)
         self.width = 1
         self.passed = False
         self.changes = 0
@@ -130,6 +133,7 @@ class Relation:
             store.table = self._table(store, 1)
             self._need_inputs(store)
             self.stores[key] = store
+            self._place_inputs()
         return self.stores[key]
 
     def reindex(self, store: LeafStore, indexes: Sequence[tuple[str, ...]], summed: Sequence[bool]) -> bool:
@@ -152,8 +156,6 @@ class Relation:
         store.users.discard(user)
         if not store.users:
             del self.stores[store.key]
-            used = {id(item) for other in self.stores.values() for item in other.inputs.values()}
-            self.inputs = {key: item for key, item in self.inputs.items() if id(item) in used}
             self._place_inputs()
 
     def encode(self, rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None) -> np.ndarray:
@@ -176,15 +178,22 @@ class Relation:
         return data
 
     def encode_row(self, row: Sequence[Any], weight: int) -> np.ndarray | None:
-        """One row of Python values, or None if a computed column needs the batch path."""
+        """One row of Python values, or None if it needs the batch path."""
+        if not self.computable:
+            return None
         data = np.empty((1, self.width), np.int64)
         position = {column.name: i for i, column in enumerate(self.columns)}
         for item in self.inputs.values():
-            if item.source is None or item.kind != "key" or item.codec is None:
-                return None
-            data[0, item.place : item.place + item.words] = item.codec.encode_value(row[position[item.source]])
+            if item.source is not None and item.codec is not None:
+                data[0, item.place : item.place + item.words] = item.codec.encode_value(row[position[item.source]])
         data[0, -1] = weight
-        return data
+        return data if self._compute(data) else None
+
+    @property
+    def computable(self) -> bool:
+        """Whether a row's words are codes of its values and what `computation` makes of these."""
+        plain = all(item.kind == "key" for item in self.inputs.values() if item.source is not None)
+        return plain and (self.computation is not None or all(item.source is not None for item in self.inputs.values()))
 
     def check_row(self, row: Sequence[Any], weight: int) -> None:
         """Raise DataError unless a row has one value per column, no NULL where the table forbids it, and a weight."""
@@ -277,7 +286,6 @@ class Relation:
             store.inputs["factor " + column.expression] = self._factor_input(column)
         if store.predicate:
             store.inputs["predicate"] = self._input("predicate", store.predicate, "BOOLEAN", None)
-        self._place_inputs()
 
     def _factor_input(self, column: LeafColumn) -> Input:
         """A factor that is a plain whole-number column, or tells its presence, shares that column's key words."""
@@ -293,9 +301,18 @@ class Relation:
         if kind == "key":
             item.codec = codec_for(type_, self.dictionaries)
             item.words = item.codec.words
-        return self.inputs.setdefault((kind, source if source is not None else expression, type_), item)
+        return self.inputs.setdefault((kind, quote(source) if source is not None else expression, type_), item)
 
     def _place_inputs(self) -> None:
+        """Keep the items that stores use, add the columns that computing them reads, and settle all places."""
+        used = {id(item) for store in self.stores.values() for item in store.inputs.values()}
+        self.inputs = {key: item for key, item in self.inputs.items() if id(item) in used}
+        former = self.computation
+        self.computation = self._expressions.translate([item for item in self.inputs.values() if item.source is None])
+        for column in self.computation.reads if self.computation else ():
+            self._input("key", quote(column.name), column.type, column.name)
+        if former is not None:
+            former.release()
         place = 0
         self.has_dictionaries = any(
             i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values()
@@ -306,26 +323,27 @@ class Relation:
                 item.words = item.limbs
             place += item.words
         self.width = place + 1
+        if self.computation is not None:
+            items = [item for item in self.inputs.values() if item.kind == "key"]
+            self.computation.place({item.source: item.place for item in items if item.source is not None})
 
-    def _evaluate(self, rows: pa.Table | pa.RecordBatch) -> dict[tuple[str, str], Any]:
-        """The computed columns, by one vectorised query."""
-        items = [item for item in self.inputs.values() if item.source is None]
-        if not items:
-            return {}
-        expressions = [
-            f"({item.expression}) IS TRUE" if item.kind == "predicate" else f"({item.expression})" for item in items
-        ]
-        result = self.evaluate(rows, {column.name: column.type for column in self.columns}, expressions)
-        return {(item.kind, item.expression): result.column(i) for i, item in enumerate(items)}
+    def _compute(self, data: np.ndarray) -> bool:
+        """Fill in the computed items of encoded rows; False if DuckDB has to."""
+        if self.computation is not None:
+            return self.computation.run(int(data.ctypes.data), self.width, len(data))
+        return all(item.source is not None for item in self.inputs.values())
 
     def _encode_items(self, rows: pa.Table | pa.RecordBatch, data: np.ndarray) -> None:
-        computed = self._evaluate(rows)
         position = {column.name: i for i, column in enumerate(self.columns)}
         for item in self.inputs.values():
             if item.source is not None:
-                column = rows.column(position[item.source])
-            else:
-                column = computed[item.kind, item.expression]
+                self._encode_item(item, rows.column(position[item.source]), data)
+        if self._compute(data):
+            return
+        items = [item for item in self.inputs.values() if item.source is None]
+        types = {column.name: column.type for column in self.columns}
+        computed = self.evaluate(rows, types, [item_sql(item) for item in items])
+        for item, column in zip(items, computed.columns, strict=True):
             self._encode_item(item, column, data)
 
     def _encode_item(self, item: Input, column: Any, data: np.ndarray) -> None:

@@ -59,6 +59,7 @@ class Dictionary:
         self._state[SEED] = int.from_bytes(os.urandom(8), "little", signed=True)
         self._state[FREE] = -1
         self._activity = 0
+        self._pins: dict[int, int] = {}
         self.header = np.zeros(1, np.int64)
         self._set_slots(np.zeros(_FEW_SLOTS, np.int64))
         self._set_ids(np.zeros(2 * _FEW_IDS, np.int64), np.zeros(_FEW_IDS, np.int64))
@@ -96,6 +97,25 @@ class Dictionary:
         """The code of one string, or None if the dictionary does not hold it."""
         code = _seek_one(self._at, self._place(value), len(value))
         return code if code >= 0 else None
+
+    def pin(self, value: bytes) -> int:
+        """The code of one string, which stays valid until `unpin`."""
+        code = self.encode_one(value)
+        self.refs[code] += 1
+        self._pins[code] = self._pins.get(code, 0) + 1
+        return code
+
+    def unpin(self, code: int) -> None:
+        """Take one `pin` back."""
+        self.refs[code] -= 1
+        self._pins[code] -= 1
+        if self._pins[code] == 0:
+            del self._pins[code]
+
+    @property
+    def pinned(self) -> int:
+        """Strings that are pinned."""
+        return len(self._pins)
 
     def decode(self, codes: np.ndarray, arrow_type: pa.DataType) -> pa.Array:
         """The strings of int64 codes as large_string or large_binary; NULL_CODE becomes NULL."""

@@ -12,7 +12,7 @@ from storage.jit import entry_point
 
 _pack_column = entry_point(pack_kernels.pack_column)
 
-# DuckDB types whose code is the 4- or 8-byte integer in Arrow's buffer, with that Arrow type.
+# DuckDB types whose code is the 4- or 8-byte integer in Arrow's buffer, with that Arrow type; also DECIMAL(<= 18).
 _PLAIN = {
     "BIGINT": "int64",
     "INTEGER": "int32",
@@ -26,7 +26,12 @@ _WHOLE = {"BIGINT", "INTEGER", "SMALLINT", "TINYINT", "UINTEGER", "USMALLINT", "
 
 def plain_size(type_: str, arrow_type: Any) -> int:
     """Bytes per value when a column's codes are its Arrow values as they are; 0 when they are not."""
-    return arrow_type.bit_width // 8 if str(arrow_type) == _PLAIN.get(type_) else 0
+    name = str(arrow_type)
+    if type_.startswith("DECIMAL("):
+        plain = whole_number_code(type_) and name == f"decimal128({type_[8:-1].replace(',', ', ')})"
+    else:
+        plain = name == _PLAIN.get(type_)
+    return arrow_type.bit_width // 8 if plain else 0
 
 
 def text_size(type_: str, arrow_type: Any) -> int:

@@ -28,14 +28,18 @@ def load8(typingctx, base, index):
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
 def pack_column(data, width, column, source, size, offset, validity, rows):
-    """Copy a column of 8- or 4-byte integers to word `column` of each row; NULL_CODE where the validity bit is 0.
+    """Copy a column of 4- or 8-byte integers, or the low words of 16-byte ones, to word `column` of each row.
 
-    Returns 1 if a value that is not NULL equals NULL_CODE (the caller escapes it), else 0.
+    NULL_CODE where the validity bit is 0. Returns 1 if a value that is not NULL equals NULL_CODE (the caller escapes
+    it), else 0.
     """
     clash = 0
     for i in range(rows):
         at = offset + i
-        value = load(source, at) if size == 8 else load32(source, at)
+        if size == 16:
+            value = load(source, 2 * at)
+        else:
+            value = load(source, at) if size == 8 else load32(source, at)
         if validity != 0 and (load8(validity, at >> 3) >> (at & 7)) & 1 == 0:
             value = NULL_CODE
         elif value == NULL_CODE:

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 STREAMS, TABLE, LIMBS = "tests/streams/test_streams.py", "tests/storage/test_table.py", "tests/storage/test_limbs.py"
 HUBS, FIXTURES = STREAMS + " -k hub", STREAMS + " -k failed"
 ORDER, DISTINCT = "tests/storage/test_order.py", "tests/sqlfront/test_distinct_aggregates.py -k reopened"
+EXPRESSIONS = "tests/maintenance/test_expressions.py"
 BINDER = "tests/sqlfront/test_binder.py -k definition_is_the_query"
 
 
@@ -363,6 +364,32 @@ FAULTS = [
     Fault(
         "companions are not rewound for the former image", "maintenance/companion_change.py",
         "rows, machine, -1)", "rows, machine, 0)", "tests/sqlfront/test_subscribe.py -k only_the_extrema",
+    ),
+    Fault(
+        "an overflow goes unnoticed", "storage/expression_kernels.py",
+        "refused |= 1 if value < low or value > high else 0", "refused |= 0", EXPRESSIONS,
+    ),
+    Fault(
+        "NULL is less than any number", "storage/expression_kernels.py",
+        "if kind <= LESS_EQUAL and (a == NULL_CODE or b == NULL_CODE):", "if kind > LIKE:", EXPRESSIONS,
+    ),
+    Fault(
+        "what LIKE finds may overlap", "storage/expression_kernels.py",
+        "text += place + size", "text += place", EXPRESSIONS,
+    ),
+    Fault(
+        "decimals of two scales are compared as they are", "maintenance/expressions.py",
+        "return self._add(kernels.MULTIPLY, value, self._word(10 ** (after - before)), *_bounds(goal))", "return value",
+        EXPRESSIONS,
+    ),
+    Fault(
+        "text constants are swept", "storage/dictionary.py",
+        "self.refs[code] += 1", "self.refs[code] += 0", EXPRESSIONS + " -k outlive",
+    ),
+    Fault(
+        "a computed item has the place of a column of that name", "maintenance/relation.py",
+        "quote(source) if source is not None else expression, type_), item", "source or expression, type_), item",
+        EXPRESSIONS + " -k named",
     ),
 ]  # fmt: skip
 
