@@ -40,17 +40,17 @@ class OutputDelta:
         self._aggregates: dict[str, Table] = {}
         self._make(limbs)
 
-    def add_path(self, atom: str, assembler: Assembler, owner: int, position: int) -> None:
+    def add_path(self, atom: str, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
         """Add the path that carries a leaf's delta to the output, after the one that updates the tree.
 
-        At position 0 the leaf's store still is as before the delta.
+        At position 0 the leaf's store still is as before the delta, which counts `times` times.
         """
         tree, limbs = self.tree, self.shape.limbs
         assembler.path(owner)
         if tree.output is not None:
             delta = carry_path(tree, atom, assembler, limbs)
         else:
-            delta = self._emit(atom, assembler, position)
+            delta = self._emit(atom, assembler, position, times)
         assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
         assembler.upsert(self.table)
         assembler.path_end()
@@ -82,7 +82,7 @@ class OutputDelta:
         self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
         self.table = Table(self.shape.keys, len(parts), limbs, name="output delta")
 
-    def _emit(self, atom: str, assembler: Assembler, position: int) -> Delta:
+    def _emit(self, atom: str, assembler: Assembler, position: int, times: int) -> Delta:
         """The delta over all output variables, from a tree that enumerates them."""
         tree, limbs = self.tree, self.shape.limbs
         emission = _Emission(tree, tree.leaves[atom])
@@ -93,6 +93,8 @@ class OutputDelta:
             delta = join_siblings(tree, assembler, delta, parent, child, parent.node.variables, limbs)
             delta = project(tree, assembler, delta, parent.node.variables, limbs)
         delta = project(tree, assembler, delta, emission.entry, limbs)
+        if times != 1:
+            assembler.scale(delta.shape, times)
         if self.supports or any(step.access == "members" for step in emission.free):
             self._aggregate(atom, delta, assembler)
         if self.supports:

@@ -19,12 +19,15 @@ class Delta:
     atoms: frozenset[str]
 
 
-def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: int) -> None:
-    """The path of a leaf's delta through its ancestors, adding to every stored one. Nothing if none is stored."""
+def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: int, times: int = 1) -> None:
+    """The path of a leaf's delta through its ancestors, adding to every stored one. Nothing if none is stored.
+
+    `times` is how often it counts, in a tree with one stored view.
+    """
     leaf, top = tree.leaves[atom], tree.top(atom)
     if top is not None:
         assembler.path(owner)
-        _climb(tree, leaf, top, assembler, limbs, write_all=True)
+        _climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
@@ -72,7 +75,9 @@ def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta
     return project(tree, assembler, delta, tree.output, limbs)
 
 
-def _climb(tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool) -> None:
+def _climb(
+    tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool, times: int = 1
+) -> None:
     assert source.shape is not None
     delta = Delta(source.shape, source.atoms)
     view = source
@@ -85,6 +90,8 @@ def _climb(tree: Tree, source: View, top: View, assembler: Assembler, limbs: int
         if write:
             assert parent.table is not None and parent.shape is not None
             delta = project(tree, assembler, delta, parent.shape.variables, limbs)
+            if times != 1:
+                assembler.scale(delta.shape, times)
             assembler.upsert(parent.table)
         view = parent
 
@@ -146,7 +153,7 @@ def _access(tree: Tree, step: Step) -> tuple[Table, Shape]:
 
 def _sides(step: Step, delta: Shape) -> list[Side]:
     """The tables that a "members" step intersects: the view's, and its partners'."""
-    fresh = [variable for variable in step.view.node.variables if variable not in step.key]
+    fresh = [variable for variable in step.view.listed if variable not in step.key]
     sides = []
     for view, key in ((step.view, step.key), *step.partners):
         assert view.table is not None and view.shape is not None

@@ -49,7 +49,7 @@ def predict(view: MaintainedView) -> dict[str, float]:
         cost = _written([source.store.table], 1) if len(source.store.users) == 1 else 0
         found[source.relation.name] = found.get(source.relation.name, 0) + cost
     for member in view.members:
-        for atom, source in member.sources.items():
+        for atom, source in list(member.sources.items())[: 1 if member.terms else None]:
             found[source.relation.name] += _path(member.tree, atom)
     return found
 

@@ -77,6 +77,14 @@ class Assembler:
         """Replace counts by their signs."""
         self.add(at.SIGN, delta.keys, delta.limbs)
 
+    def scale(self, delta: Shape, factor: int) -> None:
+        """Multiply the delta's values, which the path has made, by a number."""
+        self.add(at.SCALE, delta.keys, delta.limbs, factor)
+
+    def clear(self, table: Table) -> None:
+        """Empty a table that only its path writes."""
+        self.add(at.CLEAR, table.address)
+
     def project(self, join: Join) -> None:
         self._join(at.PROJECT, [0], [], join)
 

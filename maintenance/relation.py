@@ -259,11 +259,15 @@ class Relation:
             factors.append((kind, item.place, item.limbs))
         assembler.lift(self.width, store.limbs, predicate, required, keys, factors)
 
-    def _table(self, store: LeafStore, limbs: int) -> Table:
+    def twin(self, store: LeafStore) -> Table:
+        """An empty table laid out and indexed as a store's, which counts no references."""
+        return self._table(store, store.limbs, refer=False)
+
+    def _table(self, store: LeafStore, limbs: int, *, refer: bool = True) -> Table:
         places = Shape(tuple(c.expression for c in store.variables), store.widths, (), 1).places
         references = []
         for column, codec in zip(store.variables, map(self._codec, store.variables), strict=True):
-            if codec.dictionary is not None:
+            if refer and codec.dictionary is not None:
                 references.append((places([column.expression])[0], int(codec.dictionary.header.ctypes.data)))
         values = 1 + len(store.factors)
         return Table(

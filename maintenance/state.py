@@ -228,7 +228,7 @@ class State:
             plain = tuple(sorted(c.expression for c in atom.variables))
             factors = tuple(sorted(c.expression for c in atom.factors))
             alike = (atom.table, plain, factors, atom.predicate, tuple(required))
-            occurrence = seen[alike] = seen.get(alike, -1) + 1
+            occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
             store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, occurrence // 2)
             indexes, summed = demanded_indexes(view.tree, view.tree.leaves[atom.name], view.definition)

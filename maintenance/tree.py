@@ -49,6 +49,12 @@ class View:
         return tuple(v for v in self.node.variables if v in above)
 
     @property
+    def listed(self) -> tuple[str, ...]:
+        """The variables of a row when rows are listed."""
+        whole = self.full or self.node.connex or self.node.atom is not None
+        return self.node.variables if whole else self.link
+
+    @property
     def is_bag(self) -> bool:
         """Whether no child holds all of the node's variables."""
         return not any(set(self.node.variables) <= set(child.node.variables) for child in self.children)
@@ -145,8 +151,11 @@ class Tree:
             view.indexes.append(view.link)
 
     def demand_members(self, view: View, variables: tuple[str, ...]) -> None:
-        """Rows of `view` that agree on `variables` will be listed."""
-        self.demand_full(view)
+        """Rows of `view` that agree on `variables` will be listed: of its message if nobody needs more."""
+        if view.node.connex or view.node.atom is not None or self.output is not None:
+            self.demand_full(view)
+        elif not view.full:
+            view.message = True
         if variables not in view.indexes:
             view.indexes.append(variables)
 
@@ -215,9 +224,9 @@ class Tree:
         Only views without variables of their own, which list each value once.
         """
         fresh = set(view.link) - bound
-        if set(view.node.variables) - bound != fresh:
+        if set(view.listed) - bound != fresh:
             return ()
-        alike = [other for other in others if set(other.node.variables) - bound == fresh]
+        alike = [other for other in others if set(other.listed) - bound == fresh]
         keys = [(other, self._ordered(other, bound)) for other in alike]
         return tuple((other, key) for other, key in keys if key)
 

@@ -10,6 +10,7 @@ from maintenance.paths import build_path, build_projection, update_path
 from maintenance.programs import Assembler
 from maintenance.relation import LeafStore, Relation
 from maintenance.shapes import Part, shape_of
+from maintenance.symmetry import Term, symmetric_terms
 from maintenance.tree import Tree, View
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
@@ -21,7 +22,10 @@ from storage.table import Table
 
 @dataclass
 class Source:
-    """Where an atom reads: a store of a relation, as old (position 0) or as new (1) in a self-join."""
+    """Where an atom reads: a store of a relation, as old (position 0) or as new (1) in a self-join.
+
+    Where a view has `terms`, all its atoms read one store as old, or the delta itself.
+    """
 
     relation: Relation
     store: LeafStore
@@ -44,6 +48,8 @@ class MaintainedView:
     changes_before: dict[str, int] = field(default_factory=dict)
     delta: OutputDelta | None = None
     inner: bool = False
+    terms: tuple[Term, ...] = ()
+    twin: Table | None = None
     companion: Companion | None = None
     companions: list[MaintainedView] = field(default_factory=list)
 
@@ -87,6 +93,9 @@ class MaintainedView:
             translate = {c.name: c.expression for c in self.definition.atom(atom).variables}
             back = {expression: name for name, expression in translate.items()}
             leaf.indexes = [tuple(back[expression] for expression in index) for index in source.store.indexes]
+        if self.terms:
+            source = next(iter(self.sources.values()))
+            self.twin = source.relation.twin(source.store)
 
     def make_tables(self) -> None:
         """Make the view's own tables, empty."""
@@ -143,11 +152,34 @@ class MaintainedView:
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""
+        if self.terms:
+            if position == 0 and any(source.store is store for source in self.sources.values()):
+                self._add_terms(assembler)
+            return
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
-                update_path(self.tree, atom, assembler, self.number, self.limbs)
-                if self.delta is not None:
-                    self.delta.add_path(atom, assembler, self.number, position)
+                self._add_path(assembler, atom, position, 1)
+
+    def _add_terms(self, assembler: Assembler) -> None:
+        """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
+        assert self.twin is not None
+        assembler.path(self.number)
+        assembler.upsert(self.twin)
+        assembler.path_end()
+        for term in self.terms:
+            leaves = [self.tree.leaves[atom] for atom in term.others]
+            stored = [leaf.table for leaf in leaves]
+            for leaf in leaves:
+                leaf.table = self.twin
+            self._add_path(assembler, term.start, 0, term.times)
+            for leaf, table in zip(leaves, stored, strict=True):
+                leaf.table = table
+        assembler.clear(self.twin)
+
+    def _add_path(self, assembler: Assembler, atom: str, position: int, times: int) -> None:
+        update_path(self.tree, atom, assembler, self.number, self.limbs, times)
+        if self.delta is not None:
+            self.delta.add_path(atom, assembler, self.number, position, times)
 
     def forget_change(self) -> None:
         """Begin to gather the output's change anew."""
@@ -191,7 +223,7 @@ def unbuilt_view(
     codecs = codecs_of(definition, dictionaries)
     widths = {variable: codec.words for variable, codec in codecs.items()}
     tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
-    view = MaintainedView(name, definition, plan, tree, number, codecs)
+    view = MaintainedView(name, definition, plan, tree, number, codecs, terms=symmetric_terms(tree) or ())
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
         kept.companion = companion

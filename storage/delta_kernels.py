@@ -134,6 +134,15 @@ def prefetch_row(table, h):
         prefetch(address + size - 8)
 
 
+@kernel("void(int64,int64,int64)")
+def prefetch_rows(table, hashes, stride):
+    """`prefetch_row` of a table and its groups; the hashes are `stride` words apart."""
+    prefetch_row(table, load(hashes, 0))
+    for x in range(load(table, INDEXES)):
+        group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
+        prefetch_row(group, load(hashes, (1 + x) * stride))
+
+
 @kernel("void(int64,int64,int64,int64)")
 def step_upsert(at, scratch, delta, rows):
     """[UPSERT, length, table]: add the delta to a table and its groups."""
@@ -160,13 +169,12 @@ def step_upsert(at, scratch, delta, rows):
         h = hash_words(delta + i * width * 8, keys)
         store(hashes, i, h)
         prefetch(slots + (h & mask) * 8)
+    for i in range(min(_AHEAD, rows)):
+        prefetch_rows(table, hashes + i * 8, rows)
     overflow = 0
     for i in range(rows):
         if i + _AHEAD < rows:
-            prefetch_row(table, load(hashes, i + _AHEAD))
-            for x in range(indexes):
-                group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
-                prefetch_row(group, load(hashes, (1 + x) * rows + i + _AHEAD))
+            prefetch_rows(table, hashes + (i + _AHEAD) * 8, rows)
         overflow |= upsert(table, scratch, hashes + i * 8, rows, delta + i * width * 8)
     store(scratch, STEPS, load(scratch, STEPS) + rows)
     if overflow != 0:
@@ -195,6 +203,28 @@ def step_aggregate(at, scratch, delta, rows):
             kept += 1
     clear(table)
     return kept
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def step_scale(at, scratch, delta, width, rows):
+    """[SCALE, length, keys, limbs, factor]: multiply all values of the delta by a number."""
+    keys = load(at, 2)
+    limbs = load(at, 3)
+    factor = load(at, 4)
+    temporary = load(scratch, TEMPORARY)
+    store(temporary, TEMPORARY_WORDS - 1, factor)
+    overflow = 0
+    for i in range(rows):
+        row = delta + i * width * 8
+        for place in range(keys, width, limbs):
+            if limbs == 1:
+                value = load(row, place)
+                overflow |= product_overflows(value, factor)
+                store(row, place, value * factor)
+            else:
+                overflow |= multiply(row, place, limbs, row, place, limbs, temporary, TEMPORARY_WORDS - 1, 1, temporary)
+    if overflow != 0:
+        store(scratch, FLAGS, load(scratch, FLAGS) | OVERFLOW)
 
 
 @kernel("int64(int64,int64,int64,int64)")

@@ -12,7 +12,7 @@ from storage.jit import kernel
 from storage.layout import CHUNK, HASHES, KEYS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
 from storage.memory import load, load32, prefetch, store
 from storage.table_kernels import find, hash_words
-from storage.wave_kernels import ENTRY, OUT, OWN, SIDES, TAILS, WAVE, enter_list, list_members
+from storage.wave_kernels import OWN, SIDES, TAILS, WAVE, enter_list, list_members
 
 _AHEAD = 12
 _DEAD = -1
@@ -32,23 +32,32 @@ def find_lists(at, scratch, delta, width, count):
         store(wave, OWN + i, delta + i * width * 8)
         store(wave, TAILS + i, 0)
         store(wave, SIDES + i, 0)
-    for s in range(load(at, 2)):
+    sides = load(at, 2)
+    hashes = load(scratch, HASHES)
+    for s in range(sides):
+        side = at + load(at, _OFFSETS + s) * 8
+        group = load(side, _GROUP)
+        if group != 0:
+            slots = load(group, SLOTS)
+            mask = load(group, MASK)
+            for i in range(count):
+                h = hash_words(gather_keys(side, _COUNT, load(wave, OWN + i), scratch), load(side, _COUNT))
+                store(hashes, s * WAVE + i, h)
+                prefetch(slots + (h & mask) * 8)
+    for s in range(sides):
+        group = load(at + load(at, _OFFSETS + s) * 8, _GROUP)
+        if group != 0:
+            for i in range(count):
+                prefetch_row(group, load(hashes, s * WAVE + i))
+    for s in range(sides):
         side = at + load(at, _OFFSETS + s) * 8
         group = load(side, _GROUP)
         if group == 0:
             continue
-        slots = load(group, SLOTS)
-        mask = load(group, MASK)
-        for i in range(count):
-            h = hash_words(gather_keys(side, _COUNT, load(wave, OWN + i), scratch), load(side, _COUNT))
-            store(wave + i * ENTRY * 8, OUT, h)
-            prefetch(slots + (h & mask) * 8)
-        for i in range(count):
-            prefetch_row(group, load(wave + i * ENTRY * 8, OUT))
         for i in range(count):
             if load(wave, SIDES + i) == _DEAD:
                 continue
-            row = find(group, scratch, load(wave + i * ENTRY * 8, OUT), load(wave, OWN + i), side, _COUNT + 1)
+            row = find(group, scratch, load(hashes, s * WAVE + i), load(wave, OWN + i), side, _COUNT + 1)
             best = load(wave, TAILS + i)
             if row < 0:
                 store(wave, SIDES + i, _DEAD)
@@ -124,7 +133,7 @@ def step_extend(at, scratch, delta, width, rows):
     left = load(at, _LEFT)
     s = load(at, _SIDE)
     sides = load(at, 2)
-    reserve_scratch(scratch, CHUNK, CHUNK)
+    reserve_scratch(scratch, max(CHUNK, sides * WAVE), CHUNK)
     matches = load(scratch, MATCHES)
     wave = load(scratch, WAVES)
     made = 0

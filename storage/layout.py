@@ -56,7 +56,7 @@ OVERFLOW, VIOLATION, SHRINK = 1, 2, 4
 
 # Operations of a delta program: word 0 is the operation, word 1 its length.
 END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
-TRANSITION, SIGN = 13, 14
+TRANSITION, SIGN, SCALE, CLEAR = 13, 14, 15, 16
 
 # How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
 FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2

@@ -8,7 +8,7 @@ lets the rest of the path run, and is resumed from where it stopped.
 
 from __future__ import annotations
 
-from storage.delta_kernels import buffer, emit, lift, step_aggregate, step_project, step_upsert
+from storage.delta_kernels import buffer, emit, lift, step_aggregate, step_project, step_scale, step_upsert
 from storage.extend_kernels import step_extend
 from storage.jit import kernel
 from storage.layout import (
@@ -19,6 +19,7 @@ from storage.layout import (
     BUFFERS,
     CHECK,
     CHUNK,
+    CLEAR,
     COUNTERS,
     DIRTY_USED,
     END,
@@ -37,6 +38,7 @@ from storage.layout import (
     PROJECT,
     ROWS,
     RUNS,
+    SCALE,
     SCAN,
     SHRINK,
     SIGN,
@@ -54,7 +56,7 @@ from storage.limb_kernels import sign_of
 from storage.memory import load, store
 from storage.step_kernels import step_best, step_probe
 from storage.support_kernels import step_sign, step_transition
-from storage.table_kernels import first_negative, sweep
+from storage.table_kernels import clear, first_negative, sweep
 from storage.upkeep_kernels import wants_shrink
 
 
@@ -129,12 +131,15 @@ def run(program, scratch, data, first, rows, sign):
             n = leaf_rows
             steps = load(scratch, STEPS)
         elif operation == UPSERT:
-            step_upsert(pc, scratch, delta, n)
+            if n > 0:
+                step_upsert(pc, scratch, delta, n)
         elif operation in (PROBE, EXTEND, PROJECT):
-            resumed = False
+            resumed = operation == EXTEND and depth > 0 and load(stack, 4 * (depth - 1)) == pc
+            if n == 0 and not resumed:
+                pc = after
+                continue
             if operation == EXTEND:
-                if depth > 0 and load(stack, 4 * (depth - 1)) == pc:
-                    resumed = True
+                if resumed:
                     delta = load(stack, 4 * (depth - 1) + 1)
                     width = load(stack, 4 * (depth - 1) + 2)
                     n = load(stack, 4 * (depth - 1) + 3)
@@ -171,6 +176,10 @@ def run(program, scratch, data, first, rows, sign):
             n = step_transition(pc, scratch, delta, width, n)
         elif operation == SIGN:
             n = step_sign(pc, delta, width, n)
+        elif operation == SCALE:
+            step_scale(pc, scratch, delta, width, n)
+        elif operation == CLEAR:
+            clear(load(pc, 2))
         elif operation == PATH_END:
             if depth > 0:
                 after = load(stack, 4 * (depth - 1))

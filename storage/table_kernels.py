@@ -210,8 +210,8 @@ def remove_row(table, row, h):
 
 
 @kernel("void(int64)")
-def clear(table):
-    """Empty a table without indexes and references that has never freed a row; O(rows), its memory stays."""
+def clear_rows(table):
+    """Empty a table that has never freed a row, but not its groups; O(rows), its memory stays."""
     used = load(table, USED)
     slots = load(table, SLOTS)
     mask = load(table, MASK)
@@ -228,6 +228,14 @@ def clear(table):
     store(table, USED, 0)
     store(table, LIVE, 0)
     store(table, DIRTY_USED, 0)
+
+
+@kernel("void(int64)")
+def clear(table):
+    """Empty a table without references that has never freed a row, and its groups; O(rows), its memory stays."""
+    clear_rows(table)
+    for x in range(load(table, INDEXES)):
+        clear_rows(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0))
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")

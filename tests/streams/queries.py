@@ -1,4 +1,4 @@
-"""Random view queries: acyclic joins of up to five atoms, in every mode that views have."""
+"""Random view queries: joins of up to five atoms, acyclic or not, in every mode that views have."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ class _Atom:
 
 def random_query(choose: random.Random, tables: tuple[Table, ...], most: int, *, products: bool = True) -> Query:
     """A query over at most `most` atoms; `products`: of floating columns, which NaN and infinities must not enter."""
-    if most >= 3 and all(t.kind != "view" for t in tables) and choose.random() < 0.12:
-        return _equal_atoms(choose, choose.choice(tables), min(most, choose.choice([3, 3, 4])))
+    if most >= 3 and all(t.kind != "view" for t in tables) and choose.random() < 0.2:
+        alike = choose.choice([_equal_atoms, _rotated_atoms])
+        return alike(choose, choose.choice(tables), min(most, choose.choice([3, 3, 4])))
     features: set[str] = set()
     atoms = _random_atoms(choose, tables, most, features)
     conditions = _joins(choose, atoms, features) + _filters(choose, atoms, features)
@@ -100,6 +101,27 @@ def _equal_atoms(choose: random.Random, table: Table, count: int) -> Query:
     return Query(items, body, "group", (f"t0.{key}",), tables=(table.name,), features=features)
 
 
+def _rotated_atoms(choose: random.Random, table: Table, count: int) -> Query:
+    """A ring of atoms over one table: the same from each of them, unless a sum or a group tells them apart."""
+    pairs = [(x, y) for x in table.columns for y in table.columns if x.role == y.role in ("one", "two") and x is not y]
+    if not pairs:
+        return _equal_atoms(choose, table, count)
+    x, y = choose.choice(pairs)
+    body = "FROM " + ", ".join(f"{table.name} AS t{i}" for i in range(count))
+    body += " WHERE " + " AND ".join(f"t{i}.{y.name} = t{(i + 1) % count}.{x.name}" for i in range(count))
+    features = {"ring", f"{count} atoms", "group", "scalar", "self-join of 2", "self-join of 3"}
+    items, keys = ["count(*) AS m1"], ()
+    numbers = [column.name for column in table.columns if column.role == "int" and column.type != "BOOLEAN"]
+    if numbers and choose.random() < 0.5:
+        items.append(
+            f"sum({' * '.join(f't{i}.{numbers[0]}::HUGEINT' for i in range(choose.choice([1, count])))}) AS m2"
+        )
+    if choose.random() < 0.2:
+        items, keys = [f"t0.{x.name} AS k0", *items], (f"t0.{x.name}",)
+        features.remove("scalar")
+    return Query(tuple(items), body, "group", keys, tables=(table.name,), features=frozenset(features))
+
+
 def _random_atoms(choose: random.Random, tables: tuple[Table, ...], most: int, features: set[str]) -> list[_Atom]:
     count = min(most, choose.choice([1, 2, 2, 3, 3, 3, 4, 4, 5, 5]))
     pool = list(tables) if choose.random() < 0.7 else [choose.choice(tables)]
@@ -110,11 +132,17 @@ def _random_atoms(choose: random.Random, tables: tuple[Table, ...], most: int, f
 
 
 def _joins(choose: random.Random, atoms: list[_Atom], features: set[str]) -> list[str]:
-    """Each atom shares columns with one before it, so the query is acyclic."""
+    """Each atom shares columns with one before it, so the query is acyclic; sometimes a pair more, which may close a
+    cycle."""
     conditions = []
-    for i, atom in enumerate(atoms[1:], 1):
-        other = choose.choice(atoms[:i])
-        wanted = choose.choice([0, 1, 1, 1, 1, 1, 1, 2, 2])
+    joined = [
+        (atom, choose.choice(atoms[:i]), choose.choice([0, 1, 1, 1, 1, 1, 1, 2, 2]))
+        for i, atom in enumerate(atoms[1:], 1)
+    ]
+    if len(atoms) > 2 and choose.random() < 0.3:
+        joined += [(*choose.sample(atoms, 2), 1) for _ in range(choose.choice([1, 1, 2]))]
+        features.add("pairs more")
+    for atom, other, wanted in joined:
         pairs = [(x, y) for role in ("one", "two") for x in atom.columns(role) for y in other.columns(role)]
         pairs = choose.sample(pairs, min(len(pairs), wanted))
         if not pairs:

@@ -20,7 +20,7 @@ from tests.streams.shrink import FIXTURES, read_stream
 QUICK, LONG, HUBS, MANY_HUBS = 36, 600, 3, 40
 FEATURES = [
     "bag", "set", "group", "scalar", "having", "filter", "hidden group key", "self-join of 2", "self-join of 3",
-    "equal atoms",
+    "equal atoms", "ring", "pairs more",
     "cross product", "mixed types", "two-word key", "text key", "predicate", "count", "sum", "avg",
     "product", "exact sum", "float sum", "kept values", "retained table", "passing table", "ordinary table", "key",
     "several tables at once", "materialized joins",
@@ -79,4 +79,9 @@ def test_the_streams_cover_what_they_should():
     outcomes = [replayed(seed) for seed in range(QUICK)]
     steps, changed = (sum(outcome[i] for outcome in outcomes) for i in (0, 1))
     assert 2 * changed >= steps, f"{changed} of {steps} steps changed a result"
-    assert {shape for outcome in outcomes for shape in outcome[2]} == {"q-hierarchical", "free-connex", "acyclic"}
+    assert {shape for outcome in outcomes for shape in outcome[2]} == {
+        "q-hierarchical",
+        "free-connex",
+        "acyclic",
+        "cyclic",
+    }
