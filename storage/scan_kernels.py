@@ -16,6 +16,8 @@ from storage.table_kernels import find, hash_words
 from storage.wave_kernels import ENTRY, HOPS, KEY, MEMBER, OUT, SOURCE, WAVE, enter_list, extend, list_members
 
 SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL = 0, 1, 2
+# Rows of a block: so many that those just found, and the block, stay in the cache until their words are read.
+BLOCK = 4096
 # Words of a level: the kind, these, then key sources (level, place).
 LEVEL_WORDS = 96
 _TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
@@ -207,6 +209,23 @@ def gather_word(block, depth, level, place, out, rows):
     """Column `out`: the word at `place` of each row's address number `level`."""
     for i in range(rows):
         store(out, i, load(load(block, i * depth + level), place))
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
+def next_rows(levels, count, capacity, scratch, wave, gathered, words):
+    """Walk on by up to `capacity` rows; how many, 0 at the end. Of each, the words `gathered` lists, (level, place,
+    column)..., are written to these columns."""
+    block = load(levels + (count - 1) * LEVEL_WORDS * 8, _BLOCK)
+    made = 0
+    while made < capacity:
+        rows = next_block(levels, count, min(BLOCK, capacity - made), scratch, wave)
+        if rows == 0:
+            break
+        for w in range(words):
+            column = load(gathered, 3 * w + 2) + made * 8
+            gather_word(block, count, load(gathered, 3 * w), load(gathered, 3 * w + 1), column, rows)
+        made += rows
+    return made
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")

@@ -143,10 +143,11 @@ def test_a_walk_lists_groups_of_any_size_in_blocks_of_any_size(capacity, bulk):
     join.insert(r, s)
     if bulk:
         join.create()
-    walk, found = Walk(join.maintained.tree), Counter()
+    free, found = join.maintained.definition.free, Counter()
+    walk = Walk(join.maintained.tree, variables=free)
     while rows := walk.next(capacity):
         assert rows <= capacity
-        words = [walk.words(variable)[0].tolist() for variable in join.maintained.definition.free]
+        words = [walk.words(variable)[0].tolist() for variable in free]
         found += Counter(zip(*words))
     assert sum(found.values()) == len(found) == len(s)
     assert join.read() == expected(r, s)
