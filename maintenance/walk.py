@@ -20,8 +20,8 @@ from storage.jit import entry_point
 from storage.table import Table
 from storage.wave_kernels import WAVE_WORDS
 
-_next_rows = entry_point(kernels.next_rows)
-FIRST_BATCH, BATCH = 256, 65536
+_next_rows, _all_equal = entry_point(kernels.next_rows), entry_point(kernels.all_equal)
+FIRST_BATCH, BATCH = 256, 32768
 
 
 class Walk:
@@ -78,8 +78,8 @@ class Walk:
 
     def all_ones(self, part: Part) -> bool:
         """Whether a part's value is 1 for each row because those it is the product of are."""
-        factors = self._factors(part)
-        return all((self._column(place) == (i == 0)).all() for factor in factors for i, place in enumerate(factor))
+        words = [(place, int(i == 0)) for factor in self._factors(part) for i, place in enumerate(factor)]
+        return all(_all_equal(self._column(place).ctypes.data, self.rows, word) for place, word in words)
 
     def values(self, part: Part) -> np.ndarray:
         """A part's value for each row, shape (rows, limbs): the product over the views that end the walk."""
@@ -263,7 +263,6 @@ class Walk:
             level.looked_up.readers.add(self)
         self._numbers = {place: number for number, place in enumerate(places)}
         self._gathered = np.array([(*place, 0) for place in places], np.int64).reshape(-1, 3)
-        self._columns: list[np.ndarray] = []
         self.rows = 0
 
 

@@ -274,5 +274,6 @@ class Dictionaries:
 
 def validity(codes: np.ndarray) -> pa.Buffer | None:
     """Arrow's bitmap of the codes that are not NULL_CODE, or None when all are values."""
-    valid = codes != NULL_CODE
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if codes.min(initial=0) != NULL_CODE:  # It is the least word.
+        return None
+    return pa.py_buffer(np.packbits(codes != NULL_CODE, bitorder="little"))
