@@ -11,7 +11,7 @@ from maintenance.companions import Groups
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
 from maintenance.view import MaintainedView
-from maintenance.walk import BLOCK, FIRST_BLOCK, Walk
+from maintenance.walk import BATCH, FIRST_BATCH, Walk
 from planner.query import RawColumn
 from storage import layout as at
 from storage.errors import DataError
@@ -32,7 +32,7 @@ class Reader:
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._view = view
-        self._walk = Walk(view.tree, where)
+        self._walk = Walk(view.tree, where, *_needed(view))
 
     @property
     def steps(self) -> int:
@@ -40,28 +40,40 @@ class Reader:
         return self._walk.steps
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        capacity, any_rows = FIRST_BLOCK, False
+        capacity, any_rows = FIRST_BATCH, False
         while rows := self._walk.next(capacity):
             any_rows = True
             yield self._batch(rows)
-            capacity = min(2 * capacity, BLOCK)
+            capacity = min(2 * capacity, BATCH)
         if self._view.definition.scalar and not any_rows:
             yield empty_group(self._view)
 
     def count_tuples(self) -> int:
         """The number of distinct tuples of the free variables, by walking them without decoding."""
         total = 0
-        while rows := self._walk.next(BLOCK):
+        while rows := self._walk.next(gather=False):
             total += rows
         return total
 
     def _batch(self, rows: int) -> pa.RecordBatch:
         repeat = None
-        if self._view.definition.mode == "bag":
-            counts = numbers(self._walk, COUNT)
-            if (counts != 1).any():
-                repeat = np.repeat(np.arange(rows), counts)
+        if self._view.definition.mode == "bag" and not self._walk.all_ones(COUNT):
+            repeat = np.repeat(np.arange(rows), numbers(self._walk, COUNT))
         return raw_batch(self._view, self._walk, rows, repeat)
+
+
+def _needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
+    """The variables and the parts that a view's raw columns are made of."""
+    definition = view.definition
+    own = [raw for raw in definition.raw if raw.companion is None]
+    variables = [raw.variable for raw in own if raw.kind == "variable" and raw.variable is not None]
+    measures = [measure for raw in own for _, measure in raw.terms]
+    measures += [raw.present for raw in own if raw.present is not None]
+    measures += [measure for raw in own for measure in raw.specials or ()]
+    parts = [frozenset(definition.measures[measure].factors) for measure in measures]
+    if definition.mode == "bag":
+        parts.append(COUNT)
+    return [*variables, *(definition.free if view.companions else ())], parts
 
 
 class Source(Protocol):
@@ -225,8 +237,8 @@ def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
         if code is None:
             return False
         codes[variable] = code
-    walk = Walk(view.tree, codes)
-    while walk.next(FIRST_BLOCK):
+    walk = Walk(view.tree, codes, codes)
+    while walk.next(FIRST_BATCH):
         match = np.ones(walk.rows, bool)
         for variable, code in codes.items():
             for words, word in zip(walk.words(variable), code, strict=True):

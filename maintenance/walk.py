@@ -1,4 +1,4 @@
-"""Enumeration: a walk over the stored views that hold the free variables, in blocks of rows.
+"""Enumeration: a walk over the stored views that hold the free variables, in batches of rows.
 
 Berkholz et al. (2017), section 6.3 and Idris et al. (2017), ENUM: every listed row has a partner in each
 view below, so nothing is tried in vain, and each row of output costs a number of steps that depends on
@@ -7,7 +7,7 @@ the query only. Views are visited in depth-first order; the last one turns faste
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -20,14 +20,23 @@ from storage.jit import entry_point
 from storage.table import Table
 from storage.wave_kernels import WAVE_WORDS
 
-_next_block = entry_point(kernels.next_block)
-FIRST_BLOCK, BLOCK = 256, 32768
+_next_rows, _all_equal = entry_point(kernels.next_rows), entry_point(kernels.all_equal)
+FIRST_BATCH, BATCH = 256, 32768
 
 
 class Walk:
-    """One enumeration in progress. Valid until the tree changes; `steps` counts slots and list members visited."""
+    """One enumeration in progress. Valid until the tree changes; `steps` counts slots and list members visited.
 
-    def __init__(self, tree: Tree, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
+    Of each row, the words of `variables` and what `parts` are products of are gathered as the walk passes it.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        where: Mapping[str, tuple[int, ...]] | None = None,
+        variables: Iterable[str] = (),
+        parts: Iterable[Part] = (),
+    ) -> None:
         self._tree, self._narrowed = tree, bool(where)
         self.levels: list[Level] = []
         self.factors: list[tuple[int, Shape]] = []
@@ -35,15 +44,26 @@ class Walk:
         self.empty = not tree.plan.projected and any(
             child.table is not None and child.table.live == 0 for child in tree.root.children
         )
-        self._allocate()
+        places = [place for variable in variables for place in self._places(variable)]
+        places += [place for part in parts for factor in self._factors(part) for place in factor]
+        self._allocate(list(dict.fromkeys(places)))
 
-    def next(self, capacity: int = BLOCK) -> int:
-        """Advance; the number of rows now in the block, 0 at the end."""
+    def next(self, capacity: int = BATCH, gather: bool = True) -> int:
+        """Advance; the number of rows now in the batch, 0 at the end. Without `gather` they are only counted."""
         if self.empty:
             return 0
-        self.rows = _next_block(
-            self._state.ctypes.data, len(self.levels), capacity, self._scratch.ctypes.data, self._wave.ctypes.data
+        columns = [np.empty(capacity, np.int64) for _ in self._gathered] if gather else []
+        self._gathered[: len(columns), 2] = [column.ctypes.data for column in columns]
+        self.rows = _next_rows(
+            self._state.ctypes.data,
+            len(self.levels),
+            capacity,
+            self._scratch.ctypes.data,
+            self._wave.ctypes.data,
+            self._gathered.ctypes.data,
+            len(columns),
         )
+        self._columns = [column[: self.rows] for column in columns]
         if self.rows == 0:
             self._end_of_walk()
         return self.rows
@@ -53,47 +73,66 @@ class Walk:
         return int(self._scratch[at.STEPS])
 
     def words(self, variable: str) -> list[np.ndarray]:
-        """The code words of a variable for the rows of the block (their own: `where` may not have narrowed them)."""
-        level, shape = next(
-            (i, level.shape)
-            for i, level in enumerate(self.levels)
-            if variable in level.shape.variables and (self._given is None or i != self._given[0])
-        )
-        out = []
-        for place in shape.places([variable]):
-            column = np.empty(self.rows, np.int64)
-            kernels.gather_word(self._block, len(self.levels), level, place, column.ctypes.data, self.rows)
-            out.append(column)
-        return out
+        """The code words of a variable for the rows of the batch (their own: `where` may not have narrowed them)."""
+        return [self._column(place) for place in self._places(variable)]
+
+    def all_ones(self, part: Part) -> bool:
+        """Whether a part's value is 1 for each row because those it is the product of are."""
+        words = [(place, int(i == 0)) for factor in self._factors(part) for i, place in enumerate(factor)]
+        return all(_all_equal(self._column(place).ctypes.data, self.rows, word) for place, word in words)
 
     def values(self, part: Part) -> np.ndarray:
         """A part's value for each row, shape (rows, limbs): the product over the views that end the walk."""
-        limbs = max(shape.limbs for _, shape in self.factors)
+        factors = self._factors(part)
+        words = np.column_stack([self._column(place) for factor in factors for place in factor])
+        if len(factors) == 1:
+            return words
+        limbs = max(map(len, factors))
         while True:
-            values, overflow = self._values(part, limbs)
+            values, overflow = self._product(words, list(map(len, factors)), limbs)
             if not overflow:
                 return values
             limbs += 1
 
-    def _values(self, part: Part, limbs: int) -> tuple[np.ndarray, bool]:
-        words = []
-        for level, shape in self.factors:
-            atoms = self._atoms[level]
-            own = frozenset(pair for pair in part if pair[0] in atoms)
-            words += [level, shape.keys + shape.parts.index(own) * shape.limbs, shape.limbs]
+    def _product(self, words: np.ndarray, widths: list[int], limbs: int) -> tuple[np.ndarray, bool]:
+        """The product, in `limbs` limbs, of the values of these widths that the rows of an array hold."""
+        addresses = np.arange(self.rows) * words.strides[0] + words.ctypes.data
+        starts = np.cumsum([0, *widths])
+        factors = np.array([(0, start, width) for start, width in zip(starts, widths, strict=False)], np.int64)
         out = np.empty((self.rows, limbs), np.int64)
-        factors = np.array(words, np.int64)
         overflow = kernels.gather_product(
-            self._block,
-            len(self.levels),
+            addresses.ctypes.data,
+            1,
             factors.ctypes.data,
-            len(self.factors),
+            len(factors),
             out.ctypes.data,
             limbs,
             self.rows,
             self._temporary.ctypes.data,
         )
         return out, bool(overflow)
+
+    def _column(self, place: tuple[int, int]) -> np.ndarray:
+        return self._columns[self._numbers[place]]
+
+    def _places(self, variable: str) -> list[tuple[int, int]]:
+        """Where the words of a variable are found: (level, place)."""
+        level, shape = next(
+            (i, level.shape)
+            for i, level in enumerate(self.levels)
+            if variable in level.shape.variables and (self._given is None or i != self._given[0])
+        )
+        return [(level, place) for place in shape.places([variable])]
+
+    def _factors(self, part: Part) -> list[list[tuple[int, int]]]:
+        """Where the limbs of each value are found that a part is the product of."""
+        found = []
+        for level, shape in self.factors:
+            atoms = self._atoms[level]
+            own = frozenset(pair for pair in part if pair[0] in atoms)
+            first = shape.keys + shape.parts.index(own) * shape.limbs
+            found.append([(level, first + i) for i in range(shape.limbs)])
+        return found
 
     def _end_of_walk(self) -> None:
         """Tell how many rows were not next to the one before, apart from those that a walk comes to several times."""
@@ -207,10 +246,10 @@ class Walk:
         self._atoms[level] = atoms
         self.factors.append((level, shape))
 
-    def _allocate(self) -> None:
+    def _allocate(self, places: list[tuple[int, int]]) -> None:
         depth = len(self.levels)
         self._state = np.zeros((depth, kernels.LEVEL_WORDS), np.int64)
-        self._blocks = [np.empty((BLOCK, i + 1), np.int64) for i in range(depth)]
+        self._blocks = [np.empty((kernels.BLOCK, i + 1), np.int64) for i in range(depth)]
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
         self._wave = np.empty(WAVE_WORDS, np.int64)
@@ -222,7 +261,8 @@ class Walk:
             self._state[i, : len(fields)] = fields
             level.table.readers.add(self)
             level.looked_up.readers.add(self)
-        self._block = self._blocks[-1].ctypes.data
+        self._numbers = {place: number for number, place in enumerate(places)}
+        self._gathered = np.array([(*place, 0) for place in places], np.int64).reshape(-1, 3)
         self.rows = 0
 
 

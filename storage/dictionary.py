@@ -31,6 +31,7 @@ from storage.dictionary_kernels import (
     MASK,
     REFS,
     SEED,
+    SLACK,
     SLOTS,
     STATE_WORDS,
     USED,
@@ -63,7 +64,7 @@ class Dictionary:
         self.header = np.zeros(1, np.int64)
         self._set_slots(np.zeros(_FEW_SLOTS, np.int64))
         self._set_ids(np.zeros(2 * _FEW_IDS, np.int64), np.zeros(_FEW_IDS, np.int64))
-        self._set_heap(np.zeros(_SMALL_HEAP, np.uint8))
+        self._set_heap(np.zeros(_SMALL_HEAP + SLACK, np.uint8))
         self._set_buffer(_SMALL_BUFFER)
 
     def encode(self, array: pa.Array) -> np.ndarray:
@@ -124,9 +125,9 @@ class Dictionary:
         bad = kernels.measure(self._at, codes, offsets)
         if bad >= 0:
             raise InternalError(f"code {codes[bad]} is not in the dictionary", why="it was freed or never made")
-        data = np.empty(max(int(offsets[-1]), 1), np.uint8)
+        data = np.empty(int(offsets[-1]) + SLACK, np.uint8)
         kernels.gather(self._at, codes, offsets, data.ctypes.data)
-        buffers = [validity(codes), pa.py_buffer(offsets), pa.py_buffer(data)]
+        buffers = [validity(codes), pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])]
         return pa.Array.from_buffers(arrow_type, len(codes), buffers)
 
     @property
@@ -197,7 +198,7 @@ class Dictionary:
             self._rebuild(2 * len(self._slots))
         if state[FREE] < 0 and state[USED] == len(self.refs):
             self._resize_ids(2 * len(self.refs))
-        if state[HEAP_USED] + length > len(self._heap):
+        if state[HEAP_USED] + length > state[HEAP_SIZE]:
             self._compact(length)
 
     def _rebuild(self, size: int) -> None:
@@ -208,7 +209,7 @@ class Dictionary:
     def _compact(self, length: int) -> None:
         """Move the live strings to a new heap with room for `length` bytes and as much again as they take."""
         needed = int(self._state[HEAP_USED] - self._state[HEAP_DEAD]) + length
-        heap = np.empty(max(_SMALL_HEAP, 2 * needed), np.uint8)
+        heap = np.empty(max(_SMALL_HEAP, 2 * needed) + SLACK, np.uint8)
         kernels.compact(self._at, heap.ctypes.data)
         self._set_heap(heap)
 
@@ -237,7 +238,7 @@ class Dictionary:
 
     def _set_heap(self, heap: np.ndarray) -> None:
         self._heap = heap
-        self._state[HEAP], self._state[HEAP_SIZE] = heap.ctypes.data, len(heap)
+        self._state[HEAP], self._state[HEAP_SIZE] = heap.ctypes.data, len(heap) - SLACK
 
     def _set_buffer(self, size: int) -> None:
         """The place where single strings are handed to kernels."""
@@ -260,7 +261,7 @@ class Dictionary:
         assert np.all(self.refs[:used][lengths < 0] == 0)
         assert self.header[0] == state[REFS] == self.refs.ctypes.data
         assert lengths[held].sum() == state[HEAP_USED] - state[HEAP_DEAD]
-        assert state[HEAP_USED] <= len(self._heap)
+        assert state[HEAP_USED] <= state[HEAP_SIZE] == len(self._heap) - SLACK
         assert np.array_equal(self.find(self.decode(held, pa.large_binary())), held)
 
     def _free_chain(self) -> Iterator[int]:
@@ -293,5 +294,6 @@ class Dictionaries:
 
 def validity(codes: np.ndarray) -> pa.Buffer | None:
     """Arrow's bitmap of the codes that are not NULL_CODE, or None when all are values."""
-    valid = codes != NULL_CODE
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    if codes.min(initial=0) != NULL_CODE:  # It is the least word.
+        return None
+    return pa.py_buffer(np.packbits(codes != NULL_CODE, bitorder="little"))

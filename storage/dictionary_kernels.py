@@ -27,6 +27,8 @@ STATE_WORDS = 13
 ABSENT = -1
 FULL = -2
 AHEAD = 12
+# Bytes behind the heap, and behind what `gather` writes, that may be read and written: short strings are copied whole.
+SLACK = 16
 
 _MIX = -7046029254386353131  # 2^64 divided by the golden ratio, odd
 _MIX_LENGTH = -4417276706812531889  # wyhash's second secret
@@ -261,11 +263,15 @@ def measure(state, codes, offsets):
 
 @kernel("void(int64,int64[::1],int64[::1],int64)")
 def gather(state, codes, offsets, target):
-    """Copy the strings of `codes` to `target` at `offsets`."""
+    """Copy the strings of `codes` to `target` at `offsets`, which ascend: what is written too far is written over."""
     entries, heap = load(state, ENTRIES), load(state, HEAP)
     for row in range(len(codes)):
         if codes[row] != NULL_CODE:
-            copy_bytes(heap + load(entries, 2 * codes[row]), target + offsets[row], offsets[row + 1] - offsets[row])
+            source, goal = heap + load(entries, 2 * codes[row]), target + offsets[row]
+            _put_word(goal, _word(source))
+            _put_word(goal + 8, _word(source + 8))
+            if offsets[row + 1] - offsets[row] > SLACK:
+                copy_bytes(source + SLACK, goal + SLACK, offsets[row + 1] - offsets[row] - SLACK)
 
 
 @kernel("int64(int64)")

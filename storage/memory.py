@@ -6,8 +6,11 @@ counting in hot loops, growth by realloc, and drained memory goes back to the al
 
 from __future__ import annotations
 
+import sys
+
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _I64 = ir.IntType(64)
@@ -79,6 +82,20 @@ def prefetch(typingctx, address):
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen
+
+
+@intrinsic
+def advise(typingctx, address, size, advice):
+    """Linux's madvise for whole pages; it may be refused. Other systems are told nothing."""
+
+    def codegen(context, builder, signature, arguments):
+        if sys.platform == "linux":
+            function_type = ir.FunctionType(_I32, [_I64, _I64, _I32])
+            function = cgutils.get_or_insert_function(builder.module, function_type, "madvise")
+            builder.call(function, [arguments[0], arguments[1], builder.trunc(arguments[2], _I32)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
 
 
 @intrinsic

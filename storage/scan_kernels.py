@@ -16,6 +16,9 @@ from storage.table_kernels import find, hash_words
 from storage.wave_kernels import ENTRY, HOPS, KEY, MEMBER, OUT, SOURCE, WAVE, enter_list, extend, list_members
 
 SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL = 0, 1, 2
+# Rows of the last level's block, and of those before: so few that what was just found stays in the cache until the
+# words of all levels are read.
+BLOCK, UPPER_BLOCK = 4096, 256
 # Words of a level: the kind, these, then key sources (level, place).
 LEVEL_WORDS = 96
 _TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
@@ -161,7 +164,13 @@ def join_level(level, before, depth, capacity, scratch, wave):
                     continue
                 size = load32(address, 2 * tail + 1)
                 member = load32(address, 2 * tail)
-                prefetch(member_rows + (member - 1) * member_width)
+                first = member_rows + (member - 1) * member_width
+                prefetch(first)
+                prefetch(first + member_width - 8)
+                if size == 1:
+                    extend(block + made * (depth + 1) * 8, load(entry, SOURCE), depth, first)
+                    made += 1
+                    continue
                 taken = min(size, capacity - made)
                 left_over = size - taken
                 enter_list(wave, active, load(entry, SOURCE), member, taken, made)
@@ -184,10 +193,11 @@ def next_block(levels, count, capacity, scratch, wave):
     i = count - 1
     while True:
         level = levels + i * LEVEL_WORDS * 8
+        room = capacity if i == count - 1 else min(capacity, UPPER_BLOCK)
         if load(level, 0) == SCAN_LEVEL:
-            made = scan_level(level, capacity)
+            made = scan_level(level, room)
         else:
-            made = join_level(level, level - LEVEL_WORDS * 8, i, capacity, scratch, wave)
+            made = join_level(level, level - LEVEL_WORDS * 8, i, room, scratch, wave)
         store(level, _COUNT, made)
         if made > 0:
             if i == count - 1:
@@ -207,6 +217,32 @@ def gather_word(block, depth, level, place, out, rows):
     """Column `out`: the word at `place` of each row's address number `level`."""
     for i in range(rows):
         store(out, i, load(load(block, i * depth + level), place))
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
+def next_rows(levels, count, capacity, scratch, wave, gathered, words):
+    """Walk on by up to `capacity` rows; how many, 0 at the end. Of each, the words `gathered` lists, (level, place,
+    column)..., are written to these columns."""
+    block = load(levels + (count - 1) * LEVEL_WORDS * 8, _BLOCK)
+    made = 0
+    while made < capacity:
+        rows = next_block(levels, count, min(BLOCK, capacity - made), scratch, wave)
+        if rows == 0:
+            break
+        for w in range(words):
+            column = load(gathered, 3 * w + 2) + made * 8
+            gather_word(block, count, load(gathered, 3 * w), load(gathered, 3 * w + 1), column, rows)
+        made += rows
+    return made
+
+
+@kernel("boolean(int64,int64,int64)")
+def all_equal(column, rows, word):
+    """Whether each word of a column is this one."""
+    differ = 0
+    for i in range(rows):
+        differ |= load(column, i) ^ word
+    return differ == 0
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")

@@ -34,6 +34,7 @@ from storage.layout import (
 from storage.limb_kernels import add_value, sign_of
 from storage.memory import add_overflows, calloc, free, load, load32, realloc, store, store32
 from storage.order_kernels import insert_ordered, remove_ordered, splice
+from storage.page_kernels import use_huge_pages
 
 _MULTIPLIER = -7046029254386353131
 _SMALLEST = 8
@@ -122,6 +123,7 @@ def resize_slots(table, size):
     old = load(table, SLOTS)
     old_size = load(table, MASK) + 1
     slots = calloc(size, 8)
+    use_huge_pages(slots, 0, size * 8)
     mask = size - 1
     for i in range(old_size):
         slot = load(old, i)
@@ -148,8 +150,10 @@ def reserve(table, more):
     capacity = load(table, CAPACITY)
     if used + more > capacity:
         capacity = max(used + more, used + used // 2)
-        store(table, ROWS, realloc(load(table, ROWS), capacity * load(table, WIDTH) * 8))
+        width = load(table, WIDTH) * 8
+        store(table, ROWS, realloc(load(table, ROWS), capacity * width))
         store(table, CAPACITY, capacity)
+        use_huge_pages(load(table, ROWS), used * width, capacity * width)
     dirty = load(table, DIRTY_USED)
     if dirty + more > load(table, DIRTY_CAPACITY):
         capacity = max(dirty + more, 2 * dirty)

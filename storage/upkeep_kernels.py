@@ -33,6 +33,7 @@ from storage.layout import (
 from storage.limb_kernels import shift_left, sign_of
 from storage.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
 from storage.order_kernels import renumber_tree
+from storage.page_kernels import use_huge_pages
 from storage.table_kernels import count_references, find, hash_places, orders, resize_slots
 
 _SMALLEST = 8
@@ -181,6 +182,7 @@ def move_rows(table, sequence):
     old = load(table, ROWS)
     renumbered = realloc(0, max(1, used) * 4)
     rows = realloc(0, max(1, live) * width)
+    use_huge_pages(rows, 0, live * width)
     for i in range(live):
         if i + _AHEAD < live:
             prefetch(old + load32(sequence, i + _AHEAD) * width)
@@ -261,6 +263,7 @@ def widen(table, limbs):
     used = load(table, USED)
     capacity = max(1, used)
     rows = calloc(capacity * width, 8)
+    use_huge_pages(rows, 0, capacity * width * 8)
     rest = old_width - keys - values * old_limbs
     for row in range(used):
         source = old_rows + row * old_width * 8

@@ -60,10 +60,16 @@ def list_members(table, index, block, depth, active, wave):
             member = load(entry, MEMBER)
             left = load(entry, LEFT)
             out = block + load(entry, OUT) * (depth + 1) * 8
+            first = load(source, 0)
+            last = load(source, depth - 1)
             while True:
                 address = rows + (member - 1) * width
                 after = load32(address, link_place)
-                extend(out, source, depth, address)
+                store(out, 0, first)
+                for j in range(1, depth - 1):
+                    store(out, j, load(source, j))
+                store(out, depth - 1, last)
+                store(out, depth, address)
                 out += (depth + 1) * 8
                 left -= 1
                 member += 1

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from maintenance.walk import FIRST_BLOCK, Walk
+from maintenance.walk import FIRST_BATCH, Walk
 
 QUERIES = {
     "one atom": ("SELECT k, a FROM r", "ka"),
@@ -35,10 +35,10 @@ def maintained(query, rows):
 
 def narrowed(view, where):
     """The tuples of a narrowed walk, and its steps."""
-    walk = Walk(view.tree, where)
     names = list(dict.fromkeys(view.definition.free))
+    walk = Walk(view.tree, where, names)
     found = []
-    while walk.next(FIRST_BLOCK):
+    while walk.next(FIRST_BATCH):
         found += zip(*(walk.words(name)[0].tolist() for name in names), strict=True)
     return [dict(zip(names, row, strict=True)) for row in found], walk.steps
 

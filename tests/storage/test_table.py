@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -218,3 +220,32 @@ def test_a_drained_table_gives_its_memory_back():
     table._check()
     assert table.bytes() < full / 30
     assert int(table.header[at.CAPACITY]) < 100
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked for huge pages")
+def test_large_arrays_ask_for_huge_pages():
+    table = Table(2, 1)
+    table.reserve(400_000)
+    for place in (at.ROWS, at.SLOTS):
+        assert "hg" in flags_of_mapping(int(table.header[place]) + (1 << 21))
+
+
+def test_rows_survive_growth_to_huge_pages():
+    table, machine = Table(2, 1), Machine()
+    for first in range(0, 300_000, 100_000):
+        upsert(machine, table, [(i, -i, 1) for i in range(first, first + 100_000)], 2)
+    assert list(table.rows()) == [(i, -i) for i in range(300_000)]
+    table._check()
+
+
+def flags_of_mapping(address: int) -> list[str]:
+    """What the system keeps of the mapping that an address lies in."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        head = line.split()[0]
+        if "-" in head and not head.endswith(":"):
+            first, end = (int(word, 16) for word in head.split("-"))
+            inside = first <= address < end
+        elif inside and head == "VmFlags:":
+            return line.split()[1:]
+    raise AssertionError("not mapped")
