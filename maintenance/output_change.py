@@ -14,7 +14,7 @@ from maintenance.netting import net
 from maintenance.output import Reader, numbers, raw_batch
 from maintenance.shapes import COUNT, Part
 from maintenance.view import MaintainedView
-from planner.query import output_keys, shown_tuple
+from planner.query import output_keys, raw_places, shown_tuple
 from storage import layout as at
 from storage import lookup_kernels, scan_kernels
 from storage.sums import combine
@@ -77,16 +77,39 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch) -> t
     import pyarrow as pa
 
     definition = view.definition
+    names = [name for name, _ in definition.columns]
+    if (rows := _straight(view, raw)) is not None:
+        return rows, np.arange(raw.num_rows)
     having = [f"({definition.having}) IS TRUE"] if definition.having else []
     types = {column.name: column.type for column in definition.raw} or {"no column": "TINYINT"}
     outputs = zip(definition.projection, definition.columns, strict=True)
-    columns = [f"CAST({expression} AS {type_})" for expression, (_, type_) in outputs]
-    rows = evaluate(pa.Table.from_batches([raw]), types, [*columns, *having])
+    casts = [f"CAST({expression} AS {type_})" for expression, (_, type_) in outputs]
+    rows = evaluate(pa.Table.from_batches([raw]), types, [*casts, *having])
     visible = np.arange(raw.num_rows)
     if having:
         visible = np.flatnonzero(rows.column(rows.num_columns - 1).to_numpy())
         rows = rows.select(range(rows.num_columns - 1)).take(pa.array(visible))
-    return rows.rename_columns([name for name, _ in definition.columns]), visible
+    rows = rows.rename_columns(names)
+    view.output_schema = rows.schema
+    return rows, visible
+
+
+def _straight(view: MaintainedView, raw: pa.RecordBatch) -> pa.Table | None:
+    """A view's columns where they are raw columns and DuckDB has once told their types; texts are cast, being few."""
+    import pyarrow as pa
+
+    places, schema = raw_places(view.definition), view.output_schema
+    if places is None or schema is None:
+        return None
+    arrays = []
+    for place, type_ in zip(places, schema.types, strict=True):
+        array = raw.column(place)
+        if array.type != type_ and type_ == pa.string() and array.nbytes < 2**31:
+            array = array.cast(type_)
+        if array.type != type_:
+            return None
+        arrays.append(array)
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _output(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
@@ -19,6 +20,9 @@ from storage.encoding import Codec, Dictionaries, codec_for
 from storage.order import order_places
 from storage.table import Table
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 @dataclass
 class Source:
@@ -34,7 +38,10 @@ class Source:
 
 @dataclass
 class MaintainedView:
-    """A view in the engine. `limbs` is the width of the values of its own tables."""
+    """A view in the engine. `limbs` is the width of the values of its own tables.
+
+    `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
+    """
 
     name: str
     definition: Definition
@@ -48,6 +55,7 @@ class MaintainedView:
     changes_before: dict[str, int] = field(default_factory=dict)
     delta: OutputDelta | None = None
     inner: bool = False
+    output_schema: pa.Schema | None = None
     terms: tuple[Term, ...] = ()
     twin: Table | None = None
     companion: Companion | None = None

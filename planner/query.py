@@ -176,6 +176,18 @@ def output_keys(definition: Definition) -> list[tuple[str, ...]]:
     return [] if columns is None or definition.mode == "bag" else [columns]
 
 
+def raw_places(definition: Definition) -> list[int] | None:
+    """Which raw column each output column is; None if one is computed, or rows are left out."""
+    raw = {column.name: (place, column.type) for place, column in enumerate(definition.raw)}
+    found = []
+    for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
+        place, own = raw.get(expression.strip().strip('"'), (0, None))
+        if own != type_:
+            return None
+        found.append(place)
+    return None if definition.having else found
+
+
 def shown_tuple(definition: Definition) -> tuple[str, ...] | None:
     """The output columns that are the free tuple, of which a bag may have copies; None if they do not all show."""
     raw = {column.name: column.variable for column in definition.raw if column.kind == "variable"}

@@ -9,12 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maintenance.prediction import Spending, predict, predicted_mean, spending
+from maintenance.symmetry import symmetric_terms
 from maintenance.tree import Tree, View
 from maintenance.view import MaintainedView, codecs_of
 from planner.plan import Plan
 from planner.query import Definition
 from planner.tasks import Task, classify_tasks
-from planner.wording import table_name
+from planner.wording import enumerate_words, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
 from sqlfront.rewrites import Rewrite, find_rewrites
 from storage.table import Table
@@ -62,7 +63,7 @@ class Explanation:
                 "delay": cost.delay,
                 "space": cost.space,
             },
-            "reason": " ".join((*(f"{note}." for note in self.definition.notes), self.plan.reason)),
+            "reason": " ".join((*(f"{note}." for note in self.definition.notes), self.plan.reason, *self._symmetry())),
             "witness": self.plan.witness,
             "suggestion": self.plan.suggestion,
             "tasks": {
@@ -120,6 +121,14 @@ class Explanation:
         source = f" ({task.theorem})" if task.theorem else ""
         because = f"; {task.witness}" if task.witness and task.witness != self.plan.witness else ""
         return f"{task.verdict}: {task.bound}{source}{because}; here {task.here}"
+
+    def _symmetry(self) -> list[str]:
+        """What a self-join saves that looks the same from each of its atoms."""
+        terms = symmetric_terms(self.tree)
+        if terms is None:
+            return []
+        names = enumerate_words(self.tree.leaves)
+        return [f"It looks the same from {names}, so they read one store, and a change is joined with it once for all."]
 
     def _boxes(self) -> list[Box]:
         """The tree, the projection that is maintained beside it, and the companions."""

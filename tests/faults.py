@@ -23,6 +23,7 @@ STREAMS, TABLE, LIMBS = "tests/streams/test_streams.py", "tests/storage/test_tab
 HUBS, FIXTURES = STREAMS + " -k hub", STREAMS + " -k failed"
 ORDER, DISTINCT = "tests/storage/test_order.py", "tests/sqlfront/test_distinct_aggregates.py -k reopened"
 EXPRESSIONS = "tests/maintenance/test_expressions.py"
+EXTEND, CYCLIC = "tests/maintenance/test_extend.py", "tests/sqlfront/test_cyclic.py -k looks_the_same"
 BINDER = "tests/sqlfront/test_binder.py -k definition_is_the_query"
 
 
@@ -40,8 +41,8 @@ class Fault:
 FAULTS = [
     Fault(
         "only the top of a path is updated", "maintenance/paths.py",
-        "_climb(tree, leaf, top, assembler, limbs, write_all=True)",
-        "_climb(tree, leaf, top, assembler, limbs, write_all=False)",
+        "_climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)",
+        "_climb(tree, leaf, top, assembler, limbs, write_all=False, times=times)",
     ),
     Fault(
         "both atoms of a self-join read the old state", "maintenance/state.py",
@@ -91,8 +92,29 @@ FAULTS = [
         "upkeep.release_references(self.address)", "self.live",
     ),
     Fault(
-        "a hub's expansion is not resumed", "storage/step_kernels.py",
-        "store(at, 6, -1 if position >= rows else position)", "store(at, 6, -1)", HUBS,
+        "a hub's expansion is not resumed", "storage/extend_kernels.py",
+        "store(at, _POSITION, -1 if position >= rows else position)", "store(at, _POSITION, -1)", HUBS,
+    ),
+    Fault(
+        "the cut list of a wave starts over", "storage/extend_kernels.py",
+        "position += n if member == 0 else n - 1", "position += n", EXTEND,
+    ),
+    Fault(
+        "a candidate that one side lacks is kept", "storage/extend_kernels.py",
+        "for t in range(load(at, 2) - 1, -1, -1):", "for t in range(min(1, load(at, 2) - 1), -1, -1):", EXTEND,
+    ),
+    Fault(
+        "the longest list is walked", "storage/extend_kernels.py",
+        "best == 0 or load32(tail, 1) < load32(best, 1)", "best == 0 or load32(tail, 1) > load32(best, 1)", EXTEND,
+    ),
+    Fault(
+        "rows of the delta that meet each other count once", "maintenance/symmetry.py",
+        "yield Term(chosen[0], chosen[1:], len(orbit))",
+        "yield Term(chosen[0], chosen[1:], len(orbit) if size == 1 else 1)", CYCLIC,
+    ),
+    Fault(
+        "a summed column does not tell atoms apart", "maintenance/symmetry.py",
+        "_summed(measure, atoms, carried) == _summed(measure, atoms, {})", "True", CYCLIC,
     ),
     Fault(
         "carries are dropped", "storage/limb_kernels.py", "total = a + b + carry", "total = a + b", LIMBS,
@@ -128,8 +150,8 @@ FAULTS = [
     ),
     Fault(
         "computed columns see the caller's types", "maintenance/relation.py",
-        "{column.name: column.type for column in self.columns}, expressions",
-        "{c.name: str(v.type).replace('string', 'varchar') for c, v in zip(self.columns, rows.columns)}, expressions",
+        "types = {column.name: column.type for column in self.columns}",
+        "types = {c.name: str(v.type).replace('string', 'varchar') for c, v in zip(self.columns, rows.columns)}",
         FIXTURES,
     ),
     Fault(
