@@ -81,6 +81,26 @@ class Assembler:
         """Multiply the delta's values, which the path has made, by a number."""
         self.add(at.SCALE, delta.keys, delta.limbs, factor)
 
+    def route(self, conditions: Sequence[Condition], keep: bool = True) -> None:
+        """Keep the rows of the delta for which all conditions hold or, without `keep`, those for which one does not."""
+        words = []
+        for condition in conditions:
+            words += [condition.heavy.address, int(condition.wanted), len(condition.places), *condition.places]
+        self.add(at.ROUTE, self._buffer(), int(keep), len(conditions), *words)
+
+    def note(self, table: Table, index: int, pending: Table, bounds: int, heavy: Table, places: Sequence[int]) -> None:
+        """Enter in `pending` the delta's values that may have to become heavy or light, by the sizes of their groups."""
+        words = [pending.address, bounds, heavy.address, 0, len(places), *places]
+        self.add(at.NOTE, table.address, table.groups[index].address, *words)
+
+    def settle(self, table: Table, index: int, heavy: Table, pending: Table, bounds: int, owner: int) -> None:
+        """Ask for a rebalance if a pending value has to become heavy or light, else forget them."""
+        self.add(at.SETTLE, owner, table.groups[index].address, heavy.address, pending.address, bounds)
+
+    def balance(self, tables: Sequence[Table], copies: int, bounds: int) -> None:
+        """Ask for a rebalance if the number of rows of all tables, times `copies`, is out of bounds."""
+        self.add(at.BALANCE, bounds, copies, len(tables), *(table.address for table in tables))
+
     def clear(self, table: Table) -> None:
         """Empty a table that only its path writes."""
         self.add(at.CLEAR, table.address)
@@ -111,6 +131,15 @@ class Assembler:
             raise InternalError("a delta path has too many steps", why=f"at most {at.MAX_BUFFERS - 1} are provided for")
         self.next_buffer += 1
         return number
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Whether a delta's words at `places` are `wanted` among the heavy values of a table, or not among them."""
+
+    heavy: Table
+    wanted: bool
+    places: Sequence[int]
 
 
 @dataclass(frozen=True)
