@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,12 +81,19 @@ class Assembler:
         """Multiply the delta's values, which the path has made, by a number."""
         self.add(at.SCALE, delta.keys, delta.limbs, factor)
 
-    def route(self, conditions: Sequence[Condition], keep: bool = True) -> None:
-        """Keep the rows of the delta for which all conditions hold or, without `keep`, those for which one does not."""
+    def status(self, conditions: Sequence[tuple[Table, Sequence[int]]]) -> None:
+        """Find for each row of the leaf's delta whether its words at these places are among a table's heavy values."""
         words = []
-        for condition in conditions:
-            words += [condition.heavy.address, int(condition.wanted), len(condition.places), *condition.places]
-        self.add(at.ROUTE, self._buffer(), int(keep), len(conditions), *words)
+        for heavy, places in conditions:
+            words += [heavy.address, 0, len(places), *places]
+        self.add(at.STATUS, len(conditions), *words)
+
+    def route(self, wanted: Mapping[int, bool], keep: bool = True) -> None:
+        """Keep the rows of the leaf's delta whose words are heavy or light as `wanted`, by the number of the condition
+        that `status` has tested; without `keep`, the other rows."""
+        mask = sum(1 << number for number in wanted)
+        value = sum(1 << number for number, heavy in wanted.items() if heavy)
+        self.add(at.ROUTE, self._buffer(), int(keep), mask, value)
 
     def note(self, table: Table, index: int, pending: Table, bounds: int, heavy: Table, places: Sequence[int]) -> None:
         """Enter in `pending` the delta's values that may have to become heavy or light, by the sizes of their groups."""
@@ -127,19 +134,10 @@ class Assembler:
 
     def _buffer(self) -> int:
         number = self.next_buffer
-        if number >= at.MAX_BUFFERS:
-            raise InternalError("a delta path has too many steps", why=f"at most {at.MAX_BUFFERS - 1} are provided for")
+        if number >= at.STATUSES:
+            raise InternalError("a delta path has too many steps", why=f"at most {at.STATUSES - 1} are provided for")
         self.next_buffer += 1
         return number
-
-
-@dataclass(frozen=True)
-class Condition:
-    """Whether a delta's words at `places` are `wanted` among the heavy values of a table, or not among them."""
-
-    heavy: Table
-    wanted: bool
-    places: Sequence[int]
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ class Balance:
             table = self.triangle.partitions[i].store.table
             assembler = Assembler()
             assembler.scan(table)
+            self.triangle.add_status(assembler, i)
             self.triangle.add_part_paths(assembler, i)
             flags |= machine.run(assembler.program(), rows=int(table.header[at.USED]))
         return flags
@@ -284,6 +285,7 @@ class _Move:
         take, put, sweep = Assembler(), Assembler(), Assembler()
         for program, times in ((take, -1), (put, 1)):
             program.scan(self.tuples)
+            triangle.add_status(program, i)
             triangle.add_part_paths(program, i, times)
         sweep.finish(at.SWEEP, triangle.tables(), triangle.owner)
         programs: list[Program] = [program.program() for program in (collect, take, put, sweep)]

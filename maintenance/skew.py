@@ -10,13 +10,13 @@ Olteanu and Zhang 2020, "Maintaining triangle queries under updates", the doubly
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from maintenance.paths import Delta, side_of
-from maintenance.programs import Assembler, Condition, Join
+from maintenance.programs import Assembler, Join
 from maintenance.relation import LeafStore
 from maintenance.shapes import Shape, parts_of, shape_of
 from maintenance.tree import Tree
@@ -24,6 +24,10 @@ from storage.table import Table
 
 PARTS = ("HH", "HL", "LH")
 """The parts that are stored, by the status of a tuple's first and second value; nobody reads LL."""
+
+# What a row of an edge's delta is tested for: whether its first and second value are heavy in its own table, the second
+# in the table after it, the first in the one before.
+_FIRST, _SECOND, _AFTER, _BEFORE = range(4)
 
 
 @dataclass(frozen=True)
@@ -150,33 +154,42 @@ class Triangle:
 
     # Paths ---------------------------------------------------------------------------------------
 
+    def add_status(self, assembler: Assembler, i: int) -> None:
+        """Find the status of the values of a delta of edge i, which the paths that follow go by."""
+        shape, edge = self.shape(i), self.edges[i]
+        own, after, before = (self.partitions[(i + step) % 3].columns for step in range(3))
+        columns = {_FIRST: own[0], _SECOND: own[1], _AFTER: after[0], _BEFORE: before[1]}
+        values = {_FIRST: edge.first, _SECOND: edge.second, _AFTER: edge.second, _BEFORE: edge.first}
+        assembler.path(self.owner)
+        assembler.status([(columns[number].heavy, shape.places([values[number]])) for number in range(4)])
+        assembler.path_end()
+
     def add_sum_paths(self, assembler: Assembler, i: int, limbs: int, times: int) -> None:
-        """Add what a delta of edge i, counted `times` times, changes in the sum; all tables are as before it.
+        """Add what a delta of edge i, counted `times` times, changes in the sum; all tables are as before it, and its
+        status is known.
 
         At most O(N^max(eps, 1-eps)) a row: a list of a light value is short, heavy values are few.
         """
         here, after, before = i, (i + 1) % 3, (i + 2) % 3
-        both = (
-            (self.partitions[after].columns[0], self.edges[here].second),
-            (self.partitions[before].columns[1], self.edges[here].first),
-        )
+        both = {_AFTER: True, _BEFORE: True}
         pairs = (
             (False, self._whole(after), self._whole(before)),
             (True, self._whole(after), self._part(before, "HH")),
             (True, self._part(after, "HH"), self._part(before, "LH")),
         )
         for keep, listed, partner in pairs:
-            delta = self._route(assembler, i, [(*value, True) for value in both], keep)
+            delta = self._route(assembler, i, both, keep)
             lists = [(listed, self.edges[here].second), (partner, self.edges[here].first)]
             delta = self._extend(assembler, delta, lists, partner.shape.variables, limbs)
             self._add_up(assembler, delta, partner, limbs, times)
-        delta = self._route(assembler, i, [(*value, True) for value in both])
+        delta = self._route(assembler, i, both)
         atoms = frozenset({self.edges[after].atom, self.edges[before].atom})
         product = Operand(self.products[after], self.product_shape(after), atoms)
         self._add_up(assembler, delta, product, limbs, times)
 
     def add_part_paths(self, assembler: Assembler, i: int, times: int = 1) -> None:
-        """Add a delta of edge i, counted `times` times, to its parts, and what it changes to the products.
+        """Add a delta of edge i, counted `times` times, to its parts, and what it changes to the products. Its
+        status is known.
 
         Where all edges share one partition, a part takes the delta before the other is joined with it: a product of
         two changes is met once.
@@ -188,8 +201,7 @@ class Triangle:
             "LH": (self._part(before, "HL"), first, self.products[before], self.product_shape(before)),
         }
         for name, part in self.partitions[here].parts.items():
-            columns = zip(self.partitions[here].columns, (first, second), name, strict=True)
-            delta = self._route(assembler, i, [(column, value, status == "H") for column, value, status in columns])
+            delta = self._route(assembler, i, {_FIRST: name[0] == "H", _SECOND: name[1] == "H"})
             if times != 1:
                 assembler.scale(delta.shape, times)
             assembler.upsert(part)
@@ -248,15 +260,11 @@ class Triangle:
         table = self.partitions[i].parts[name]
         return Operand(table, self.shape(i), frozenset({self.edges[i].atom}), self._indexes(i, name))
 
-    def _route(
-        self, assembler: Assembler, i: int, conditions: Sequence[tuple[Column, str, bool]], keep: bool = True
-    ) -> Delta:
-        """Begin a path with the rows of edge i's delta whose values have, or have not, this status."""
-        shape = self.shape(i)
+    def _route(self, assembler: Assembler, i: int, wanted: Mapping[int, bool], keep: bool = True) -> Delta:
+        """Begin a path with the rows of edge i's delta whose values have (without `keep`: have not) this status."""
         assembler.path(self.owner)
-        tests = [Condition(column.heavy, heavy, shape.places([value])) for column, value, heavy in conditions]
-        assembler.route(tests, keep)
-        return Delta(shape, frozenset({self.edges[i].atom}))
+        assembler.route(wanted, keep)
+        return Delta(self.shape(i), frozenset({self.edges[i].atom}))
 
     def _extend(
         self,

@@ -226,6 +226,7 @@ class MaintainedView:
             update_path(self.tree, atom, assembler, self.number, self.limbs, times)
         else:
             edge = next(i for i in range(3) if triangle.edges[i].atom == atom)
+            triangle.add_status(assembler, edge)
             triangle.add_sum_paths(assembler, edge, self.limbs, times)
             triangle.add_part_paths(assembler, edge)
         if self.delta is not None:

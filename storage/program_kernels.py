@@ -47,6 +47,7 @@ from storage.layout import (
     SHRINK,
     SIGN,
     STACK,
+    STATUS,
     STEPS,
     SWEEP,
     TRANSITION,
@@ -58,7 +59,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
-from storage.route_kernels import step_balance, step_note, step_route, step_settle
+from storage.route_kernels import step_balance, step_note, step_route, step_settle, step_status
 from storage.step_kernels import step_best, step_probe
 from storage.support_kernels import step_sign, step_transition
 from storage.table_kernels import clear, first_negative, sweep
@@ -188,6 +189,8 @@ def run(program, scratch, data, first, rows, sign):
             step_scale(pc, scratch, delta, width, n)
         elif operation == CLEAR:
             clear(load(pc, 2))
+        elif operation == STATUS:
+            step_status(pc, scratch, delta, width, n)
         elif operation == NOTE:
             step_note(pc, scratch, delta, width, n)
         elif operation == PATH_END:

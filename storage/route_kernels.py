@@ -13,12 +13,14 @@ from storage.layout import (
     BOUND_LOWER,
     BOUND_SMALLEST,
     BOUND_UPPER,
+    BUFFERS,
     DIRTY_USED,
     FLAGS,
     KEYS,
     LIVE,
     REBALANCE,
     ROWS,
+    STATUSES,
     TAIL,
     USED,
     WIDTH,
@@ -29,36 +31,45 @@ from storage.table_kernels import clear_rows, find, hash_places, hash_words, new
 
 @kernel("int64(int64,int64,int64)")
 def is_heavy(at, scratch, row):
-    """1 if the words of a row are in a table of heavy values: [table, wanted, n, places...]."""
+    """1 if the words of a row are in a table of heavy values: [table, 0, n, places...]."""
     table = load(at, 0)
     if load(table, LIVE) == 0:
         return 0
     return 1 if find(table, scratch, hash_places(row, at, 3, load(at, 2)), row, at, 3) >= 0 else 0
 
 
+@kernel("void(int64,int64,int64,int64,int64)")
+def step_status(at, scratch, delta, width, rows):
+    """[STATUS, length, conditions, (heavy table, 0, n, places...)...]: find which words of each row of a leaf's delta are
+    heavy; ROUTE goes by it. Bit i of a row's status is that of condition i."""
+    statuses = buffer(scratch, STATUSES, rows)
+    conditions = load(at, 2)
+    for i in range(rows):
+        store(statuses, i, 0)
+    condition = at + 3 * 8
+    for bit in range(conditions):
+        if load(load(condition, 0), LIVE) > 0:
+            for i in range(rows):
+                heavy = is_heavy(condition, scratch, delta + i * width * 8)
+                store(statuses, i, load(statuses, i) | (heavy << bit))
+        condition += (3 + load(condition, 2)) * 8
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def step_route(at, scratch, delta, width, rows):
-    """[ROUTE, length, out buffer, keep, conditions, (heavy table, wanted, n, places...)...]: copy the delta's rows for
-    which all conditions hold (keep = 1), or those for which one does not (keep = 0).
-
-    A condition holds if the row's words are heavy (wanted = 1), or if they are not (wanted = 0).
-    """
+    """[ROUTE, length, out buffer, keep, mask, value]: copy the rows of a leaf's delta whose status is `value` where
+    `mask` has ones (keep = 1), or those whose is not (keep = 0)."""
     out = buffer(scratch, load(at, 2), max(1, width * rows))
+    statuses = load(scratch, BUFFERS + 3 * STATUSES)
     keep = load(at, 3)
-    conditions = load(at, 4)
+    mask = load(at, 4)
+    value = load(at, 5)
     kept = 0
     for i in range(rows):
-        row = delta + i * width * 8
-        condition = at + 5 * 8
-        holds = 1
-        for _ in range(conditions):
-            if is_heavy(condition, scratch, row) != load(condition, 1):
-                holds = 0
-                break
-            condition += (3 + load(condition, 2)) * 8
+        holds = 1 if load(statuses, i) & mask == value else 0
         if holds == keep:
             for j in range(width):
-                store(out, kept * width + j, load(row, j))
+                store(out, kept * width + j, load(delta, i * width + j))
             kept += 1
     return kept
 
