@@ -162,9 +162,7 @@ def _sides(step: Step, delta: Shape) -> list[Side]:
     return sides
 
 
-def side_of(
-    table: Table, shape: Shape, number: int, delta: Shape, key: Sequence[str], fresh: Sequence[str]
-) -> Side:
+def side_of(table: Table, shape: Shape, number: int, delta: Shape, key: Sequence[str], fresh: Sequence[str]) -> Side:
     """A table whose index `number` lists, by the delta's variables `key`, the candidates for `fresh`."""
     places, candidates = delta.places(key), shape.places(fresh)
     template = [0] * shape.keys

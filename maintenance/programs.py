@@ -96,7 +96,7 @@ class Assembler:
         self.add(at.ROUTE, self._buffer(), int(keep), mask, value)
 
     def note(self, table: Table, index: int, pending: Table, bounds: int, heavy: Table, places: Sequence[int]) -> None:
-        """Enter in `pending` the delta's values that may have to become heavy or light, by the sizes of their groups."""
+        """Enter in `pending` the delta's values that may have to become heavy or light, by their groups' sizes."""
         words = [pending.address, bounds, heavy.address, 0, len(places), *places]
         self.add(at.NOTE, table.address, table.groups[index].address, *words)
 

@@ -64,12 +64,13 @@ class Balance:
 
     def figures(self) -> SkewFigures:
         """The partition's figures. O(1)."""
-        heavy, parts = [], []
+        heavy: list[tuple[int, int]] = []
+        parts: list[tuple[int, int, int, int]] = []
         for i in self.triangle.distinct:
             partition = self.triangle.partitions[i]
-            sizes = [partition.parts[name].live for name in PARTS]
+            one, two, three = (partition.parts[name].live for name in PARTS)
             heavy.append((partition.columns[0].heavy.live, partition.columns[1].heavy.live))
-            parts.append((*sizes, partition.store.table.live - sum(sizes)))
+            parts.append((one, two, three, partition.store.table.live - one - two - three))
         return SkewFigures(
             self.epsilon, self.threshold, self.base, self.size, tuple(heavy), tuple(parts),
             tuple(self.triangle.products[i].live for i in self.triangle.distinct), self.minors, self.majors,
@@ -201,7 +202,7 @@ class Balance:
     # Invariants ----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Assert every invariant of the partition and of what is made from it. O(size * degree), between epochs only."""
+        """Assert every invariant of the partition and of what is made of it. O(size * degree), between epochs only."""
         low, high = self.triangle.bounds[at.BOUND_SMALLEST], self.triangle.bounds[at.BOUND_LIMIT]
         assert (low, high) == (self.base // 4, self.base) and low <= self.size < high, "the size is out of bounds"
         for i in self.triangle.distinct:

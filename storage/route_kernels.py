@@ -40,8 +40,8 @@ def is_heavy(at, scratch, row):
 
 @kernel("void(int64,int64,int64,int64,int64)")
 def step_status(at, scratch, delta, width, rows):
-    """[STATUS, length, conditions, (heavy table, 0, n, places...)...]: find which words of each row of a leaf's delta are
-    heavy; ROUTE goes by it. Bit i of a row's status is that of condition i."""
+    """[STATUS, length, conditions, (heavy table, 0, n, places...)...]: find which words of each row of a leaf's delta
+    are heavy; ROUTE goes by it. Bit i of a row's status is that of condition i."""
     statuses = buffer(scratch, STATUSES, rows)
     conditions = load(at, 2)
     for i in range(rows):
@@ -84,8 +84,8 @@ def group_size(group, row):
 
 @kernel("void(int64,int64,int64,int64,int64)")
 def step_note(at, scratch, delta, width, rows):
-    """[NOTE, length, store, group table, pending, bounds, heavy table, 0, n, places...]: enter in `pending` those values
-    of the delta that may have to become heavy, or light, once the store's empty rows are swept."""
+    """[NOTE, length, store, group table, pending, bounds, heavy table, 0, n, places...]: enter in `pending` those
+    values of the delta that may have to become heavy, or light, once the store's empty rows are swept."""
     table = load(at, 2)
     group = load(at, 3)
     pending = load(at, 4)
