@@ -156,6 +156,8 @@ class Engine(State):
             encoded = [self._with_programs(item) for item in encoded]
         if flags & at.SHRINK:
             self.shrink([item.relation for item in done])
+        if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
+            done = [self._with_programs(item) for item in done]
         self._counts = self.machine.counters[: self._highest + 1].copy()
         return Applied(self, done, before, self._counts, started, changes)
 
@@ -193,12 +195,25 @@ class Engine(State):
         runs = self.machine.runs
         while self.machine.runs == runs:
             try:
-                if self.machine.run_epoch(encoded, -1) & at.SHRINK:
+                flags = self.machine.run_epoch(encoded, -1)
+                if flags & at.SHRINK:
                     self.shrink([item.relation for item in encoded])
+                if flags & at.REBALANCE:
+                    self.rebalance([item.relation for item in encoded])
             except KeyboardInterrupt as error:
                 interrupted = error
         if interrupted is not None:
             raise interrupted
+
+    def rebalance(self, relations: Iterable[Relation]) -> bool:
+        """Tell heavy from light values anew where views over these relations ask for it, between epochs; True if the
+        programs are new ones."""
+        readers = {id(view): view for relation in relations for view in self._readers(relation)}
+        balances = [view.balance for view in readers.values() if view.balance is not None]
+        widened = [balance for balance in balances if balance.rebalance(self.machine)]
+        if widened:
+            self._assemble()
+        return bool(widened)
 
     def shrink(self, relations: Iterable[Relation] | None = None) -> None:
         """Give memory back wherever most of it is unused."""

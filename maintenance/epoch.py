@@ -144,6 +144,8 @@ class RowGate:
         runs = machine.runs
         try:
             flags = run_epoch(*self._call)
+            if flags & at.REBALANCE:
+                self._engine.rebalance([self.relation])
         except KeyboardInterrupt:
             if machine.runs != runs:
                 self._engine.undo_encoded([self._encoded])
@@ -153,7 +155,7 @@ class RowGate:
             return False
         self.relation.passed = True
         self.relation.changes += 1
-        if flags:
+        if flags & at.SHRINK:
             self._engine.shrink([self.relation])
         if self.relation.has_dictionaries:
             self._engine.dictionaries.sweep_if_needed()

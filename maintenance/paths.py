@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from maintenance.programs import Assembler, Join, Side
@@ -157,15 +158,19 @@ def _sides(step: Step, delta: Shape) -> list[Side]:
     sides = []
     for view, key in ((step.view, step.key), *step.partners):
         assert view.table is not None and view.shape is not None
-        number = view.index_number(key)
-        group, places, candidates = view.table.groups[number], delta.places(key), view.shape.places(fresh)
-        template = [0] * view.shape.keys
-        for place, word in zip(view.shape.places(key), places, strict=True):
-            template[place] = word
-        for candidate, place in enumerate(candidates):
-            template[place] = -1 - candidate
-        sides.append(Side(view.table, group, number, places, template, candidates))
+        sides.append(side_of(view.table, view.shape, view.index_number(key), delta, key, fresh))
     return sides
+
+
+def side_of(table: Table, shape: Shape, number: int, delta: Shape, key: Sequence[str], fresh: Sequence[str]) -> Side:
+    """A table whose index `number` lists, by the delta's variables `key`, the candidates for `fresh`."""
+    places, candidates = delta.places(key), shape.places(fresh)
+    template = [0] * shape.keys
+    for place, word in zip(shape.places(key), places, strict=True):
+        template[place] = word
+    for candidate, place in enumerate(candidates):
+        template[place] = -1 - candidate
+    return Side(table, table.groups[number], number, places, template, candidates)
 
 
 def project(tree: Tree, assembler: Assembler, delta: Delta, variables: tuple[str, ...], limbs: int) -> Delta:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,6 +81,33 @@ class Assembler:
         """Multiply the delta's values, which the path has made, by a number."""
         self.add(at.SCALE, delta.keys, delta.limbs, factor)
 
+    def status(self, conditions: Sequence[tuple[Table, Sequence[int]]]) -> None:
+        """Find for each row of the leaf's delta whether its words at these places are among a table's heavy values."""
+        words = []
+        for heavy, places in conditions:
+            words += [heavy.address, 0, len(places), *places]
+        self.add(at.STATUS, len(conditions), *words)
+
+    def route(self, wanted: Mapping[int, bool], keep: bool = True) -> None:
+        """Keep the rows of the leaf's delta whose words are heavy or light as `wanted`, by the number of the condition
+        that `status` has tested; without `keep`, the other rows."""
+        mask = sum(1 << number for number in wanted)
+        value = sum(1 << number for number, heavy in wanted.items() if heavy)
+        self.add(at.ROUTE, self._buffer(), int(keep), mask, value)
+
+    def note(self, table: Table, index: int, pending: Table, bounds: int, heavy: Table, places: Sequence[int]) -> None:
+        """Enter in `pending` the delta's values that may have to become heavy or light, by their groups' sizes."""
+        words = [pending.address, bounds, heavy.address, 0, len(places), *places]
+        self.add(at.NOTE, table.address, table.groups[index].address, *words)
+
+    def settle(self, table: Table, index: int, heavy: Table, pending: Table, bounds: int, owner: int) -> None:
+        """Ask for a rebalance if a pending value has to become heavy or light, else forget them."""
+        self.add(at.SETTLE, owner, table.groups[index].address, heavy.address, pending.address, bounds)
+
+    def balance(self, tables: Sequence[Table], copies: int, bounds: int) -> None:
+        """Ask for a rebalance if the number of rows of all tables, times `copies`, is out of bounds."""
+        self.add(at.BALANCE, bounds, copies, len(tables), *(table.address for table in tables))
+
     def clear(self, table: Table) -> None:
         """Empty a table that only its path writes."""
         self.add(at.CLEAR, table.address)
@@ -107,8 +134,8 @@ class Assembler:
 
     def _buffer(self) -> int:
         number = self.next_buffer
-        if number >= at.MAX_BUFFERS:
-            raise InternalError("a delta path has too many steps", why=f"at most {at.MAX_BUFFERS - 1} are provided for")
+        if number >= at.STATUSES:
+            raise InternalError("a delta path has too many steps", why=f"at most {at.STATUSES - 1} are provided for")
         self.next_buffer += 1
         return number
 

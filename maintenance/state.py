@@ -63,14 +63,16 @@ class State:
                 store.table.release()
             self._assemble()
 
-    def create_view(self, name: str, definition: Definition, plan: Plan, load: Load) -> MaintainedView:
+    def create_view(
+        self, name: str, definition: Definition, plan: Plan, load: Load, epsilon: float = 0.5
+    ) -> MaintainedView:
         """Build a view and keep it from now on. `load(table)` gives the present rows of a table that is not retained,
-        as record batches, and their number.
+        as record batches, and their number. `epsilon` is when a value of a triangle is heavy.
 
         O(rows of its tables) for free-connex plans. On failure nothing has changed.
         """
         with self.lock:
-            view = self._plan_view(name, definition, plan)
+            view = self._plan_view(name, definition, plan, epsilon)
             try:
                 fresh = [opened for member in view.members for opened in self._open_stores(member)]
                 for relation, store in fresh:
@@ -209,13 +211,13 @@ class State:
                     view.rescale(store, column.expression, bits)
         self._assemble()
 
-    def _plan_view(self, name: str, definition: Definition, plan: Plan) -> MaintainedView:
+    def _plan_view(self, name: str, definition: Definition, plan: Plan, epsilon: float) -> MaintainedView:
         taken = {view.number for view in self.views.values()}
         number = next((n for n in range(1, MAX_VIEWS) if n not in taken), None)
         if number is None:
             raise InternalError(f"more than {MAX_VIEWS - 1} views", hint="drop some")
         self.machine.counters[number] = 0
-        return unbuilt_view(name, definition, plan, number, self.dictionaries)
+        return unbuilt_view(name, definition, plan, number, self.dictionaries, epsilon)
 
     def _open_stores(self, view: MaintainedView) -> list[tuple[Relation, LeafStore]]:
         """Open the stores the view's atoms read; returns those that are new and empty."""
@@ -264,7 +266,7 @@ class State:
     def _assemble(self) -> None:
         """Make all programs anew, after tables, views or widths have changed."""
         for view in self._members():
-            view.bind_leaves()
+            view.refresh(self.machine)
         for name, relation in self.relations.items():
             body = relation.program(partial(self._add_paths, self._readers(relation)), self._owner)
             check, sweep = Assembler(), Assembler()
@@ -273,6 +275,8 @@ class State:
             sweep.finish(at.SWEEP, stores)
             for view in self._readers(relation):
                 sweep.finish(at.SWEEP, view.tables(), view.number)
+                for store in relation.stores.values():
+                    view.add_settling(sweep, store)
             self._programs[name] = RelationPrograms(body.program(), check.program(), sweep.program())
         for name in self._programs.keys() - self.relations.keys():
             del self._programs[name]

@@ -9,8 +9,10 @@ from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
 from maintenance.paths import build_path, build_projection, update_path
 from maintenance.programs import Assembler
+from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
 from maintenance.shapes import Part, shape_of
+from maintenance.skew import Triangle, triangle_edges
 from maintenance.symmetry import Term, symmetric_terms
 from maintenance.tree import Tree, View
 from planner.plan import Plan
@@ -41,6 +43,8 @@ class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
     `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
+    `epsilon` says when a value of a triangle's tables is heavy (see skew.py): at 0 and 1 none is told apart, and there
+    is no `balance`.
     """
 
     name: str
@@ -60,6 +64,8 @@ class MaintainedView:
     twin: Table | None = None
     companion: Companion | None = None
     companions: list[MaintainedView] = field(default_factory=list)
+    epsilon: float = 0.5
+    balance: Balance | None = None
 
     @property
     def members(self) -> list[MaintainedView]:
@@ -72,6 +78,10 @@ class MaintainedView:
 
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
+        return self._summed() + (self.balance.triangle.tables() if self.balance is not None else [])
+
+    def _summed(self) -> list[Table]:
+        """The tree's own tables, whose values have `limbs` words."""
         own = [view.table for view in self.tree.stored_inner() if view.table is not None]
         return own + ([self.tree.projection] if self.tree.projection is not None else [])
 
@@ -140,8 +150,24 @@ class MaintainedView:
         while True:
             self.make_tables()
             if self._fill(machine) & at.OVERFLOW == 0:
-                return
+                break
             self.limbs += 1
+        self.balance = self._balanced()
+
+    def _balanced(self) -> Balance | None:
+        """What tells heavy from light values, where the view is a sum over a triangle; its tables are still empty."""
+        edges = triangle_edges(self.tree)
+        stores = {atom: source.store for atom, source in self.sources.items()}
+        distinct = len({id(store) for store in stores.values()})
+        if edges is None or not 0 < self.epsilon < 1 or distinct != (1 if self.terms else 3):
+            return None
+        return Balance(Triangle(self.tree, edges, stores, self.number, self.limbs), self.epsilon)
+
+    def refresh(self, machine: Machine) -> None:
+        """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
+        self.bind_leaves()
+        if self.balance is not None:
+            self.balance.refresh(machine)
 
     def _fill(self, machine: Machine) -> int:
         flags = 0
@@ -160,6 +186,9 @@ class MaintainedView:
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""
+        if self.balance is not None and position == 1:
+            for i in self._partitioned(store):
+                self.balance.triangle.add_notes(assembler, i)
         if self.terms:
             if position == 0 and any(source.store is store for source in self.sources.values()):
                 self._add_terms(assembler)
@@ -167,6 +196,18 @@ class MaintainedView:
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
                 self._add_path(assembler, atom, position, 1)
+
+    def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
+        """Ask for a rebalance if a change of `store`, which has been swept, makes one necessary."""
+        if self.balance is not None:
+            for i in self._partitioned(store):
+                self.balance.triangle.add_settling(assembler, i)
+
+    def _partitioned(self, store: LeafStore) -> list[int]:
+        """The numbers of the edges whose partition is one of `store`."""
+        assert self.balance is not None
+        triangle = self.balance.triangle
+        return [i for i in triangle.distinct if triangle.partitions[i].store is store]
 
     def _add_terms(self, assembler: Assembler) -> None:
         """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
@@ -179,13 +220,21 @@ class MaintainedView:
             stored = [leaf.table for leaf in leaves]
             for leaf in leaves:
                 leaf.table = self.twin
-            self._add_path(assembler, term.start, 0, term.times)
+            self._add_path(assembler, term.start, 0, term.times, alone=not term.others)
             for leaf, table in zip(leaves, stored, strict=True):
                 leaf.table = table
         assembler.clear(self.twin)
 
-    def _add_path(self, assembler: Assembler, atom: str, position: int, times: int) -> None:
-        update_path(self.tree, atom, assembler, self.number, self.limbs, times)
+    def _add_path(self, assembler: Assembler, atom: str, position: int, times: int, alone: bool = True) -> None:
+        """The path of an atom's delta; `alone`: its siblings are stored tables, and may be partitioned."""
+        triangle = self.balance.triangle if self.balance is not None and alone else None
+        if triangle is None:
+            update_path(self.tree, atom, assembler, self.number, self.limbs, times)
+        else:
+            edge = next(i for i in range(3) if triangle.edges[i].atom == atom)
+            triangle.add_status(assembler, edge)
+            triangle.add_sum_paths(assembler, edge, self.limbs, times)
+            triangle.add_part_paths(assembler, edge)
         if self.delta is not None:
             self.delta.add_path(atom, assembler, self.number, position, times)
 
@@ -199,8 +248,10 @@ class MaintainedView:
         self.limbs = limbs
         if self.delta is not None:
             self.delta.widen(limbs)
-        for table in self.tables():
+        for table in self._summed():
             table.widen(limbs)
+        if self.balance is not None:
+            self.balance.widen()
         for view in self.tree.stored_inner():
             view.shape = self.tree.shape(view, limbs)
 
@@ -222,16 +273,19 @@ class MaintainedView:
             for number, part in enumerate(parts):
                 for _ in part & names:
                     table.rescale(number, bits)
+        if self.balance is not None:
+            self.balance.stale = True
 
 
 def unbuilt_view(
-    name: str, definition: Definition, plan: Plan, number: int, dictionaries: Dictionaries
+    name: str, definition: Definition, plan: Plan, number: int, dictionaries: Dictionaries, epsilon: float = 0.5
 ) -> MaintainedView:
     """A view with its companions, of which nothing is stored yet."""
     codecs = codecs_of(definition, dictionaries)
     widths = {variable: codec.words for variable, codec in codecs.items()}
     tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
-    view = MaintainedView(name, definition, plan, tree, number, codecs, terms=symmetric_terms(tree) or ())
+    terms = symmetric_terms(tree) or ()
+    view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
         kept.companion = companion

@@ -46,17 +46,24 @@ STACK = 9
 COUNTERS, RUNS, WAVES = 10, 11, 12
 BUFFERS = 16
 MAX_BUFFERS = 40
+# The last buffer has a word for each row of a leaf's delta: which of its values are heavy.
+STATUSES = MAX_BUFFERS - 1
 SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
 TEMPORARY_WORDS = 512
 # The widest value: a product's operands and result have room in TEMPORARY.
 MAX_LIMBS = 120
 
 # What a run reports.
-OVERFLOW, VIOLATION, SHRINK = 1, 2, 4
+OVERFLOW, VIOLATION, SHRINK, REBALANCE = 1, 2, 4, 8
 
 # Operations of a delta program: word 0 is the operation, word 1 its length.
 END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
 TRANSITION, SIGN, SCALE, CLEAR = 13, 14, 15, 16
+STATUS, ROUTE, NOTE, SETTLE, BALANCE = 17, 18, 19, 20, 21
+
+# The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
+# than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.
+BOUND_LOWER, BOUND_UPPER, BOUND_SMALLEST, BOUND_LIMIT = range(4)
 
 # How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
 FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2

@@ -15,6 +15,7 @@ from storage.layout import (
     AGGREGATE,
     BAD_ROW,
     BAD_TABLE,
+    BALANCE,
     BEST,
     BUFFERS,
     CHECK,
@@ -31,18 +32,22 @@ from storage.layout import (
     KEYS,
     LIFT,
     LIMBS,
+    NOTE,
     OVERFLOW,
     PATH,
     PATH_END,
     PROBE,
     PROJECT,
+    ROUTE,
     ROWS,
     RUNS,
     SCALE,
     SCAN,
+    SETTLE,
     SHRINK,
     SIGN,
     STACK,
+    STATUS,
     STEPS,
     SWEEP,
     TRANSITION,
@@ -54,6 +59,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
+from storage.route_kernels import step_balance, step_note, step_route, step_settle, step_status
 from storage.step_kernels import step_best, step_probe
 from storage.support_kernels import step_sign, step_transition
 from storage.table_kernels import clear, first_negative, sweep
@@ -165,6 +171,9 @@ def run(program, scratch, data, first, rows, sign):
             delta = buffer(scratch, load(emitter, 0), max(1, width * found))
             emit(emitter, scratch, delta, found)
             n = found
+        elif operation == ROUTE:
+            n = step_route(pc, scratch, delta, width, n)
+            delta = load(scratch, BUFFERS + 3 * load(pc, 2))
         elif operation == BEST:
             n = step_best(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 3))
@@ -180,6 +189,10 @@ def run(program, scratch, data, first, rows, sign):
             step_scale(pc, scratch, delta, width, n)
         elif operation == CLEAR:
             clear(load(pc, 2))
+        elif operation == STATUS:
+            step_status(pc, scratch, delta, width, n)
+        elif operation == NOTE:
+            step_note(pc, scratch, delta, width, n)
         elif operation == PATH_END:
             if depth > 0:
                 after = load(stack, 4 * (depth - 1))
@@ -195,6 +208,12 @@ def run(program, scratch, data, first, rows, sign):
                     store(scratch, FLAGS, load(scratch, FLAGS) | VIOLATION)
         elif operation == SWEEP:
             step_sweep(pc, scratch)
+        elif operation == SETTLE:
+            steps = load(scratch, STEPS)
+            step_settle(pc, scratch)
+            count_steps(scratch, load(pc, 2), steps)
+        elif operation == BALANCE:
+            step_balance(pc, scratch)
         elif operation == END:
             return
         pc = after

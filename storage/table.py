@@ -132,6 +132,31 @@ class Table:
         """Empty a table that has no indexes and never lost a row; its memory stays. O(rows)."""
         kernels.clear(self.address)
 
+    def reset(self) -> None:
+        """Empty a table that counts no references, with its groups, and give its memory back. O(1)."""
+        for table in (self, *self.groups):
+            upkeep.reset(table.address)
+
+    def members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of a group table: the key words of each group, and how many members it has. O(groups)."""
+        h = self.header
+        rows = _words(h[at.ROWS], h[at.USED] * h[at.WIDTH]).reshape(-1, h[at.WIDTH])
+        sizes = (rows[:, h[at.TAIL]] >> 32) & 0xFFFFFFFF
+        return rows[sizes > 0, : self.keys], sizes[sizes > 0]
+
+    def find(self, key: np.ndarray) -> int | None:
+        """The number of the row with this key. O(1)."""
+        words = np.ascontiguousarray([*key, 0], np.int64)
+        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        h = kernels.hash_words(words.ctypes.data, self.keys)
+        row = kernels.find(self.address, scratch.ctypes.data, h, words.ctypes.data, 0, 0)
+        return row if row >= 0 else None
+
+    def size_of(self, key: np.ndarray) -> int:
+        """Of a group table: how many members the group of this key has. O(1)."""
+        row = self.find(key)
+        return 0 if row is None else int(self._row(row)[self.header[at.TAIL]] >> 32) & 0xFFFFFFFF
+
     def reserve(self, rows: int) -> None:
         """Make room for that many more rows at once, not by doubling. `compact` gives back what they do not take."""
         kernels.reserve(self.address, rows)
