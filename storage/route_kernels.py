@@ -17,6 +17,7 @@ from storage.layout import (
     DIRTY_USED,
     FLAGS,
     KEYS,
+    LIMBS,
     LIVE,
     REBALANCE,
     ROWS,
@@ -25,6 +26,7 @@ from storage.layout import (
     USED,
     WIDTH,
 )
+from storage.limb_kernels import sign_of
 from storage.memory import load, load32, store
 from storage.table_kernels import clear_rows, find, hash_places, hash_words, new_row, reserve
 
@@ -97,14 +99,16 @@ def step_note(at, scratch, delta, width, rows):
     reserve(pending, rows)
     for i in range(rows):
         row = delta + i * width * 8
+        # Only what is inserted raises a degree, and only a heavy value's fall matters.
+        inserted = sign_of(row, load(table, KEYS), load(table, LIMBS)) > 0
+        if not inserted and is_heavy(heavy, scratch, row) == 0:
+            continue
         h = hash_places(row, at, 9, count)
         size = group_size(group, find(group, scratch, h, row, at, 9))
-        if lower <= size < upper:
-            continue
-        if is_heavy(heavy, scratch, row) == 1:
-            crosses = size < lower
+        if inserted:
+            crosses = size >= upper and is_heavy(heavy, scratch, row) == 0
         else:
-            crosses = size >= upper
+            crosses = size < lower
         if crosses and find(pending, scratch, h, row, at, 9) < 0:
             entered = load(pending, ROWS) + new_row(pending, h) * load(pending, WIDTH) * 8
             for j in range(count):

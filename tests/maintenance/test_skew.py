@@ -103,8 +103,10 @@ def test_random_streams(epsilon, tables):
             if +bag and generator.random() < (0.25 if step < 120 else 0.9):
                 row, weight = generator.choice(list(+bag)), -1
             else:
-                x, y = generator.sample(
-                    [generator.randrange(70), generator.choice((0, 0, 1, generator.randrange(70)))], 2
+                # 0 is frequent as a first value, 2 as a second one, 1 as both.
+                x, y = (
+                    generator.choice((0, 1, generator.randrange(40))),
+                    generator.choice((1, 2, generator.randrange(40))),
                 )
                 row, weight = (x, y, generator.choice((-2, 1, 3))), generator.choice((1, 1, 2))
             bag[row] += weight
@@ -294,18 +296,44 @@ def test_a_refused_epoch_leaves_the_partition():
     triangles.check()
 
 
-def test_products_widen_though_the_sum_does_not():
-    """Sums of HL times LH beyond 64 bits, in a batch and while values move, that no triangle multiplies."""
-    big = 2**40
-    triangles = Triangles(0.4, measures="count(*) AS n, sum(r.w * s.w * t.w) AS p").create()
-    triangles.apply({"s": [(0, c, big, 1) for c in range(60)], "t": [(c, 0, big, 1) for c in range(55)]})
+def test_a_value_changes_its_status_at_the_bounds():
+    triangles = Triangles(0.5)
+    triangles.apply({"s": [(i, i, 1, 1) for i in range(300)]})
+    balance = triangles.create().balance
+    threshold, heavy = balance.threshold, balance.triangle.partitions[0].columns[0].heavy
+    promoted = next(degree for degree in range(1, 100) if triangles.row("r", 7, degree) and heavy.live)
     triangles.check()
-    for c in range(55, 60):
-        triangles.row("t", c, 0, 1, big)
+    assert promoted == math.ceil(1.5 * threshold)
+    demoted = next(
+        degree for degree in range(promoted - 1, 0, -1) if triangles.row("r", 7, degree + 1, -1) and not heavy.live
+    )
+    triangles.check()
+    assert demoted == math.ceil(threshold / 2) - 1
+    assert (balance.threshold, balance.minors, balance.majors) == (threshold, 2, 0)
+
+
+BIG = 2**40
+SUMS = "count(*) AS n, sum(r.w * s.w * t.w) AS p"
+
+
+@pytest.mark.parametrize("path", ["partition", "change", "move"])
+def test_products_widen_though_the_sum_does_not(path):
+    """Sums of HL times LH beyond 64 bits: when a partition is made, by a change, and when a value becomes heavy."""
+    triangles = Triangles(0.5, measures=SUMS)
+    triangles.apply({"r": [(-i, -i, 1, 1) for i in range(1, 400)], "t": [(c, 0, BIG, 1) for c in range(60)]})
+    known = {"partition": 60, "change": 40, "move": 20}[path]
+    w = 0 if path == "change" else BIG
+    triangles.apply({"s": [(0, c, w, 1) for c in range(known)]})
+    triangles.create()
+    narrow = triangles.balance.triangle.limbs
+    assert (narrow > 1) == (path == "partition")
+    for c in range(known, 60):
+        triangles.row("s", 0, c, 1, BIG)
     triangles.check()
     assert triangles.balance.triangle.limbs > 1
     triangles.row("r", 0, 0, 1, 3)
-    assert triangles.read() == (60, 60 * 3 * big**2)
+    few = 0 if path == "change" else known
+    assert triangles.read() == (60, 3 * BIG * BIG * (60 - known + few))
     triangles.check()
 
 
