@@ -174,7 +174,7 @@ def _write(con: Any, changes: list[Change]) -> None:
 
 
 def _stream(options: argparse.Namespace, rows: list[dict[str, Any]], notes: list[str]) -> None:
-    edges = power_law(options.edges, options.edges // 3, 0.62, 1)
+    edges = power_law(options.edges, 4500, 0.58, 1)
     first, changes = stream(edges, options.changes, 2)
     out, into = (np.bincount(first[:, side]).max() for side in (0, 1))
     for size in (1000, 1):
