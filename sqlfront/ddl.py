@@ -185,11 +185,12 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
                 f"UPDATE {SCHEMA}.views SET options = ? WHERE schema = ? AND name = ?",
                 [json.dumps(entry_options), entry.name.schema, entry.name.name],
             )
-            if "epsilon" in checked:
-                maintained = entry.maintained
-                undo.callback(database.engine.set_epsilon, maintained.name, maintained.epsilon, maintained.plan)
-                plan = with_epsilon(maintained.definition, maintained.plan, checked["epsilon"])
-                database.engine.set_epsilon(maintained.name, checked["epsilon"], plan)
+            maintained = entry.maintained
+            before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
+            if after != before:
+                stated, plan = maintained.plan, with_epsilon(maintained.definition, maintained.plan, after)
+                database.engine.set_epsilon(maintained.name, after, plan)
+                undo.callback(database.engine.set_epsilon, maintained.name, before, stated)
         entry.options = entry_options
 
 

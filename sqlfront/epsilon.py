@@ -77,6 +77,9 @@ def check_epsilon(name: str, definition: Definition, plan: Plan) -> None:
         return
     if plan.strategy == materialize.STRATEGY:
         raise _refused(name, "every join is stored (strategy = 'materialize')")
+    if definition.derived:
+        block = "create the block as a materialized view of its own WITH (epsilon = ...), and read that"
+        raise _refused(name, "its query reads a block, which is kept as a view of its own", block)
     if definition.free:
         raise _refused(name, f"it puts out or groups by {labels(definition, definition.free)}")
     if triangle_edges(tree) is not None:

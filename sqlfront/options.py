@@ -87,4 +87,4 @@ def _within(option: Option, bounds: tuple[float, float], value: Any) -> float:
             why=f"it takes a number from {bounds[0]} to {bounds[1]}",
             hint=f"for example {option.name} = {option.default}, the default",
         )
-    return float(value)
+    return float(value) + 0.0  # -0.0 is 0.
