@@ -19,6 +19,7 @@ from maintenance.paths import Delta, side_of
 from maintenance.programs import Assembler, Join
 from maintenance.relation import LeafStore
 from maintenance.shapes import Shape, parts_of, shape_of
+from maintenance.symmetry import reading
 from maintenance.tree import Tree
 from storage.table import Table
 
@@ -84,6 +85,13 @@ def triangle_edges(tree: Tree) -> tuple[Edge, Edge, Edge] | None:
     (a,), (b,), (c,) = three, one, two
     names = [leaf.node.atom or "" for leaf in leaves]
     return Edge(names[0], a, b), Edge(names[1], b, c), Edge(names[2], c, a)
+
+
+def partitioned_edges(tree: Tree, *, symmetric: bool) -> tuple[Edge, Edge, Edge] | None:
+    """The atoms of a sum over a triangle whose stores are partitioned: each reads one of its own, or all read one in
+    a `symmetric` query (see symmetry.py). None for any other view."""
+    stores = {reading(atom) for atom in tree.definition.atoms}
+    return triangle_edges(tree) if len(stores) == (1 if symmetric else 3) else None
 
 
 class Triangle:

@@ -93,6 +93,24 @@ class State:
             self._assemble()
             return view
 
+    def set_epsilon(self, name: str, epsilon: float, plan: Plan) -> None:
+        """Tell a triangle's heavy values from light ones by another epsilon, and keep the plan that says so.
+
+        One partition of its tables, O(N^1.5). On failure nothing has changed.
+        """
+        with self.lock:
+            view = self.views[name]
+            before = view.epsilon, view.balance
+            try:
+                view.balance_by(epsilon)
+                self._assemble()
+            except BaseException:
+                view.epsilon, view.balance = before
+                self._assemble()
+                raise
+            view.plan = plan
+            self.version += 1
+
     def drop_view(self, name: str) -> None:
         """Forget a view; stores that no other view reads go with it."""
         with self.lock:

@@ -31,7 +31,7 @@ class Term:
 def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
     """The terms of a view's change, or None where atom by atom is as good. O(atoms! * variables), at most 4 atoms."""
     definition = tree.definition
-    if not 3 <= len(definition.atoms) <= MAX_ATOMS or len({_reading(atom) for atom in definition.atoms}) > 1:
+    if not 3 <= len(definition.atoms) <= MAX_ATOMS or len({reading(atom) for atom in definition.atoms}) > 1:
         return None
     parents = {id(leaf.parent): leaf.parent for leaf in tree.leaves.values()}
     bag = next(iter(parents.values()))
@@ -44,7 +44,7 @@ def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
     return tuple(_terms(names, rotations))
 
 
-def _reading(atom: Atom) -> tuple[object, ...]:
+def reading(atom: Atom) -> tuple[object, ...]:
     """What a store must have to serve an atom: two atoms with the same can read the same."""
     expressions = {column.name: column.expression for column in atom.variables}
     return (

@@ -12,7 +12,7 @@ from maintenance.programs import Assembler
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
 from maintenance.shapes import Part, shape_of
-from maintenance.skew import Triangle, triangle_edges
+from maintenance.skew import Triangle, partitioned_edges
 from maintenance.symmetry import Term, symmetric_terms
 from maintenance.tree import Tree, View
 from planner.plan import Plan
@@ -79,6 +79,10 @@ class MaintainedView:
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
         return self._summed() + (self.balance.triangle.tables() if self.balance is not None else [])
+
+    def all_tables(self) -> list[Table]:
+        """All of the view's own tables, for their memory: those that no change may empty too."""
+        return self._summed() + (list(self.balance.triangle.all_tables()) if self.balance is not None else [])
 
     def _summed(self) -> list[Table]:
         """The tree's own tables, whose values have `limbs` words."""
@@ -156,12 +160,16 @@ class MaintainedView:
 
     def _balanced(self) -> Balance | None:
         """What tells heavy from light values, where the view is a sum over a triangle; its tables are still empty."""
-        edges = triangle_edges(self.tree)
-        stores = {atom: source.store for atom, source in self.sources.items()}
-        distinct = len({id(store) for store in stores.values()})
-        if edges is None or not 0 < self.epsilon < 1 or distinct != (1 if self.terms else 3):
+        edges = partitioned_edges(self.tree, symmetric=bool(self.terms))
+        if edges is None or not 0 < self.epsilon < 1:
             return None
+        stores = {atom: source.store for atom, source in self.sources.items()}
         return Balance(Triangle(self.tree, edges, stores, self.number, self.limbs), self.epsilon)
+
+    def balance_by(self, epsilon: float) -> None:
+        """Tell heavy from light values by another epsilon; `refresh` fills the new tables, which are still empty."""
+        self.epsilon = epsilon
+        self.balance = self._balanced()
 
     def refresh(self, machine: Machine) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""

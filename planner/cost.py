@@ -66,5 +66,5 @@ def _power(raised: Fraction) -> str:
     """O(1), O(N), O(N^1.5), O(N^(4/3))."""
     if raised in (0, 1):
         return "O(N)" if raised else "O(1)"
-    decimal = f"{float(raised):.3g}"
+    decimal = f"{float(raised):.6g}"
     return f"O(N^{decimal})" if Fraction(decimal) == raised else f"O(N^({raised}))"

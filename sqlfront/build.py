@@ -16,6 +16,7 @@ from planner.query import Definition
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
+from sqlfront.epsilon import EPSILON, epsilon_of, with_epsilon
 from sqlfront.failures import translated
 from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
@@ -86,7 +87,7 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
         for key, source in fed.items():
             database.engine.expose(source.maintained.name, key)
         with _naming(view):
-            maintained = _fill(database, con, parts)
+            maintained = _fill(database, con, parts, epsilon_of(view.options))
     except BaseException:
         for table in fresh:
             _release(database, con, table)
@@ -109,7 +110,7 @@ class Part:
 
 
 def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
-    """Plans for a query, whose view is called `name`, and for its derived views."""
+    """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant."""
     names = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     parts: list[Part] = []
     rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
@@ -121,7 +122,9 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
         definition = replace(definition, notes=notes)
         weights = update_weights(database, con, definition, options) | rates
         rates[own] = sum(weights.values())
-        parts.append(Part(own, definition, plan_definition(definition, weights, options.get("strategy"))))
+        plan = plan_definition(definition, weights, options.get("strategy"))
+        epsilon = epsilon_of(options) if own == name else EPSILON
+        parts.append(Part(own, definition, with_epsilon(definition, plan, epsilon)))
     return parts
 
 
@@ -218,8 +221,9 @@ def _naming(view: StoredView) -> Iterator[None]:
         ) from error
 
 
-def _fill(database: Database, con: Any, parts: Sequence[Part]) -> MaintainedView:
-    """Build views from one snapshot, after taking in what other writers have committed up to it; the last of them."""
+def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float) -> MaintainedView:
+    """Build views from one snapshot, after taking in what other writers have committed up to it; the last of them,
+    whose `epsilon` is given."""
     engine, applied = database.engine, None
 
     def load(relation: str) -> tuple[Iterator[pa.RecordBatch], int]:
@@ -234,7 +238,8 @@ def _fill(database: Database, con: Any, parts: Sequence[Part]) -> MaintainedView
             applied = engine.apply(changes)
             undo.callback(engine.undo, applied)
         for part in parts:
-            maintained = engine.create_view(part.name, part.definition, part.plan, load)
+            own = epsilon if part is parts[-1] else EPSILON
+            maintained = engine.create_view(part.name, part.definition, part.plan, load, own)
             undo.callback(engine.drop_view, part.name)
             if part is not parts[-1]:
                 engine.expose(part.name, part.name, inner=True)

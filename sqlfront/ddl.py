@@ -13,9 +13,10 @@ from typing import Any
 
 from planner.query import Definition
 from sqlfront import persistence
-from sqlfront.build import bind, build_view, discard, unneeded_tables
+from sqlfront.build import bind, build_view, discard, plan_parts, unneeded_tables
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import SCHEMA, Database, StoredView, ViewEntry, scan_name
+from sqlfront.epsilon import check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
@@ -50,6 +51,9 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             column_names=statement.columns, statement=statement.text, offset=statement.query_start,
         )  # fmt: skip
         check_updates(options, bound.definition, catalog)
+        if "epsilon" in options:
+            own = plan_parts(database, con, bound, "query", options)[-1]
+            check_epsilon(shown(name), own.definition, own.plan)
         columns = tuple(column for column, _ in bound.definition.columns)
         select = _frozen(con, statement.query, catalog, bound.definition)
         persistence.prepare(database, con)
@@ -166,17 +170,27 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
 
 
 def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[str, Any], ...]) -> None:
-    """Set options of a view; unknown ones are errors. Its tree is chosen anew by the next REFRESH."""
+    """Set options of a view; unknown ones are errors. Its tree is chosen anew by the next REFRESH; a triangle's values
+    are told apart by a new epsilon at once, O(N^1.5). On any error nothing has changed."""
     checked = check_options("materialized view", options)
     with database.engine.lock:
         entry = database.view(con, name.parts)
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked
-        with transaction(con):
+        if "epsilon" in checked:
+            check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan)
+        refuse_materialized(shown(entry.name), entry_options)
+        with transaction(con) as undo:
             con.execute(
                 f"UPDATE {SCHEMA}.views SET options = ? WHERE schema = ? AND name = ?",
                 [json.dumps(entry_options), entry.name.schema, entry.name.name],
             )
+            maintained = entry.maintained
+            before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
+            if after != before:
+                stated, plan = maintained.plan, with_epsilon(maintained.definition, maintained.plan, after)
+                database.engine.set_epsilon(maintained.name, after, plan)
+                undo.callback(database.engine.set_epsilon, maintained.name, before, stated)
         entry.options = entry_options
 
 

@@ -17,6 +17,7 @@ from planner.query import Definition
 from planner.tasks import Task, classify_tasks
 from planner.wording import enumerate_words, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
+from sqlfront.heavy import skew_data, skew_lines
 from sqlfront.rewrites import Rewrite, find_rewrites
 from storage.table import Table
 
@@ -52,7 +53,8 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
-        steps {predicted, by table, observed, changes, weights}, tree, companions, blocks. None is what is not known."""
+        steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, companions,
+        blocks. None is what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -78,6 +80,7 @@ class Explanation:
             },
             "rewrites": [{"what": r.what, "sql": r.sql, "update": r.update} for r in self.rewrites],
             "steps": self._steps(),
+            "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
             "companions": [_node(tree, tree.root) for tree in self.companions],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
@@ -93,6 +96,7 @@ class Explanation:
         for rewrite in self.rewrites:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
+        rows += [("heavy", line) for line in skew_lines(data["heavy"])]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
 
     def drawing(self) -> list[str]:

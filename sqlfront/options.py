@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from sqlfront.epsilon import EPSILON
 from storage.errors import ProgrammingError
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option: what it belongs to, its type, its default, its meaning, and its values if they are few."""
+    """One option: what it belongs to, its type, its default, its meaning, and its values if they are few or a range."""
 
     owner: str
     name: str
@@ -19,6 +20,7 @@ class Option:
     default: Any
     meaning: str
     values: tuple[Any, ...] = ()
+    bounds: tuple[float, float] | None = None
 
 
 OPTIONS = (
@@ -37,6 +39,14 @@ OPTIONS = (
         "as observed",
         "how often its tables change, `'lineitem: 1000, orders: 100'`: the tree fits it, at REFRESH if altered",
     ),
+    Option(
+        "materialized view",
+        "epsilon",
+        float,
+        EPSILON,
+        "for an aggregate over all triangles: from N^epsilon rows on a value is heavy; 0 to 1, at once if altered",
+        bounds=(0, 1),
+    ),
     Option("subscription", "snapshot", bool, True, "begin with the view's present rows, as inserts"),
     Option("subscription", "after", int, "the present epoch", "begin with the changes after this epoch, no snapshot"),
     Option("subscription", "buffer", int, 1_000_000, "how many changed rows the reader may fall behind"),
@@ -48,12 +58,15 @@ OPTIONS = (
 def check_options(owner: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """The given options by name. ProgrammingError for an unknown option or a value of the wrong type."""
     known = {option.name: option for option in OPTIONS if option.owner == owner}
-    checked = {}
+    checked: dict[str, Any] = {}
     for name, value in given:
         option = known.get(name.lower())
         if option is None:
             names = ", ".join(sorted(known)) or "none yet"
             raise ProgrammingError(f"a {owner} has no option {name!r}", hint=f"its options: {names}")
+        if option.bounds is not None:
+            checked[option.name] = _within(option, option.bounds, value)
+            continue
         if type(value) is not option.type:
             raise ProgrammingError(
                 f"option {option.name} takes a {option.type.__name__}, not {value!r}",
@@ -64,3 +77,14 @@ def check_options(owner: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any
             raise ProgrammingError(f"option {option.name} cannot be {value!r}", hint=f"its values: {allowed}")
         checked[option.name] = value
     return checked
+
+
+def _within(option: Option, bounds: tuple[float, float], value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not bounds[0] <= value <= bounds[1]:
+        raise ProgrammingError(
+            f"option {option.name} cannot be {value!r}",
+            why=f"it takes a number from {bounds[0]} to {bounds[1]}",
+            hint=f"for example {option.name} = {option.default}, the default",
+        )
+    return float(value) + 0.0  # -0.0 is 0.

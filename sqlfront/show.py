@@ -62,7 +62,7 @@ def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
     view = entry.maintained
     parts = database.engine.parts(view)
     stores = {id(source.store): source.store for part in parts for source in part.sources.values()}
-    size = sum(table.bytes() for part in parts for table in part.tables())
+    size = sum(table.bytes() for part in parts for table in part.all_tables())
     size += sum(store.table.bytes() for store in stores.values())
     cost = view.plan.stated_cost
     return shown(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.written

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from maintenance.view import label
+from sqlfront.heavy import heavy_tables
 from sqlfront.names import shown
 from storage import layout as at
 from storage.table import Table
@@ -42,6 +43,9 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                 if values:
                     node_name, kind = of.removeprefix(" for "), "values"
                 rows.append((shown(entry.name), node_name, kind, *figures(view.tree.projection), False))
+            if view.balance is not None:
+                kept = heavy_tables(view.balance.triangle)
+                rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]
     for relation in database.engine.relations.values():
         if relation.base is not None:
             rows.append((None, relation.name, "table", *figures(relation.base.table), True))

@@ -10,6 +10,7 @@ from typing import Any
 
 from planner.classify import plan_view
 from sqlfront.binder import bind_view
+from sqlfront.epsilon import EPSILON, with_epsilon
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
@@ -43,7 +44,8 @@ def matrix() -> str:
 
 def row(query: str, con: Any) -> str:
     """One supported query with the class its plan states."""
-    plan = plan_view(bind_view(query, con))
+    definition = bind_view(query, con)
+    plan = with_epsilon(definition, plan_view(definition), EPSILON)
     cost = plan.stated_cost
     return f"| `{cell(query)}` | {plan.shape} | {cost.update} | {cost.delay} |"
 

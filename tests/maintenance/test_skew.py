@@ -6,7 +6,6 @@ import math
 import random
 import statistics
 from collections import Counter
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -31,13 +30,14 @@ class Triangles:
         self.tables, self.measures = tables, measures
         self.con = sqlfront.connect()
         self.engine = self.con._database.engine
-        self.engine.create_view = partial(self.engine.create_view, epsilon=epsilon)
+        self.epsilon = epsilon
         for name, (x, y) in tables.items():
             self.con.execute(f"CREATE CHANGE TABLE {name} ({x} BIGINT, {y} BIGINT, w BIGINT) WITH (retain = true)")
 
     def create(self) -> Triangles:
         join = JOIN if len(self.tables) == 3 else SELF_JOIN
-        self.con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {self.measures} {join}")
+        options = f"WITH (epsilon = {self.epsilon})"
+        self.con.execute(f"CREATE MATERIALIZED VIEW v {options} AS SELECT {self.measures} {join}")
         return self
 
     @property
