@@ -10,7 +10,7 @@ from __future__ import annotations
 from storage.jit import kernel
 from storage.memory import advise
 
-_LARGE = 1 << 22
+_LARGE = 1 << 24
 _PAGE, _HUGE_PAGE = 1 << 12, 1 << 21
 # Linux's MADV_HUGEPAGE: from now on; MADV_COLLAPSE (6.1): what is there already.
 _FROM_NOW_ON, _AT_ONCE = 14, 25

@@ -225,17 +225,18 @@ def test_a_drained_table_gives_its_memory_back():
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux is asked for huge pages")
 def test_large_arrays_ask_for_huge_pages():
     table = Table(2, 1)
-    table.reserve(400_000)
+    table.reserve(1_200_000)
     for place in (at.ROWS, at.SLOTS):
         assert "hg" in flags_of_mapping(int(table.header[place]) + (1 << 21))
 
 
 def test_rows_survive_growth_to_huge_pages():
-    table, machine = Table(2, 1), Machine()
-    for first in range(0, 300_000, 100_000):
-        upsert(machine, table, [(i, -i, 1) for i in range(first, first + 100_000)], 2)
-    assert list(table.rows()) == [(i, -i) for i in range(300_000)]
-    table._check()
+    """Rows of 96 bytes and more: the array is past 16 MB when it grows last."""
+    table, machine = Table(10, 1), Machine()
+    for first in range(0, 200_000, 50_000):
+        upsert(machine, table, [(i, -i, *range(8), 1) for i in range(first, first + 50_000)], 10)
+    assert list(table.rows()) == [(i, -i, *range(8)) for i in range(200_000)]
+    assert int(table.header[at.CAPACITY] * table.header[at.WIDTH]) * 8 > 1 << 24
 
 
 def flags_of_mapping(address: int) -> list[str]:
