@@ -11,22 +11,15 @@ from storage.jit import kernel
 from storage.memory import advise
 
 _LARGE = 1 << 24
-_PAGE, _HUGE_PAGE = 1 << 12, 1 << 21
-# Linux's MADV_HUGEPAGE: from now on; MADV_COLLAPSE (6.1): what is there already.
-_FROM_NOW_ON, _AT_ONCE = 14, 25
+_PAGE = 1 << 12
+# MADV_HUGEPAGE of Linux, for what is touched from now on. Moving what is there too would halve the speed of a build.
+_FROM_NOW_ON = 14
 
 
-@kernel("void(int64,int64,int64)")
-def use_huge_pages(address, used, size):
-    """Ask for huge pages under the `size` bytes of an array, of which the first `used` are in use already.
-
-    Those that growth has moved lie on small pages now, and are copied.
-    """
+@kernel("void(int64,int64)")
+def use_huge_pages(address, size):
+    """Ask for huge pages under an array of `size` bytes."""
     if size < _LARGE:
         return
     first = (address + _PAGE - 1) // _PAGE * _PAGE
     advise(first, (address + size - first) // _PAGE * _PAGE, _FROM_NOW_ON)
-    first = (address + _HUGE_PAGE - 1) // _HUGE_PAGE * _HUGE_PAGE
-    length = (address + used - first) // _HUGE_PAGE * _HUGE_PAGE
-    if length > 0:
-        advise(first, length, _AT_ONCE)

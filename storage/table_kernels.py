@@ -123,7 +123,7 @@ def resize_slots(table, size):
     old = load(table, SLOTS)
     old_size = load(table, MASK) + 1
     slots = calloc(size, 8)
-    use_huge_pages(slots, 0, size * 8)
+    use_huge_pages(slots, size * 8)
     mask = size - 1
     for i in range(old_size):
         slot = load(old, i)
@@ -153,7 +153,7 @@ def reserve(table, more):
         width = load(table, WIDTH) * 8
         store(table, ROWS, realloc(load(table, ROWS), capacity * width))
         store(table, CAPACITY, capacity)
-        use_huge_pages(load(table, ROWS), used * width, capacity * width)
+        use_huge_pages(load(table, ROWS), capacity * width)
     dirty = load(table, DIRTY_USED)
     if dirty + more > load(table, DIRTY_CAPACITY):
         capacity = max(dirty + more, 2 * dirty)

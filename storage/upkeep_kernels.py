@@ -194,7 +194,7 @@ def move_rows(table, sequence):
     old = load(table, ROWS)
     renumbered = realloc(0, max(1, used) * 4)
     rows = realloc(0, max(1, live) * width)
-    use_huge_pages(rows, 0, live * width)
+    use_huge_pages(rows, live * width)
     for i in range(live):
         if i + _AHEAD < live:
             prefetch(old + load32(sequence, i + _AHEAD) * width)
@@ -275,7 +275,7 @@ def widen(table, limbs):
     used = load(table, USED)
     capacity = max(1, used)
     rows = calloc(capacity * width, 8)
-    use_huge_pages(rows, 0, capacity * width * 8)
+    use_huge_pages(rows, capacity * width * 8)
     rest = old_width - keys - values * old_limbs
     for row in range(used):
         source = old_rows + row * old_width * 8
