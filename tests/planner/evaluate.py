@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from planner.plan import Node
+from planner.plan import Node, Plan
+from planner.query import Definition
 
 Row = tuple[int, ...]
 Binding = Mapping[str, int]
@@ -76,3 +77,14 @@ def _matching(node: Node, views: Mapping[int, Counter[Row]], given: Binding) -> 
         for row, count in views[id(node)].items()
         if all(given.get(variable, value) == value for variable, value in zip(node.variables, row, strict=True))
     ]
+
+
+def assert_computes(plan: Plan, definition: Definition, rows: Mapping[str, Counter[Row]]) -> None:
+    """The tree, filled bottom-up and walked from the root, gives each row over `free` once, with its multiplicity."""
+    schemes = {atom.name: [column.name for column in atom.variables] for atom in definition.atoms}
+    views = fill(plan.root, rows)
+    found = enumerate_plan(plan.root, views, plan.free)
+    expected = join_naively(schemes, rows, plan.free)
+    assert len(found) == len({row for row, _ in found})
+    assert Counter(dict(found)) == expected
+    assert views[id(plan.root)][()] == expected.total()

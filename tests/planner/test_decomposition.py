@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import combinations, permutations
@@ -21,7 +20,7 @@ from planner.gyo import is_acyclic
 from planner.hypergraph import Edges, hypergraph, neighbours, vertices
 from planner.plan import Node
 from planner.query import Definition
-from tests.planner.evaluate import enumerate_plan, fill, join_naively
+from tests.planner.evaluate import assert_computes
 from tests.planner.notation import parse_definition, read_texts
 from tests.planner.strategies import databases, definitions, rings_and_cliques
 
@@ -137,13 +136,7 @@ def test_the_tree_computes_the_query(data: st.DataObject) -> None:
     rows = data.draw(databases(definition, values=2))
     plan = plan_view(definition)
     check_plan(plan, definition)
-    schemes = {atom.name: [column.name for column in atom.variables] for atom in definition.atoms}
-    views = fill(plan.root, rows)
-    found = enumerate_plan(plan.root, views, plan.free)
-    expected = join_naively(schemes, rows, plan.free)
-    assert len(found) == len({row for row, _ in found})
-    assert Counter(dict(found)) == expected
-    assert views[id(plan.root)][()] == expected.total()
+    assert_computes(plan, definition, rows)
 
 
 @settings(max_examples=60, deadline=None)

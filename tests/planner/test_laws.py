@@ -18,7 +18,7 @@ from planner.keys import constant_keys
 from planner.plan import Plan
 from planner.query import Definition
 from planner.tree import build_tree
-from tests.planner.evaluate import enumerate_plan, fill, join_naively
+from tests.planner.evaluate import assert_computes, fill
 from tests.planner.strategies import databases, definitions, queries, rings_and_cliques
 
 
@@ -157,13 +157,7 @@ def test_the_tree_computes_the_query(data: st.DataObject) -> None:
     rows = data.draw(databases(definition))
     plan = plan_view(definition)
     assert isinstance(plan, Plan)
-    schemes = {atom.name: [column.name for column in atom.variables] for atom in definition.atoms}
-    views = fill(plan.root, rows)
-    found = enumerate_plan(plan.root, views, plan.free)
-    expected = join_naively(schemes, rows, plan.free)
-    assert len(found) == len({row for row, _ in found})
-    assert Counter(dict(found)) == expected
-    assert views[id(plan.root)][()] == expected.total()
+    assert_computes(plan, definition, rows)
 
 
 @settings(max_examples=200, deadline=None)
