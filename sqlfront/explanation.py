@@ -172,11 +172,13 @@ class Explanation:
     def _spell_steps(steps: Mapping[str, Any]) -> list[str]:
         mix = ", ".join(f"{table}: {weight:g}" for table, weight in steps["weights"].items())
         lines = [f"tree chosen for changes as {mix}"] if len(steps["weights"]) > 1 else []
+        total = sum((steps["changes"] or {}).values())
+        seen = f"observed {steps['observed']:.1f} over {total} changed rows" if total else "none observed yet"
         if steps["predicted"] is not None:
             by_table = ", ".join(f"{table} {cost:.1f}" for table, cost in steps["by table"].items())
-            total = sum(steps["changes"].values())
-            seen = f"observed {steps['observed']:.1f} over {total} changed rows" if total else "none observed yet"
             lines.append(f"predicted {steps['predicted']:.1f} per changed row ({by_table}), {seen}")
+        elif total:
+            lines.append(seen)
         return lines
 
 

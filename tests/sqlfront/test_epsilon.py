@@ -258,3 +258,16 @@ def test_show_state_counts_all_that_is_kept(con):
     assert [kinds.count(kind) for kind in ("part", "product", "pending values")] == [9, 3, 6]
     (listed,) = con.execute("SHOW MATERIALIZED VIEWS").fetchall()
     assert listed[5] == sum(row["bytes"] for row in rows)
+
+
+def test_steps_are_observed_not_predicted_where_heavy_values_are_apart():
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE TABLE e (src INTEGER, dst INTEGER)")
+        con.execute(
+            "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM e a, e b, e c "
+            "WHERE a.dst = b.src AND b.dst = c.src AND c.dst = a.src"
+        )
+        con.execute("INSERT INTO e VALUES (1, 2), (2, 3), (3, 1)")
+        steps = con.explain("v").to_dict()["steps"]
+        assert steps["predicted"] is None and steps["observed"] > 0
+        assert "observed" in str(con.explain("v")) and "predicted" not in str(con.explain("v"))
