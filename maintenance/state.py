@@ -81,7 +81,8 @@ class State:
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine)
-                lay_out([member.tree for member in view.members], [store.table for _, store in fresh])
+                walked = [member.tree for member in view.members if not member.plan.ranked_only]
+                lay_out(walked, [store.table for _, store in fresh])
             except BaseException:
                 self._close_stores(view)
                 self._assemble()
@@ -179,7 +180,7 @@ class State:
     def _touched(self, relation: Relation) -> list[Table]:
         tables = [store.table for store in relation.stores.values()]
         for view in self._readers(relation):
-            tables += view.tables()
+            tables += [*view.tables(), *view.ranked_tables()]
         return tables
 
     @staticmethod
@@ -293,6 +294,7 @@ class State:
             sweep.finish(at.SWEEP, stores)
             for view in self._readers(relation):
                 sweep.finish(at.SWEEP, view.tables(), view.number)
+                view.add_ranking(sweep, relation)
                 for store in relation.stores.values():
                     view.add_settling(sweep, store)
             self._programs[name] = RelationPrograms(body.program(), check.program(), sweep.program())

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
 from maintenance.paths import build_path, build_projection, update_path
 from maintenance.programs import Assembler
+from maintenance.ranked import RankedIndex, RankedNode
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
-from maintenance.shapes import Part, shape_of
+from maintenance.shapes import Part, Shape, shape_of
 from maintenance.skew import Triangle, partitioned_edges
 from maintenance.symmetry import Term, symmetric_terms
+from maintenance.top_change import TopRows
 from maintenance.tree import Tree, View
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
@@ -24,6 +26,8 @@ from storage.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from maintenance.first_rows import FirstRows
 
 
 @dataclass
@@ -44,7 +48,8 @@ class MaintainedView:
 
     `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
     `epsilon` says when a value of a triangle's tables is heavy (see skew.py): at 0 and 1 none is told apart, and there
-    is no `balance`.
+    is no `balance`. `ranked` are the ranked trees of the orders that have one, by the order's number;
+    `top` are the rows of a view with a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does).
     """
 
     name: str
@@ -66,6 +71,9 @@ class MaintainedView:
     companions: list[MaintainedView] = field(default_factory=list)
     epsilon: float = 0.5
     balance: Balance | None = None
+    ranked: dict[int, RankedIndex] = field(default_factory=dict)
+    top: TopRows | None = None
+    reader: FirstRows | Literal[False] | None = None
 
     @property
     def members(self) -> list[MaintainedView]:
@@ -82,7 +90,12 @@ class MaintainedView:
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        return self._summed() + (list(self.balance.triangle.all_tables()) if self.balance is not None else [])
+        partitions = list(self.balance.triangle.all_tables()) if self.balance is not None else []
+        return [*self._summed(), *partitions, *self.ranked_tables()]
+
+    def ranked_tables(self) -> list[Table]:
+        """The tables of the ranked trees, which their own steps sweep."""
+        return [table for index in self.ranked.values() for table in index.tables()]
 
     def _summed(self) -> list[Table]:
         """The tree's own tables, whose values have `limbs` words."""
@@ -157,14 +170,18 @@ class MaintainedView:
                 break
             self.limbs += 1
         self.balance = self._balanced()
+        for index in self.ranked.values():
+            index.build(machine, self._stores(), {atom: self._leaf_shape(atom) for atom in self.sources})
+
+    def _stores(self) -> dict[str, LeafStore]:
+        return {atom: source.store for atom, source in self.sources.items()}
 
     def _balanced(self) -> Balance | None:
         """What tells heavy from light values, where the view is a sum over a triangle; its tables are still empty."""
         edges = partitioned_edges(self.tree, symmetric=bool(self.terms))
         if edges is None or not 0 < self.epsilon < 1:
             return None
-        stores = {atom: source.store for atom, source in self.sources.items()}
-        return Balance(Triangle(self.tree, edges, stores, self.number, self.limbs), self.epsilon)
+        return Balance(Triangle(self.tree, edges, self._stores(), self.number, self.limbs), self.epsilon)
 
     def balance_by(self, epsilon: float) -> None:
         """Tell heavy from light values by another epsilon; `refresh` fills the new tables, which are still empty."""
@@ -174,6 +191,9 @@ class MaintainedView:
     def refresh(self, machine: Machine) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
         self.bind_leaves()
+        self.reader = None
+        for index in self.ranked.values():
+            index.widen(self._stores())
         if self.balance is not None:
             self.balance.refresh(machine)
 
@@ -197,6 +217,10 @@ class MaintainedView:
         if self.balance is not None and position == 1:
             for i in self._partitioned(store):
                 self.balance.triangle.add_notes(assembler, i)
+        for atom, source in self.sources.items():
+            if source.store is store and source.position == position:
+                for index in self.ranked.values():
+                    index.add_path(assembler, atom, self._leaf_shape(atom))
         if self.terms:
             if position == 0 and any(source.store is store for source in self.sources.values()):
                 self._add_terms(assembler)
@@ -204,6 +228,17 @@ class MaintainedView:
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
                 self._add_path(assembler, atom, position, 1)
+
+    def _leaf_shape(self, atom: str) -> Shape:
+        shape = self.tree.leaves[atom].shape
+        assert shape is not None
+        return shape
+
+    def add_ranking(self, assembler: Assembler, relation: Relation) -> None:
+        """Bring the ranked trees up to date with a change of `relation`, once for each node."""
+        atoms = {atom for atom, source in self.sources.items() if source.relation is relation}
+        for index in self.ranked.values():
+            index.add_ranking(assembler, atoms)
 
     def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
         """Ask for a rebalance if a change of `store`, which has been swept, makes one necessary."""
@@ -250,6 +285,8 @@ class MaintainedView:
         """Begin to gather the output's change anew."""
         if self.delta is not None:
             self.delta.clear()
+        if self.top is not None:
+            self.top.forget()
 
     def widen(self, limbs: int) -> None:
         """Give the values of the view's own tables more limbs."""
@@ -294,6 +331,9 @@ def unbuilt_view(
     tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
     terms = symmetric_terms(tree) or ()
     view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
+    for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
+        if order_plan.root is not None:
+            view.ranked[place] = RankedIndex(order, order_plan.root, codecs, number)
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
         kept.companion = companion
@@ -301,7 +341,7 @@ def unbuilt_view(
     return view
 
 
-def label(view: MaintainedView, node: View) -> str:
+def label(view: MaintainedView, node: View | RankedNode) -> str:
     """A node's name for people: its variables in the user's spelling."""
     return "[" + ", ".join(view.definition.label(v) for v in node.node.variables) + "]"
 

@@ -174,10 +174,10 @@ def _variables(free: list[str], leaves: Leaves) -> list[RawColumn]:
 
 def _groups(node: Tree, items: list[tuple[str, Tree]], scope: Scope, environment: Environment) -> list[Tree]:
     """GROUP BY expressions; a number is a position, a bare name that is no column is an alias."""
-    aliases = _item_aliases(node, items)
+    aliases = item_aliases(node, items)
     groups = []
     for tree in node["group_expressions"]:
-        position = _position(tree)
+        position = position_of(tree)
         if position is not None:
             if not 1 <= position <= len(items):
                 raise InternalError("DuckDB accepted a GROUP BY position that does not exist")
@@ -188,7 +188,7 @@ def _groups(node: Tree, items: list[tuple[str, Tree]], scope: Scope, environment
     return groups
 
 
-def _item_aliases(node: Tree, items: list[tuple[str, Tree]]) -> dict[str, Tree]:
+def item_aliases(node: Tree, items: list[tuple[str, Tree]]) -> dict[str, Tree]:
     """Aliases written in the SELECT list; the first of a name wins."""
     written = {tree["alias"].lower() for tree in node["select_list"] if tree.get("alias")}
     aliases: dict[str, Tree] = {}
@@ -198,7 +198,8 @@ def _item_aliases(node: Tree, items: list[tuple[str, Tree]]) -> dict[str, Tree]:
     return aliases
 
 
-def _position(tree: Tree) -> int | None:
+def position_of(tree: Tree) -> int | None:
+    """The position that a number in GROUP BY or ORDER BY names."""
     literal: dict[str, Any] = tree.get("literal") or {}
     return int(literal["text"]) if tree["class"] == "CONSTANT" and literal.get("kind") == "INTEGER" else None
 
@@ -215,7 +216,7 @@ def _having(
     if not node["having"]:
         return None
     check_expression(node["having"], environment.source)
-    aliases, grouped = _item_aliases(node, items), {key(group) for group in groups}
+    aliases, grouped = item_aliases(node, items), {key(group) for group in groups}
 
     def change(tree: Tree) -> Tree | None:
         if tree["class"] == "FUNCTION" and environment.is_aggregate(tree["function_name"]):

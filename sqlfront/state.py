@@ -43,6 +43,12 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                 if values:
                     node_name, kind = of.removeprefix(" for "), "values"
                 rows.append((shown(entry.name), node_name, kind, *figures(view.tree.projection), False))
+            for index in view.ranked.values():
+                by = f" by {index.order.label}{of}"
+                rows += [
+                    (shown(entry.name), (node.node.atom or label(view, node)) + by, "ranked", *figures(table), False)
+                    for node, table in zip(index.nodes, index.tables(), strict=True)
+                ]
             if view.balance is not None:
                 kept = heavy_tables(view.balance.triangle)
                 rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]
