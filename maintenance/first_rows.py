@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -29,30 +29,35 @@ class FirstRows:
 
     def __init__(self, view: MaintainedView, columns: list[Column], places: list[np.ndarray]) -> None:
         self._index = view.ranked[0]
-        self._columns = columns
+        self._columns, self._distinct = columns, view.ranked[0].distinct
         leaves = [[(leaf.number, leaf.shape.keys)] for leaf in self._index.leaves.values()]
         self._single = len(leaves) if all(leaf.shape.limbs == 1 for leaf in self._index.leaves.values()) else 0
         self._places = np.concatenate([*places, *map(np.array, leaves)]).astype(np.int64)
 
     def read(self, limit: Limit) -> list[tuple[Any, ...]] | None:
         """The rows within `limit`; None if a sum does not fit its type, which DuckDB then says. O(log N) a row."""
+        try:
+            return [row for batch in self.batches(limit, BATCH) for row in batch]
+        except BeyondTypeError:
+            return None
+
+    def batches(self, limit: Limit, first: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows within `limit`, in batches that grow, the first of at most `first`. BeyondTypeError as `read`."""
         walk = RankedWalk(self._index)
-        found: list[tuple[Any, ...]] = []
         skip, left = limit.offset, limit.rows if limit.rows is not None else BATCH**4
-        while left > 0 and walk.next(min(skip + left, BATCH)):
+        capacity = first
+        while left > 0 and walk.next(min(skip + left, capacity)):
             words = walk.gather(self._places).tolist()
-            try:
-                rows = list(zip(*[column(walk, words) for column in self._columns]))
-            except BeyondTypeError:
-                return None
-            single = self._single and all(count.count(1) == walk.rows for count in words[-self._single :])
+            rows = list(zip(*[column(walk, words) for column in self._columns], strict=True))
+            counts = words[len(words) - self._single :]
+            single = self._distinct or (self._single and all(count.count(1) == walk.rows for count in counts))
             if skip or not single:
-                counts = numbers(walk, COUNT).tolist()
-                rows = [row for row, count in zip(rows, counts, strict=True) for _ in range(min(count, skip + left))]
+                many = [1] * len(rows) if self._distinct else numbers(walk, COUNT).tolist()
+                rows = [row for row, count in zip(rows, many, strict=True) for _ in range(min(count, skip + left))]
                 skip, rows = max(0, skip - len(rows)), rows[skip:]
-            found += rows[:left]
+            yield rows[:left]
             left -= len(rows)
-        return found
+            capacity = min(2 * capacity, BATCH)
 
 
 def reader_of(view: MaintainedView) -> FirstRows | None:

@@ -82,7 +82,7 @@ def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterato
         rows = walk.next(capacity)
         if not rows:
             return
-        counts = numbers(walk, COUNT)
+        counts = np.ones(rows, np.int64) if view.definition.mode == "set" else numbers(walk, COUNT)
         ends = np.cumsum(counts)
         taken = np.minimum(ends, np.iinfo(np.int64).max if left is None else skip + left)
         repeats = np.maximum(taken - np.maximum(ends - counts, skip), 0)

@@ -67,10 +67,15 @@ class KeyLayout:
 
 
 class RankedIndex:
-    """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs."""
+    """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
 
-    def __init__(self, order: Order, root: Node, codecs: Mapping[str, Codec], owner: int) -> None:
-        self.order, self._owner = order, owner
+    `distinct`: rows of equal keys are one row, however often they are derived.
+    """
+
+    def __init__(
+        self, order: Order, root: Node, codecs: Mapping[str, Codec], owner: int, *, distinct: bool = False
+    ) -> None:
+        self.order, self._owner, self.distinct = order, owner, distinct
         self._widths = {variable: codec.words for variable, codec in codecs.items()}
         self.layout = layout_of(order, codecs)
         self.nodes: list[RankedNode] = []
@@ -142,16 +147,16 @@ class RankedIndex:
         return self._words
 
     def _made_words(self) -> np.ndarray:
-        head = [len(self.nodes), max([1, *(len(node.children) for node in self.nodes)])]
+        head = [len(self.nodes), max([1, *(len(node.children) for node in self.nodes)]), int(self.distinct)]
         blocks: list[list[int]] = []
-        start = 2 + len(self.nodes)
+        start = len(head) + len(self.nodes)
         offsets = []
         for node in self.nodes:
             assert node.table is not None
             offsets.append(start + sum(map(len, blocks)))
-            block = [node.table.address, len(node.children)]
+            block = [node.table.address, len(node.children), int(any(self._own(below) for below in node.walk()))]
             entries = [[child.number, *self._sized(node.shape.places(child.link))] for child in node.children]
-            first = offsets[-1] + 2 + len(entries)
+            first = offsets[-1] + len(block) + len(entries)
             block += [first + sum(map(len, entries[:number])) for number in range(len(entries))]
             blocks.append(block + [word for entry in entries for word in entry])
         return np.array([*head, *offsets, *(word for block in blocks for word in block)], np.int64)

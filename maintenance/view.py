@@ -81,6 +81,11 @@ class MaintainedView:
         return [self, *self.companions]
 
     @property
+    def is_heard(self) -> bool:
+        """Whether somebody reads the view's changes."""
+        return self.delta is not None or self.top is not None
+
+    @property
     def relations(self) -> set[str]:
         return {source.relation.name for source in self.sources.values()}
 
@@ -333,7 +338,7 @@ def unbuilt_view(
     view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
     for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
         if order_plan.root is not None:
-            view.ranked[place] = RankedIndex(order, order_plan.root, codecs, number)
+            view.ranked[place] = RankedIndex(order, order_plan.root, codecs, number, distinct=definition.mode == "set")
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
         kept.companion = companion

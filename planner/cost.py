@@ -38,6 +38,9 @@ the best of a group with that key changes."""
 RANKED_LOGARITHMIC = replace(RANKED, update="O(log N)")
 """The same when every step to a parent meets one row."""
 
+RANKED_DISTINCT_DELAY = "O(N log N), O(log N) where rows do not repeat"
+"""Deep, Hu and Koutris 2022, Theorem 24: a row of the projection is come to once for each row of the join at worst."""
+
 SORTED = Cost(preprocessing="O(1)", update="O(1)", delay="O(rows log rows) to the first", space="O(1)")
 """Nothing is kept for the order: the rows are sorted when they are read."""
 

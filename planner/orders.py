@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.cost import RANKED, RANKED_LOGARITHMIC, SORTED
+from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, SORTED
 from planner.gyo import is_acyclic
 from planner.hypergraph import hypergraph, ordered_variables
 from planner.plan import Node, OrderPlan, Plan
@@ -47,6 +47,8 @@ def _plan_order(definition: Definition, order: Order, weights: Weights) -> Order
         raise AssertionError("an acyclic query has a tree that enumerates every variable")
     root, keys = found
     cost = RANKED if simple is None and keys is None else RANKED_LOGARITHMIC
+    if definition.mode == "set" and set(free) != set(definition.free):
+        cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
     return OrderPlan(_without_lone_root(root), cost, _explain(definition, order))
 
 
@@ -54,8 +56,6 @@ def _obstacle(definition: Definition) -> str | None:
     """Why a query's rows have no ranked tree; None if they have one."""
     if definition.mode == "group":
         return "a group's aggregates change with each of its rows, so its place is found when it is asked for"
-    if definition.mode == "set":
-        return "DISTINCT rows are found once however many rows of the join make them, which no ranked tree tells yet"
     if not is_acyclic(hypergraph(definition)):
         return "the query is cyclic, and its bags have no ranked tree yet"
     return None
@@ -65,10 +65,13 @@ def _explain(definition: Definition, order: Order) -> str:
     nulls = ""
     if any(term.summed for term in order.terms) and _may_be_null(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
+    repeated = ""
+    if definition.mode == "set":
+        repeated = " Rows that several rows of the join make follow each other, and are one (Theorem 24)."
     return (
         f"The first rows by {order.label} are found without computing the join: each node of the tree keeps its rows "
         "sorted by their best completion, and a change goes up only as far as a best changes (ranked enumeration, "
-        f"Deep, Hu and Koutris 2022, Theorem 19).{nulls}"
+        f"Deep, Hu and Koutris 2022, Theorem 19).{repeated}{nulls}"
     )
 
 

@@ -126,7 +126,7 @@ def with_hidden(selection: Selection, orderings: Sequence[Ordering]) -> Selectio
             if key(item.tree) not in known:
                 known.add(key(item.tree))
                 items.append((render(item.tree), item.tree))
-    return replace(selection, items=items)
+    return replace(selection, items=items, hidden=len(items) - len(selection.items))
 
 
 def bind_orders(
@@ -145,7 +145,7 @@ def bind_orders(
         sorting = tuple((projection[places[key(item.tree)]], item.direction) for item in ordering.items)
         terms: tuple[Term, ...] = ()
         obstacle = None
-        if selection.mode == "bag":
+        if selection.mode != "group":
             try:
                 terms = _terms(ordering.items, leaves, typing, evaluate)
             except _Obstacle as why:
@@ -243,7 +243,8 @@ def _resolved(tree: Tree, node: Tree, selection: Selection, scope: Scope, enviro
         return resolve(part, scope, environment.source, {}) if part["class"] == "COLUMN_REF" else None
 
     resolved: Tree = transform(tree, change)
-    if selection.mode == "set" and key(resolved) not in {key(shown) for _, shown in selection.items}:
+    shown = {key(tree): name for name, tree in selection.items}
+    if selection.mode == "set" and _served(resolved, shown) is None:
         why = "DISTINCT leaves open which row's value a result row is ordered by"
         hint = "put the expression out, or group and order by an aggregate"
         raise refusal("ORDER BY of what DISTINCT does not put out", environment.source, span(tree), why, hint)

@@ -22,6 +22,7 @@ class Selection:
     """A query's output before it is bound to leaves: resolved trees.
 
     `groups` is None without grouping; `having` may use aggregates. `scalar` marks aggregation of everything.
+    The last `hidden` items are compared by orders and not put out.
     """
 
     mode: Mode
@@ -29,6 +30,7 @@ class Selection:
     groups: list[Tree] = field(default_factory=list)
     having: Tree | None = None
     scalar: bool = False
+    hidden: int = 0
 
 
 @dataclass
@@ -154,8 +156,9 @@ def _bind_rows(selection: Selection, leaves: Leaves, source: SourceText) -> Outp
         return leaves.reference(node)
 
     projection = []
-    for _, tree in selection.items:
-        if selection.mode == "set" and len(atoms_of(tree)) > 1:
+    shown = len(selection.items) - selection.hidden
+    for place, (_, tree) in enumerate(selection.items):
+        if selection.mode == "set" and place < shown and len(atoms_of(tree)) > 1:
             why = "which combinations of rows give equal values cannot be followed row by row"
             hint = "SELECT DISTINCT the columns it uses, and compute the expression when you read the view"
             raise refusal("DISTINCT over an expression of several tables", source, span(tree), why, hint)

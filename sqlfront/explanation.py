@@ -49,7 +49,10 @@ class Explanation:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """What theory allows and what the view pays, for reading all, count, exists and membership."""
+        """What theory allows and what the view pays, for reading all, count, exists and membership; nothing of a view
+        that is only the first rows of its query."""
+        if self.definition.limit is not None:
+            return ()
         return classify_tasks(self.definition, self.plan, self.views)
 
     def to_dict(self) -> dict[str, Any]:
@@ -272,6 +275,8 @@ def _planned(database: Database, con: Any, query: str, statement: str | None = N
 
 
 def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:
+    if definition.limit is not None:
+        return ()
     fixed = {database.relation_key(table.name) for table in database.change_tables.values()}
     fixed |= _views_read(database, definition)
     return find_rewrites(

@@ -46,7 +46,9 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
         if entry is None:
             continue
         scan = _ordered_scan(connection, statement, entry, params) if ordered else None
-        where = _codes(connection, entry, reference.equalities, params)
+        # Narrowed before its LIMIT, a view would have other rows.
+        equalities = reference.equalities if entry.definition.limit is None else ()
+        where = _codes(connection, entry, equalities, params)
         if scan is not None or where is None or where:
             name = f"{scan_name(entry.scan)}_{number}"
             connection._duck.register(name, scan or _narrow_scan(connection, entry, where))

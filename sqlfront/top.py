@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,17 @@ from sqlfront.ddl import view_query
 from sqlfront.failures import translated
 from sqlfront.names import shown
 from sqlfront.scans import Scan
-from storage.errors import ProgrammingError
+from storage.errors import DataError, NotSupportedError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
+    from maintenance.first_rows import FirstRows
+    from maintenance.view import MaintainedView
     from sqlfront.connection import Connection
     from sqlfront.database import Database, ViewEntry
     from sqlfront.scans import ReadSession
+
+
+_FIRST = 64
 
 
 def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
@@ -40,6 +46,56 @@ def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any
         with translated(connection._session_error):
             rows: list[tuple[Any, ...]] = connection._duck.execute(query).fetchall()
         return rows
+
+
+def ordered_rows(connection: Connection, entry: ViewEntry) -> Iterator[tuple[Any, ...]]:
+    """All rows of a view in its order, one after the other; see View.ordered."""
+    database, view = connection._database, entry.maintained
+    reader = None
+    if 0 in view.ranked:
+        with connection._reading_own():
+            reader = reader_for(view)
+    if not reader or connection._transaction is not None:
+        raise NotSupportedError(
+            f"the rows of {shown(entry.name)} cannot be read one after the other in their order",
+            why="a transaction is open"
+            if reader
+            else "they have no ranked tree, or a column that DuckDB has to compute (con.explain tells which)",
+            hint="View.top(k), or SELECT ... ORDER BY ... LIMIT",
+        )
+    return _in_turn(connection, entry, reader.batches(within(entry, Limit(None)), _FIRST), database.engine.version)
+
+
+def _in_turn(
+    connection: Connection, entry: ViewEntry, batches: Iterator[list[tuple[Any, ...]]], version: int
+) -> Iterator[tuple[Any, ...]]:
+    from maintenance.first_rows import BeyondTypeError
+
+    engine = connection._database.engine
+    while True:
+        with engine.lock:
+            if engine.version != version:
+                raise StaleRead(
+                    f"{shown(entry.name)} changed while it was being read in order",
+                    why="a reader never mixes epochs",
+                    hint="begin again, or take the rows at once with View.top(k)",
+                )
+            try:
+                batch = next(batches, None)
+            except BeyondTypeError as error:
+                raise DataError("a sum that rows are ordered by does not fit its type") from error
+        if batch is None:
+            return
+        yield from batch
+
+
+def reader_for(view: MaintainedView) -> FirstRows | None:
+    """How the first rows of a view are read without DuckDB; None if it has to compute a column."""
+    from maintenance.first_rows import reader_of
+
+    if view.reader is None:
+        view.reader = reader_of(view) or False
+    return view.reader or None
 
 
 def ranked_scan(database: Database, entry: ViewEntry, number: int, limit: Limit, session: Any) -> Scan:
@@ -66,12 +122,8 @@ def within(entry: ViewEntry, limit: Limit) -> Limit:
 
 def _ranked_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
     """Rows decoded here if all columns are variables or the sums that rows are ordered by; else computed by DuckDB."""
-    from maintenance.first_rows import reader_of
-
-    view, limit = entry.maintained, within(entry, Limit(k))
-    if view.reader is None:
-        view.reader = reader_of(view) or False
-    found = view.reader.read(limit) if view.reader else None
+    limit, reader = within(entry, Limit(k)), reader_for(entry.maintained)
+    found = reader.read(limit) if reader is not None else None
     if found is not None:
         return found
     name = "__sqlfront_scan_top"

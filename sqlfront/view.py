@@ -83,6 +83,17 @@ class View:
         self._connection._ready()
         return top_rows(self._connection, self._entry, k)
 
+    def ordered(self) -> Iterator[tuple[Any, ...]]:
+        """The view's rows in its order, found one after the other as they are asked for, O(log N) each.
+
+        Raises StaleRead at the next row that is not there yet once the data has changed, NotSupportedError where rows
+        are sorted when they are read or a column has to be computed by DuckDB, and in a transaction.
+        """
+        from sqlfront.top import ordered_rows
+
+        self._connection._ready()
+        return ordered_rows(self._connection, self._entry)
+
     def state(self) -> list[dict[str, Any]]:
         """What the view keeps, one dictionary per stored node, as SHOW STATE FOR it."""
         keys = ("view", "node", "kind", "rows", "entries", "bytes", "load", "longest_probe", "shared")

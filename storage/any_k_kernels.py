@@ -16,11 +16,12 @@ from storage.jit import kernel
 from storage.layout import INDEX_LIST, LINKS, ORDER, RANKS, ROWS, TAIL, WIDTH
 from storage.memory import calloc, free, load, load32, realloc, store
 from storage.order_kernels import compare_rows
-from storage.rank_kernels import add_key
+from storage.rank_kernels import add_key, same_words
 from storage.table_kernels import find, hash_places, hash_words
 
-# Header words; the first is STEPS. The plan: nodes, the most children of one, an offset for each node, and there
-# [table, children, an offset for each; there: the child's number, keys, places...].
+# Header words; the first is STEPS. The plan: nodes, the most children of one, whether answers are distinct, an offset
+# for each node, and there [table, children, whether there are rank words of its own below, an offset for each child;
+# there: the child's number, keys, places...].
 PLAN = 1
 CHAINS, CHAINS_USED, CHAINS_CAPACITY = 2, 3, 4
 SLOTS, MASK = 5, 6
@@ -42,7 +43,7 @@ ROW, ADVANCED, PLACES = 0, 1, 2
 @kernel("int64(int64,int64)")
 def table_of(read, node):
     plan = load(read, PLAN)
-    return load(plan + 8 * load(plan, 2 + node), 0)
+    return load(plan + 8 * load(plan, 3 + node), 0)
 
 
 @kernel("int64(int64,int64)")
@@ -102,8 +103,8 @@ def chain_of(read, node, group_row):
 def child_chain(read, node, row, child):
     """The chain of a row's partners below one of its children, which has some: only such rows are in lists."""
     plan = load(read, PLAN)
-    block = plan + 8 * load(plan, 2 + node)
-    entry = plan + 8 * load(block, 2 + child)
+    block = plan + 8 * load(plan, 3 + node)
+    entry = plan + 8 * load(block, 3 + child)
     number = load(entry, 0)
     group = load(load(table_of(read, number), INDEX_LIST), 0)
     h = hash_places(row, entry, 2, load(entry, 1))
@@ -196,29 +197,35 @@ def push_advanced(read, chain, last, child, before, after, children):
     push(read, chain, made)
 
 
-@kernel("boolean(int64,int64,int64)")
+@kernel("int64(int64,int64,int64)")
 def take_least(read, chain, children):
-    """Make the least of the heap and of the next row of the group the chain's next answer; False if there is none."""
+    """Take the least of a chain's heap and of the next row of its group; the cell, or -1 if there is none."""
     here = load(read, CHAINS) + chain * CHAIN_WORDS * 8
     position = load(here, POSITION)
     waiting = load(here, HEAP_USED)
     if position == 0 and waiting == 0:
-        return False
+        return -1
+    store(read, 0, load(read, 0) + 1)
     table = table_of(read, load(here, NODE))
     row = load(table, ROWS) + (position - 1) * load(table, WIDTH) * 8
     key = row + 8 * (load(table, TAIL) + 1)
     from_list = position != 0
     if from_list and waiting > 0:
         from_list = compare_rows(load(read, KEY_ORDER), key, key_of(read, load(load(here, HEAP), 0))) <= 0
-    if from_list:
-        cell = new_cell(read, row, children)
-        target = key_of(read, cell)
-        for j in range(load(read, KEY_WORDS)):
-            store(target, j, load(key, j))
-        store(here, POSITION, load32(row, 2 * load(table, LINKS)))
-    else:
-        cell = pop(read, chain)
-    store(read, 0, load(read, 0) + 1)
+    if not from_list:
+        return pop(read, chain)
+    cell = new_cell(read, row, children)
+    target = key_of(read, cell)
+    for j in range(load(read, KEY_WORDS)):
+        store(target, j, load(key, j))
+    store(here, POSITION, load32(row, 2 * load(table, LINKS)))
+    return cell
+
+
+@kernel("void(int64,int64,int64)")
+def append(read, chain, cell):
+    """Make a cell the chain's next answer."""
+    here = load(read, CHAINS) + chain * CHAIN_WORDS * 8
     used = load(here, ANSWERS_USED)
     if used == load(here, ANSWERS_CAPACITY):
         capacity = max(4, 2 * used)
@@ -226,36 +233,49 @@ def take_least(read, chain, children):
         store(here, ANSWERS_CAPACITY, capacity)
     store(load(here, ANSWERS), used, cell)
     store(here, ANSWERS_USED, used + 1)
-    return True
 
 
 @kernel("int64(int64,int64,int64)")
 def reach(read, chain, rank):
-    """The cell of a chain's answer number `rank`, made with those before it; -1 if there are not so many."""
+    """The cell of a chain's answer number `rank`, made with those before it; -1 if there are not so many.
+
+    Where answers are distinct, cells of equal keys are one answer, as all output columns are in them.
+    """
+    plan = load(read, PLAN)
+    node = load(load(read, CHAINS) + chain * CHAIN_WORDS * 8, NODE)
+    block = plan + 8 * load(plan, 3 + node)
+    children = load(block, 1)
+    distinct = load(plan, 2)
+    words = load(read, KEY_WORDS)
     while True:
         here = load(read, CHAINS) + chain * CHAIN_WORDS * 8
         answers = load(here, ANSWERS_USED)
         if rank < answers:
             return load(load(here, ANSWERS), rank)
-        node = load(here, NODE)
-        plan = load(read, PLAN)
-        children = load(plan + 8 * load(plan, 2 + node), 1)
-        if load(here, EXPANDED) < answers:
-            store(here, EXPANDED, answers)
+        last = -1
+        if answers > 0:
+            if distinct != 0 and load(block, 2) == 0:
+                return -1
             last = load(load(here, ANSWERS), answers - 1)
-            cell = load(read, CELLS) + last * load(read, CELL_WORDS) * 8
-            for q in range(load(cell, ADVANCED), children):
-                cell = load(read, CELLS) + last * load(read, CELL_WORDS) * 8
-                row = load(cell, ROW)
-                place = load(cell, PLACES + q)
-                below = child_chain(read, node, row, q)
-                after = reach(read, below, place + 1)
-                if after >= 0:
-                    before = reach(read, below, place)
-                    push_advanced(read, chain, last, q, before, after, children)
-            here = load(read, CHAINS) + chain * CHAIN_WORDS * 8
-        if not take_least(read, chain, children):
-            return -1
+        expanded = last
+        if load(here, EXPANDED) == answers:
+            expanded = -1
+        store(here, EXPANDED, answers)
+        while True:
+            if expanded >= 0:
+                for q in range(load(load(read, CELLS) + expanded * load(read, CELL_WORDS) * 8, ADVANCED), children):
+                    cell = load(read, CELLS) + expanded * load(read, CELL_WORDS) * 8
+                    place = load(cell, PLACES + q)
+                    below = child_chain(read, node, load(cell, ROW), q)
+                    after = reach(read, below, place + 1)
+                    if after >= 0:
+                        push_advanced(read, chain, expanded, q, reach(read, below, place), after, children)
+            expanded = take_least(read, chain, children)
+            if expanded < 0:
+                return -1
+            if distinct == 0 or last < 0 or not same_words(key_of(read, expanded), key_of(read, last), words):
+                append(read, chain, expanded)
+                break
 
 
 @kernel("void(int64,int64,int64)")
@@ -264,12 +284,12 @@ def spread(read, cell, out):
     plan = load(read, PLAN)
     store(out, 0, cell)
     for node in range(load(plan, 0)):
-        block = plan + 8 * load(plan, 2 + node)
+        block = plan + 8 * load(plan, 3 + node)
         own = load(out, node)
         row = load(load(read, CELLS) + own * load(read, CELL_WORDS) * 8, ROW)
         for q in range(load(block, 1)):
             place = load(load(read, CELLS) + own * load(read, CELL_WORDS) * 8, PLACES + q)
-            child = load(plan + 8 * load(block, 2 + q), 0)
+            child = load(plan + 8 * load(block, 3 + q), 0)
             store(out, child, reach(read, child_chain(read, node, row, q), place))
         store(out, node, row)
 
@@ -279,7 +299,7 @@ def open_read(plan):
     """A new read of the tree that a plan describes; its root is node 0, whose only group is that of the empty key."""
     read = calloc(READ_WORDS, 8)
     store(read, PLAN, plan)
-    root = load(plan + 8 * load(plan, 2), 0)
+    root = load(plan + 8 * load(plan, 3), 0)
     store(read, KEY_PLACE, PLACES + load(plan, 1))
     store(read, KEY_WORDS, load(root, RANKS))
     store(read, KEY_ORDER, load(root, ORDER))
