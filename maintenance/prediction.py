@@ -66,6 +66,11 @@ def predicted_mean(predicted: dict[str, float], mix: dict[str, float]) -> float 
 def _path(tree: Tree, atom: str) -> float:
     leaf, top = tree.leaves[atom], tree.top(atom)
     total, rows, view = 0.0, 1.0, leaf
+    for join in tree.side_joins():
+        if leaf in join.children:
+            cost, made = _joined(tree.update_steps(join, leaf), 1.0)
+            assert join.table is not None
+            total += cost + _written([join.table], made)
     while top is not None and view is not top:
         parent = view.parent
         assert parent is not None

@@ -13,6 +13,7 @@ from planner.classify import plan_view
 from planner.core import minimise
 from planner.plan import Plan
 from planner.query import Definition
+from planner.rules.materialize import TooManyJoins
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
@@ -22,7 +23,7 @@ from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
 from sqlfront.transactions import captured, transaction
 from sqlfront.update_mix import update_weights
-from storage.errors import DataError, ProgrammingError
+from storage.errors import DataError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,8 +147,15 @@ def _kept(part: Part) -> str:
 
 
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:
-    """The plan of a definition. `strategy` is the view's option."""
-    return plan_view(definition, weights, materialize=strategy == "materialize")
+    """The plan of a definition. `strategy` is the view's option. Raises NotSupportedError for too many joins."""
+    try:
+        return plan_view(definition, weights, materialize=strategy == "materialize")
+    except TooManyJoins as error:
+        raise NotSupportedError(
+            "strategy = 'materialize' would store too many joins",
+            why=f"each change must find its join with all other tables ready, and that makes {error}",
+            hint="leave the option out: strategy = 'auto' stores no join that a tree can do without",
+        ) from None
 
 
 def discard(database: Database, con: Any, entry: ViewEntry) -> None:

@@ -195,7 +195,7 @@ FAULTS = [
     ),
     Fault(
         "a materialized join forgets what is put out", "planner/rules/materialize.py",
-        "shown = joined & free.union(*outside)", "shown = joined & frozenset().union(*outside)",
+        "return inside & frozenset(definition.free).union(*outside)", "return inside & frozenset().union(*outside)",
         "tests/planner/test_materialize.py",
     ),
     # Change capture.
