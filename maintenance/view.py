@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from maintenance.paths import build_path, build_projection, update_path
 from maintenance.programs import Assembler
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
+from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, shape_of
 from maintenance.skew import Triangle, partitioned_edges
 from maintenance.symmetry import Term, symmetric_terms
@@ -147,14 +149,15 @@ class MaintainedView:
             order = 0, [place for codec, start in starts for place in order_places(codec, start)]
         return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
 
-    def build(self, machine: Machine) -> None:
+    def build(self, machine: Machine, room: Room | None = None) -> None:
         """Fill the view's tables from its leaves' stores, children first, with wider values as they prove needed.
 
-        O(rows) for every class but "acyclic", where the extended result counts too.
+        O(rows) for every class but "acyclic", where the extended result counts too. Raises OperationalError as soon as
+        it is foreseen that they do not find room.
         """
         while True:
             self.make_tables()
-            if self._fill(machine) & at.OVERFLOW == 0:
+            if self._fill(machine, room) & at.OVERFLOW == 0:
                 break
             self.limbs += 1
         self.balance = self._balanced()
@@ -178,20 +181,39 @@ class MaintainedView:
         if self.balance is not None:
             self.balance.refresh(machine)
 
-    def _fill(self, machine: Machine) -> int:
+    def _fill(self, machine: Machine, room: Room | None) -> int:
         flags = 0
         for view in self.tree.stored_inner():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+            assert view.table is not None and view.shape is not None
+            goal = self._goal(view.table, view.shape.variables, view)
+            flags |= self._run(machine, assembler, scanned, goal, room)
         if self.tree.output is not None:
             assembler = Assembler()
             scanned = build_projection(self.tree, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+            assert self.tree.projection is not None
+            goal = self._goal(self.tree.projection, self.tree.output, self.tree.root)
+            flags |= self._run(machine, assembler, scanned, goal, room)
         sweep = Assembler()
         sweep.finish(at.SWEEP, self.tables())
         machine.run_once(sweep.program())
         return flags
+
+    def _goal(self, table: Table, variables: Sequence[str], view: View) -> Goal:
+        """A table to be filled with what joins below a view."""
+        leaves = [self.tree.leaves[atom] for atom in view.atoms]
+        sizes = []
+        for leaf in leaves:
+            assert leaf.table is not None
+            sizes.append((frozenset(leaf.node.variables), leaf.table.live))
+            groups = zip(leaf.indexes, leaf.table.groups, strict=True)
+            sizes += [(frozenset(index), group.live) for index, group in groups]
+        return Goal(table, variables, [self.definition.label(variable) for variable in variables], sizes)
+
+    def _run(self, machine: Machine, assembler: Assembler, scanned: Table, goal: Goal, room: Room | None) -> int:
+        taken = sum(table.bytes() for table in self._summed() if table is not goal.table)
+        return fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""

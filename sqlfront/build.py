@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from maintenance import epoch
 from maintenance.relation import Column
+from maintenance.room import Room
 from maintenance.view import MaintainedView
 from planner.classify import plan_view
 from planner.core import minimise
@@ -229,6 +231,16 @@ def _naming(view: StoredView) -> Iterator[None]:
         ) from error
 
 
+def _room(con: Any, part: Part) -> Room | None:
+    """What memory a view may take that stores combinations of several tables' rows, by DuckDB's memory_limit."""
+    if part.plan.shape != "cyclic" and not part.plan.projected:
+        return None
+    ((setting,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
+    amount, unit = setting.split()
+    limit = float(amount) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
+    return Room(epoch.shown(part.name), int(limit), part.plan.suggestion)
+
+
 def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float) -> MaintainedView:
     """Build views from one snapshot, after taking in what other writers have committed up to it; the last of them,
     whose `epsilon` is given."""
@@ -247,7 +259,7 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float) -
             undo.callback(engine.undo, applied)
         for part in parts:
             own = epsilon if part is parts[-1] else EPSILON
-            maintained = engine.create_view(part.name, part.definition, part.plan, load, own)
+            maintained = engine.create_view(part.name, part.definition, part.plan, load, own, _room(con, part))
             undo.callback(engine.drop_view, part.name)
             if part is not parts[-1]:
                 engine.expose(part.name, part.name, inner=True)

@@ -31,7 +31,7 @@ def churn(con: sqlfront.Connection, seed: int, epochs: int = 12) -> None:
         con.execute(f"INSERT INTO e VALUES {', '.join(map(str, rows))}")
         if choose.random() < 0.6:
             con.execute(f"DELETE FROM e WHERE src = {choose.randrange(5)} AND dst < {choose.randrange(5)}")
-        con.execute("CHECK MATERIALIZED VIEW v")
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_self_join_that_looks_the_same_from_each_atom_keeps_one_store(con, que
     assert ("looks the same from a, b" in str(con.explain("v"))) == bool(terms)
     churn(con, seed=terms)
     con.execute("DELETE FROM e")
-    con.execute("CHECK MATERIALIZED VIEW v")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
 @pytest.mark.parametrize("loops", [True, False])
@@ -83,7 +83,7 @@ def test_single_changes_of_a_symmetric_view(query, loops):
             bag.append((source, source if loops and choose.random() < 0.3 else target, choose.randrange(4)))
             con.apply_row("e", bag[-1])
         if number % 6 == 5:
-            con.execute("CHECK MATERIALIZED VIEW v")
+            assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     con.close()
 
 
@@ -105,7 +105,7 @@ def test_an_epoch_of_a_symmetric_view_is_undone_whole(con):
     con.execute("ROLLBACK")
     assert con.execute("SELECT n FROM v").fetchall() == before
     con.execute("INSERT INTO e VALUES (3, 1, 1)")
-    con.execute("CHECK MATERIALIZED VIEW v")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
 def test_sums_of_a_symmetric_view_may_outgrow_a_word():
@@ -142,7 +142,7 @@ def test_cyclic_views_follow_their_table(con, query):
     assert con.explain("v").to_dict()["shape"] == "cyclic"
     churn(con, seed=len(query), epochs=8)
     con.execute("DELETE FROM e")
-    con.execute("CHECK MATERIALIZED VIEW v")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
 def test_a_loomis_whitney_join_binds_one_variable_from_three_sides():
@@ -160,5 +160,5 @@ def test_a_loomis_whitney_join_binds_one_variable_from_three_sides():
                 rows = [tuple(choose.randrange(3) for _ in range(3)) for _ in range(6)]
                 con.execute(f"INSERT INTO {name} VALUES {', '.join(map(str, rows))}")
             con.execute(f"DELETE FROM {choose.choice('rstu')} WHERE x = {choose.randrange(3)}")
-            con.execute("CHECK MATERIALIZED VIEW v")
+            assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
         assert con.view("v").count() > 0
