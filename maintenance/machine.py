@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _run = entry_point(kernels.run)
 _run_program = entry_point(kernels.run_program)
 run_epoch = entry_point(kernels.run_epoch)
+run_row = entry_point(kernels.run_row)
 
 MAX_VIEWS = 4096
 _ENTRY = struct.Struct("=5q")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from maintenance.emission import OutputDelta
@@ -229,18 +230,41 @@ class MaintainedView:
     def _add_terms(self, assembler: Assembler) -> None:
         """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
         assert self.twin is not None
-        assembler.path(self.number)
-        assembler.upsert(self.twin)
-        assembler.path_end()
         for term in self.terms:
-            leaves = [self.tree.leaves[atom] for atom in term.others]
-            stored = [leaf.table for leaf in leaves]
-            for leaf in leaves:
-                leaf.table = self.twin
-            self._add_path(assembler, term.start, 0, term.times, alone=not term.others)
-            for leaf, table in zip(leaves, stored, strict=True):
-                leaf.table = table
-        assembler.clear(self.twin)
+            if not term.others:
+                self._add_path(assembler, term.start, 0, term.times)
+        with assembler.unless_alone([self._joined_words(term) for term in self.terms if term.others]):
+            assembler.path(self.number)
+            assembler.upsert(self.twin)
+            assembler.path_end()
+            for term in self.terms:
+                if term.others:
+                    self._add_mixed(assembler, term)
+            assembler.clear(self.twin)
+
+    def _add_mixed(self, assembler: Assembler, term: Term) -> None:
+        """The path of a term whose other atoms read the delta too, in the twin."""
+        leaves = [self.tree.leaves[atom] for atom in term.others]
+        stored = [leaf.table for leaf in leaves]
+        for leaf in leaves:
+            leaf.table = self.twin
+        self._add_path(assembler, term.start, 0, term.times, alone=False)
+        for leaf, table in zip(leaves, stored, strict=True):
+            leaf.table = table
+
+    def _joined_words(self, term: Term) -> list[tuple[int, int]]:
+        """The places of the words of a row of the store that are equal if it joins itself, read by all the term's atoms
+        that read the delta."""
+        shapes = []
+        for atom in (term.start, *term.others):
+            shape = self.tree.leaves[atom].shape
+            assert shape is not None
+            shapes.append(shape)
+        pairs = set()
+        for one, other in combinations(shapes, 2):
+            shared = [variable for variable in one.variables if variable in other.variables]
+            pairs |= set(zip(one.places(shared), other.places(shared), strict=True))
+        return sorted((a, b) for a, b in pairs if a != b)
 
     def _add_path(self, assembler: Assembler, atom: str, position: int, times: int, alone: bool = True) -> None:
         """The path of an atom's delta; `alone`: its siblings are stored tables, and may be partitioned."""
@@ -251,7 +275,8 @@ class MaintainedView:
             edge = next(i for i in range(3) if triangle.edges[i].atom == atom)
             triangle.add_status(assembler, edge)
             triangle.add_sum_paths(assembler, edge, self.limbs, times)
-            triangle.add_part_paths(assembler, edge)
+            with assembler.unless_light():
+                triangle.add_part_paths(assembler, edge)
         if self.delta is not None:
             self.delta.add_path(atom, assembler, self.number, position, times)
         if self.tally is not None:
