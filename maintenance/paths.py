@@ -33,7 +33,7 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
             assembler.path_end()
     if top is not None:
         assembler.path(owner)
-        _climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
+        climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
@@ -56,7 +56,7 @@ def build_path(tree: Tree, view: View, assembler: Assembler, owner: int, limbs: 
     if beside:
         _add_to(tree, source, view, assembler, limbs)
     else:
-        _climb(tree, source, view, assembler, limbs, write_all=False)
+        climb(tree, source, view, assembler, limbs, write_all=False)
     assembler.path_end()
     return source.table
 
@@ -85,7 +85,7 @@ def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta
     return project(tree, assembler, delta, tree.output, limbs)
 
 
-def _climb(
+def climb(
     tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool, times: int = 1
 ) -> None:
     assert source.shape is not None

@@ -17,6 +17,7 @@ from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, shape_of
 from maintenance.skew import Triangle, partitioned_edges
 from maintenance.symmetry import Term, symmetric_terms
+from maintenance.tally import Tally, is_spread
 from maintenance.tree import Tree, View
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
@@ -46,6 +47,7 @@ class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
     `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
+    `tally` counts its tuples where no table's size or count is their number (see tally.py).
     `epsilon` says when a value of a triangle's tables is heavy (see skew.py): at 0 and 1 none is told apart, and there
     is no `balance`.
     """
@@ -67,6 +69,7 @@ class MaintainedView:
     twin: Table | None = None
     companion: Companion | None = None
     companions: list[MaintainedView] = field(default_factory=list)
+    tally: Tally | None = None
     epsilon: float = 0.5
     balance: Balance | None = None
 
@@ -81,11 +84,14 @@ class MaintainedView:
 
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
-        return self._summed() + (self.balance.triangle.tables() if self.balance is not None else [])
+        return self._counted() + (self.balance.triangle.tables() if self.balance is not None else [])
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        return self._summed() + (list(self.balance.triangle.all_tables()) if self.balance is not None else [])
+        return self._counted() + (list(self.balance.triangle.all_tables()) if self.balance is not None else [])
+
+    def _counted(self) -> list[Table]:
+        return self._summed() + (self.tally.tables() if self.tally is not None else [])
 
     def _summed(self) -> list[Table]:
         """The tree's own tables, whose values have `limbs` words."""
@@ -136,6 +142,7 @@ class MaintainedView:
             )
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
+        self.tally = Tally(self.tree, self.limbs) if is_spread(self.tree) else None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
         """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
@@ -195,6 +202,8 @@ class MaintainedView:
             assert self.tree.projection is not None
             goal = self._goal(self.tree.projection, self.tree.output, self.tree.root)
             flags |= self._run(machine, assembler, scanned, goal, room)
+        if self.tally is not None:
+            flags |= self.tally.build(machine, self.number)
         sweep = Assembler()
         sweep.finish(at.SWEEP, self.tables())
         machine.run_once(sweep.program())
@@ -292,6 +301,8 @@ class MaintainedView:
                 triangle.add_part_paths(assembler, edge)
         if self.delta is not None:
             self.delta.add_path(atom, assembler, self.number, position, times)
+        if self.tally is not None:
+            self.tally.add_path(atom, assembler, self.number, position, times)
 
     def forget_change(self) -> None:
         """Begin to gather the output's change anew."""
@@ -303,6 +314,8 @@ class MaintainedView:
         self.limbs = limbs
         if self.delta is not None:
             self.delta.widen(limbs)
+        if self.tally is not None:
+            self.tally.widen(limbs)
         for table in self._summed():
             table.widen(limbs)
         if self.balance is not None:

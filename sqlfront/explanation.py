@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from maintenance.prediction import Spending, predict, predicted_mean, spending
 from maintenance.symmetry import symmetric_terms
+from maintenance.tally import Tally
 from maintenance.tree import Tree, View
 from maintenance.view import MaintainedView, codecs_of
 from planner.plan import Plan
@@ -142,6 +143,8 @@ class Explanation:
         if self.tree.output is not None:
             names = ", ".join(map(self.definition.label, self.tree.output))
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
+        if self.maintained is not None and self.maintained.tally is not None:
+            boxes.append(_tally(self.maintained.tally))
         for companion, tree in zip(self.definition.companions, self.companions, strict=True):
             notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
             boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
@@ -293,6 +296,13 @@ def _join(tree: Tree, view: View) -> Box:
     """A join that is stored beside the tree, for changes to be joined with."""
     names = ", ".join(leaf.node.atom or "" for leaf in view.children)
     return replace(_box(tree, replace(view, children=[])), title=f"join of {names}")
+
+
+def _tally(tally: Tally) -> Box:
+    """The number of rows that is kept beside a tree whose nodes hold them together."""
+    tables = tally.tables()
+    figures = f"{sum(table.live for table in tables)} rows, {sum(table.bytes() for table in tables)} bytes"
+    return Box("number of rows", ("counted in a tree of the same shape", figures), "projection")
 
 
 def _figures(table: Table | None) -> list[str]:
