@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
 from sqlfront import statements as own
+from sqlfront.durable import compact_logs
 from sqlfront.feed import subscribe
 from sqlfront.frames import as_user
 from sqlfront.held_result import HeldResult
@@ -126,6 +127,10 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
         read(connection, statement, params)
     elif kind in ("ddl", "create_table_as") and table_ddl.needs_us(connection, statement):
         table_ddl.alter(connection, statement)
+    elif kind == "checkpoint":
+        if connection._transaction is None:
+            compact_logs(connection._database, now=True)
+        read(connection, statement, params)
     elif kind == "show_tables":
         read(connection, without_reserved(statement), None)
     elif many:
