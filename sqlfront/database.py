@@ -20,7 +20,7 @@ from sqlfront.loading import Evaluator, count_rows, load_rows
 from sqlfront.names import locate, shown
 from sqlfront.scans import SCAN_PREFIX, ReadSession, Scan
 from storage.capture import Capture, QualifiedName
-from storage.change_log import ChangeLog
+from storage.change_log import INPUT, ChangeLog, LogInput
 from storage.errors import InterfaceError, Lost, OperationalError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -238,8 +238,10 @@ class Database:
 
     # Reading -------------------------------------------------------------------------------------
 
-    def scans(self, session: Any) -> Iterator[tuple[str, Scan]]:
+    def scans(self, session: Any) -> Iterator[tuple[str, Scan | LogInput]]:
         """The registered name and the scan of every view and change table; `session()` is the cursor's."""
+        if any(table.durable for table in self.change_tables.values()):
+            yield INPUT, self.log.input
         for entry in self.views.values():
             yield scan_name(entry.scan), self.view_scan(entry, session)
         for unbuilt in self.unbuilt.values():

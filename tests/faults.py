@@ -244,8 +244,8 @@ FAULTS = [
     # Transactions and writes.
     Fault(
         "a refused COMMIT leaves its changes in the views", "sqlfront/transactions.py",
-        "                    undo.callback(database.engine.undo, applied)\n                signals",
-        "                signals", "tests/sqlfront/test_transactions.py -k refused_commit",
+        "                    undo.callback(database.engine.undo, applied)\n                logged",
+        "                logged", "tests/sqlfront/test_transactions.py -k refused_commit",
     ),
     Fault(
         "a private read stays in the views", "sqlfront/transactions.py",
