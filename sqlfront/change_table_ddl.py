@@ -15,19 +15,18 @@ from sqlfront.statements import CreateChangeTable, Name
 from sqlfront.transactions import transaction
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
-from storage.errors import NotSupportedError, ProgrammingError
+from storage.errors import ProgrammingError
+from storage.sources import check_source
 
 
 def create_change_table(database: Database, con: Any, statement: CreateChangeTable) -> None:
     """Register a table that the engine keeps; DuckDB sees it as a view over a scan."""
     options = check_options("change table", statement.options)
-    if statement.source is not None:
-        raise NotSupportedError(
-            "CREATE CHANGE TABLE ... FROM is not supported yet",
-            why="change sources come with the Spark work",
-            hint="create it without FROM and feed it with con.apply",
-        )
     options = settle_durability(database, options)
+    if statement.source is not None:
+        source = dict(statement.source_options)
+        check_source(statement.source, source)
+        options["source"] = {"kind": statement.source, "options": source}
     name = new_name(database, con, statement.name.parts)
     with database.engine.lock:
         if name.key in database.change_tables:
@@ -78,6 +77,7 @@ def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bo
                 [table.name.schema, table.name.name],
             )
             database.log.drop(con, table.scan)
+        database.attached.sources.pop(table.scan, None)
         database.offsets = {key: at for key, at in database.offsets.items() if key[0] != table.scan}
         del database.change_tables[table.name.key]
         database.engine.drop_table(database.relation_key(table.name))

@@ -213,6 +213,29 @@ class Connection:
         with translated(self._session_error):
             return apply.apply_row(self, table, row, weight)
 
+    def register_changes(
+        self, table: str, source: Any, *, shape: str = "auto", version: str | None = None, name: str | None = None,
+        checkpoint: str | None = None, trigger: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Give a change table a source of changes, and take in what it has. Returns the Epoch, or None without news.
+
+        `source` is a Spark DataFrame (batch or streaming), a stream or iterable of Arrow tables (each is an epoch), or
+        an object with a `name` and `read(after, wanted)`. `shape` tells how it tells changes: plain (all inserts),
+        weight, change_type, debezium; auto goes by its columns. `version` names the column that grows with each
+        commit, of a DataFrame that REFRESH CHANGE TABLE is to read again. Offsets are kept under `name`.
+
+        A streaming DataFrame needs a durable table and a `checkpoint`; `trigger` is as of Spark's writer, for example
+        {"availableNow": True}. The running StreamingQuery is returned; each micro-batch is an epoch, exactly once.
+        """
+        from sqlfront.sources import register_changes
+
+        self._ready()
+        with translated(self._session_error):
+            return register_changes(
+                self, table, source, shape=shape, version=version, name=name, checkpoint=checkpoint,
+                trigger=dict(trigger) if trigger else None,
+            )  # fmt: skip
+
     # Views ---------------------------------------------------------------------------------------
 
     def explain(self, view_or_sql: str) -> Explanation:

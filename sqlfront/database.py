@@ -6,6 +6,7 @@ the same file. Catalog changes and epochs happen under the engine's lock.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import threading
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from maintenance.view import MaintainedView
     from planner.query import Definition
     from sqlfront.feed import Feed
+    from sqlfront.sources import Attached
     from sqlfront.transactions import Snapshot
 
 SCHEMA = "__sqlfront"
@@ -115,6 +117,7 @@ class Database:
         self.capture = Capture(self.name)
         self.log = ChangeLog(self.name, SCHEMA)
         self.offsets: dict[tuple[int, str], Any] = {}
+        self.spark: Any = None
         self.replaying = False
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
@@ -156,6 +159,13 @@ class Database:
     @property
     def in_memory(self) -> bool:
         return self.path in ("", ":memory:")
+
+    @functools.cached_property
+    def attached(self) -> Attached:
+        """The sources of change tables."""
+        from sqlfront.sources import Attached
+
+        return Attached()
 
     def enter(self, connection: Any) -> None:
         """Note a connection; the database stays open as long as there is one."""

@@ -16,6 +16,7 @@ from sqlfront.names import require_current
 from sqlfront.options import check_options
 from sqlfront.reach import reads_ours
 from sqlfront.reserved import looks_into_catalog, refuse_reserved, without_reserved
+from sqlfront.sources import pull
 from sqlfront.statements import PassThrough, Statement
 from sqlfront.transactions import Transaction, rollback
 from storage.errors import NotSupportedError, ProgrammingError
@@ -40,6 +41,9 @@ def run(connection: Connection, statement: Statement, params: Any, *, many: bool
 
 def _run_own(connection: Connection, statement: Statement) -> None:
     database, con = connection._database, connection._duck
+    if isinstance(statement, own.RefreshChangeTables):
+        pull(connection, [name.parts for name in statement.names])
+        return
     if not isinstance(statement, _READS) and connection._transaction is not None:
         raise NotSupportedError(
             "definitions of views and change tables cannot change inside a transaction",

@@ -17,6 +17,7 @@ from sqlfront.statements import (
     ExplainMaterialized,
     ExplainMaterializedView,
     Name,
+    RefreshChangeTables,
     RefreshMaterializedView,
     ShowChangeTables,
     ShowMaterializedViews,
@@ -193,6 +194,15 @@ def _dropped(reader: Reader, what: str) -> tuple[Name, bool, bool]:
 def _refresh(reader: Reader, start: int) -> Statement:
     reader.expect("refresh", "materialized", "view")
     return RefreshMaterializedView(reader.text, start, _last_name(reader))
+
+
+def _refresh_tables(reader: Reader, start: int) -> Statement:
+    reader.expect("refresh", "change", "table")
+    names = [reader.name("the table's name")]
+    while reader.skip(","):
+        names.append(reader.name("the table's name"))
+    reader.end()
+    return RefreshChangeTables(reader.text, start, tuple(names))
 
 
 def _alter_view(reader: Reader, start: int) -> Statement:
@@ -376,6 +386,7 @@ def _refuse_both(reader: Reader, or_replace: bool, if_not_exists: bool, name: Na
 _STATEMENTS: dict[tuple[str, ...], Callable[[Reader, int], Statement]] = {
     ("create", "materialized"): _create_view,
     ("drop", "materialized"): _drop_view,
+    ("refresh", "change"): _refresh_tables,
     ("refresh",): _refresh,
     ("alter", "materialized"): _alter_view,
     ("create", "change"): _create_table,
