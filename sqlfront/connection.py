@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from maintenance.critical import Uninterrupted
 from sqlfront import dispatch
 from sqlfront.database import ChangeTable, Database
+from sqlfront.dialects import to_duckdb
 from sqlfront.failures import expect_copy, require_pandas, translated
 from sqlfront.names import name_parts
 from sqlfront.scans import ReadSession
@@ -79,13 +80,16 @@ class Connection:
 
     # SQL -----------------------------------------------------------------------------------------
 
-    def execute(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Connection:
+    def execute(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, *, dialect: str | None = None
+    ) -> Connection:
         """Run one or more statements; the last one's result is fetched from this object.
 
-        `params` are bound to the last statement. Errors are sqlfront.Error's; a failing statement changes nothing.
+        `params` are bound to the last statement; `dialect` "spark" takes one statement as Spark writes it.
+        Errors are sqlfront.Error's; a failing statement changes nothing.
         """
         self._check_open()
-        statements = parse_statement(sql)
+        statements = parse_statement(sql if dialect is None else to_duckdb(sql, dialect))
         for statement in statements:
             self._ready()
             last = statement is statements[-1]
@@ -219,13 +223,11 @@ class Connection:
     ) -> Any:  # fmt: skip
         """Give a change table a source of changes, and take in what it has. Returns the Epoch, or None without news.
 
-        `source` is a Spark DataFrame (batch or streaming), a stream or iterable of Arrow tables (each is an epoch), or
-        an object with a `name` and `read(after, wanted)`. `shape` tells how it tells changes: plain (all inserts),
-        weight, change_type, debezium; auto goes by its columns. `version` names the column that grows with each
-        commit, of a DataFrame that REFRESH CHANGE TABLE is to read again. Offsets are kept under `name`.
-
-        A streaming DataFrame needs a durable table and a `checkpoint`; `trigger` is as of Spark's writer, for example
-        {"availableNow": True}. The running StreamingQuery is returned; each micro-batch is an epoch, exactly once.
+        `source`: a Spark DataFrame, a stream or iterable of Arrow tables (each is an epoch), or a ChangeSource (see
+        storage/sources.py). `shape`: plain, weight, change_type, debezium; auto goes by the columns. `version`: the
+        column that grows with each commit, for REFRESH CHANGE TABLE. Offsets are kept under `name`.
+        A streaming DataFrame needs a durable table and a `checkpoint`; `trigger` is as of Spark's writer. Its running
+        StreamingQuery is returned; each micro-batch is an epoch, exactly once.
         """
         from sqlfront.sources import register_changes
 

@@ -35,6 +35,16 @@ _QUERY_WORDS = ("select", "with", "from", "values")
 
 def parse_own(text: str, start: int) -> Statement | None:
     """The statement if it is one of ours, else None. Raises ProgrammingError for a syntax error in ours."""
+    parse = _parser(text)
+    return parse(Reader(text), start) if parse is not None else None
+
+
+def is_own(text: str) -> bool:
+    """Whether a statement is one of ours by its first words."""
+    return _parser(text) is not None
+
+
+def _parser(text: str) -> Callable[[Reader, int], Statement] | None:
     head = tokenize(text[:_HEAD])[:6]
     if not head or head[0].keyword not in _FIRST_WORDS:
         return None
@@ -43,7 +53,7 @@ def parse_own(text: str, start: int) -> Statement | None:
         words = ["create", *words[3:]]
     for opening, parse in _STATEMENTS.items():
         if tuple(words[: len(opening)]) == opening:
-            return parse(Reader(text), start)
+            return parse
     return None
 
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 import duckdb
 import pyarrow as pa
@@ -90,22 +91,17 @@ class Watched:
             return found
 
         def call(*args, **settings):
-            self._step()
+            self._step("before", args)
             result = found(*args, **settings)
-            self._step()
+            self._step("after", args)
             own = type(result).__name__ in ("DuckDBPyConnection", "DuckDBPyRelation")
             return Watched(result, self._step) if own else result
 
         return call
 
 
-def main(path: str, kill_at: int) -> None:
-    steps, armed = itertools.count(1), []
-
-    def step() -> None:
-        if armed and next(steps) == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
+def watch(path: str, step: Callable[[str, tuple], None]) -> None:
+    """From now on tell each entry into DuckDB on this file ("before", arguments), and each return ("after", ...)."""
     connect = duckdb.connect
 
     def watched(database: str, **settings):
@@ -113,6 +109,16 @@ def main(path: str, kill_at: int) -> None:
         return Watched(made, step) if database == path else made
 
     duckdb.connect = watched
+
+
+def main(path: str, kill_at: int) -> None:
+    steps, armed = itertools.count(1), []
+
+    def step(when: str, arguments: tuple) -> None:
+        if armed and next(steps) == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    watch(path, step)
     fresh = not os.path.exists(path)
     con = sqlfront.connect(path)
     if fresh:
