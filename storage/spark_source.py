@@ -104,6 +104,8 @@ def _portable(condition: str, columns: set[str]) -> str | None:
         elif isinstance(node, exp.DataType):
             if not isinstance(node.parent, exp.Cast):
                 return None
+        elif isinstance(node, exp.Predicate) and len(list(node.find_all(exp.Column))) > 1:
+            return None  # Two columns may be compared by another type than Spark would take.
         elif type(node) not in plain or (
             isinstance(node, exp.Column) and (node.table or node.name.casefold() not in columns)
         ):

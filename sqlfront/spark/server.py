@@ -143,7 +143,11 @@ class ViewServer(flight.FlightServerBase):
 
     def _entry(self, request: dict[str, Any]) -> ViewEntry:
         if not request.get("view"):
-            raise ProgrammingError("no view is named", hint="option('view', 'v')")
+            raise ProgrammingError(
+                "no view is named",
+                why="Spark keeps no options of a CREATE TABLE ... USING a Python data source",
+                hint="option('view', 'v'), or CREATE TEMPORARY VIEW v USING sqlfront OPTIONS (view 'v')",
+            )
         with self._connection.cursor() as cursor:
             return cursor._database.view(cursor._duck, name_parts(request["view"]))
 
