@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from maintenance.programs import Assembler, Join, Side
@@ -28,7 +28,7 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
     leaf, top = tree.leaves[atom], tree.top(atom)
     if top is not None:
         assembler.path(owner)
-        _climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
+        climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
@@ -38,16 +38,19 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
         assembler.path_end()
 
 
-def build_path(tree: Tree, view: View, assembler: Assembler, owner: int, limbs: int) -> Table:
+def build_path(
+    tree: Tree, view: View, assembler: Assembler, owner: int, limbs: int, avoid: Collection[View] = ()
+) -> Table:
     """The path that fills one stored inner view from a stored view below it; returns the table to scan.
 
-    Its siblings must be complete, so views are built children first. O(rows scanned * fan-out).
+    Its siblings must be complete, so views are built children first; those to `avoid` hold other rows too. O(rows
+    scanned * fan-out).
     """
-    source = _cheapest_source(tree, view)
+    source = _cheapest_source(tree, view, avoid)
     assert source.table is not None
     assembler.scan(source.table)
     assembler.path(owner)
-    _climb(tree, source, view, assembler, limbs, write_all=False)
+    climb(tree, source, view, assembler, limbs, write_all=False)
     assembler.path_end()
     return source.table
 
@@ -76,9 +79,10 @@ def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta
     return project(tree, assembler, delta, tree.output, limbs)
 
 
-def _climb(
+def climb(
     tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool, times: int = 1
 ) -> None:
+    """Carry a delta of `source`, on a path that has begun, up to `top`, adding to all stored views or to it alone."""
     assert source.shape is not None
     delta = Delta(source.shape, source.atoms)
     view = source
@@ -111,11 +115,11 @@ def join_siblings(
     return delta
 
 
-def _cheapest_source(tree: Tree, view: View) -> View:
+def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
     """A stored view below whose path up needs no expansion, if there is one; else the nearest."""
     candidates = []
     for below in view.walk():
-        if below is view or not below.full:
+        if below is view or not below.full or any(below is other for other in avoid):
             continue
         expansions, climb = 0, below
         while climb is not view:

@@ -100,12 +100,14 @@ class State:
         """
         with self.lock:
             view = self.views[name]
-            before = view.epsilon, view.balance
+            before = view.epsilon, view.pieces, view.balance
             try:
                 view.balance_by(epsilon)
                 self._assemble()
             except BaseException:
-                view.epsilon, view.balance = before
+                view.epsilon, view.pieces, view.balance = before
+                if view.balance is not None:
+                    view.balance.stale = view.divided  # What pieces share has been made anew.
                 self._assemble()
                 raise
             view.plan = plan
@@ -251,7 +253,7 @@ class State:
             occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
             store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, occurrence // 2)
-            indexes, summed = demanded_indexes(view.tree, view.tree.leaves[atom.name], view.definition)
+            indexes, summed = demanded_indexes(view, atom.name)
             old = store.table
             if relation.reindex(store, indexes, summed) and store.key in known:
                 copy_rows(self.machine, old, store)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from planner.heavy_light import Union
 
 Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic"]
 
@@ -52,6 +55,7 @@ class Plan:
     (Idris et al., section 5: acyclic queries that are not free-connex). `variables_added` names them.
     `weights` are the update rates, by table, for which the tree was chosen.
     `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
+    `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     """
 
     shape: Shape
@@ -73,3 +77,4 @@ class Plan:
         return self.total or self.cost
 
     weights: tuple[tuple[str, float], ...] = ()
+    union: Union | None = None
