@@ -11,6 +11,7 @@ from maintenance.filling import copy_rows, fill_store, lay_out
 from maintenance.machine import MAX_VIEWS, Machine, RelationPrograms
 from maintenance.outlets import Listener, Outlets
 from maintenance.programs import Assembler
+from maintenance.reading import trees_read
 from maintenance.relation import Column, LeafStore, Relation, Rescale
 from maintenance.view import MaintainedView, Source, demanded_indexes, unbuilt_view
 from planner.plan import Plan
@@ -81,7 +82,10 @@ class State:
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine)
-                lay_out([member.tree for member in view.members], [store.table for _, store in fresh])
+                lay_out(
+                    [tree for member in view.members for tree in trees_read(member)],
+                    [store.table for _, store in fresh],
+                )
             except BaseException:
                 self._close_stores(view)
                 self._assemble()

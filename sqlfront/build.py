@@ -124,7 +124,8 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
         rates[own] = sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
-        parts.append(Part(own, definition, with_epsilon(definition, plan, epsilon)))
+        divided = own == name and "epsilon" in options
+        parts.append(Part(own, definition, with_epsilon(definition, plan, epsilon, divided=divided)))
     return parts
 
 

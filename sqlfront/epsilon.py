@@ -48,13 +48,15 @@ def epsilon_cost(epsilon: float, free: int = 0) -> Cost:
     return replace(cost, update=f"{cost.update} amortised") if 0 < epsilon < 1 else cost
 
 
-def with_epsilon(definition: Definition, plan: Plan, epsilon: float) -> Plan:
-    """A plan that is a union of trees over heavy and light parts, if it is for a sum over triangles; else the plan
-    itself."""
+def with_epsilon(definition: Definition, plan: Plan, epsilon: float, *, divided: bool = False) -> Plan:
+    """A plan that is a union of trees over heavy and light parts, if it is for such a view; else the plan itself.
+
+    A sum over all triangles always is; a view with free variables if it is to be `divided`, or was already.
+    """
     union = triangle_union(definition, plan.root)
     if union is None or plan.shape != "cyclic" or plan.strategy == materialize.STRATEGY:
         return plan
-    if plan.free:
+    if plan.free and not divided and plan.union is None:
         return plan
     strategy = f"IVM^eps with epsilon = {epsilon:g}, heavy and light values apart"
     if not 0 < epsilon < 1:
@@ -71,8 +73,6 @@ def check_epsilon(name: str, definition: Definition, plan: Plan) -> None:
     """ProgrammingError when the option is given for a view, called `name`, whose values cannot be told apart."""
     if plan.strategy == materialize.STRATEGY:
         raise _refused(name, "every join is stored (strategy = 'materialize')")
-    if definition.free and not definition.derived:
-        raise _refused(name, f"it puts out or groups by {labels(definition, definition.free)}")
     if triangle_union(definition, plan.root) is not None:
         return
     if definition.derived:
