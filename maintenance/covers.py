@@ -14,7 +14,7 @@ from maintenance.paths import Delta, side_of
 from maintenance.pieces import Pieces
 from maintenance.programs import Assembler, Join
 from maintenance.shapes import Shape, parts_of, shape_of
-from planner.heavy_light import WHOLE, Cover
+from planner.heavy_light import Cover, is_whole
 from storage.table import Table
 
 
@@ -73,7 +73,7 @@ class _Path:
     def _part(self, atom: str, part: str) -> Operand:
         leaf = self.tree.leaves[atom]
         assert leaf.table is not None and leaf.shape is not None
-        if part == WHOLE:
+        if is_whole(part):
             return Operand(leaf.table, leaf.shape, leaf.atoms, leaf.indexes)
         edge = next(edge for edge in self.pieces.union.edges if edge.atom == atom)
         table, indexes = self.pieces.part(edge, part)

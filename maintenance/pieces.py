@@ -17,9 +17,9 @@ from maintenance.machine import Machine
 from maintenance.paths import build_path, climb
 from maintenance.programs import Assembler
 from maintenance.relation import LeafStore
-from maintenance.skew import Column, Letters, Partition, columns_told_apart, letters_of, partition_column, partition_of
+from maintenance.skew import Column, Letters, Partition, group_expressions, letters_of, partition_column, partition_of
 from maintenance.tree import Tree, View, view_table
-from planner.heavy_light import WHOLE, Edge, Piece, Union
+from planner.heavy_light import Edge, Piece, Union, is_whole
 from storage import layout as at
 from storage.table import Table
 
@@ -63,7 +63,7 @@ class Pieces:
             tree = Tree(base.definition, plan, base.widths, counted=counted and piece.reading != "looked up")
             self.trees.append(PieceTree(piece, tree))
         for kept in self.overlapping():
-            kept.pair().indexes.append(base.plan.free)
+            kept.pair().indexes.append(base.root.children[0].node.variables)
 
     def enumerated(self) -> list[PieceTree]:
         """The pieces whose rows are read from their trees."""
@@ -71,12 +71,12 @@ class Pieces:
 
     def overlapping(self) -> list[PieceTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
-        return [kept for kept in self.enumerated() if len(self.base.plan.free) < 3]
+        return [kept for kept in self.enumerated() if set(self.base.plan.free) != set(kept.pair().node.variables)]
 
     def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
         """The trees that read all rows of an atom, with its leaf there."""
         for kept in self.trees:
-            if atom in kept.tree.leaves and kept.piece.part(atom) == WHOLE:
+            if atom in kept.tree.leaves and is_whole(kept.piece.part(atom)):
                 yield kept.tree, kept.tree.leaves[atom]
 
     def tables(self) -> list[Table]:
@@ -106,8 +106,8 @@ class Pieces:
 
     def column(self, edge: Edge, variable: str) -> Column:
         """The partitioned column of an atom's variable."""
-        expression = self._expression(edge, variable)
-        return next(one for one in self.partition(edge.atom).columns if one.expression == expression)
+        expressions = (self._expression(edge, variable),)
+        return next(one for one in self.partition(edge.atom).columns if one.expressions == expressions)
 
     def joining(self, parts: Mapping[str, str]) -> PieceTree:
         """The piece that joins these parts of two atoms, and nothing else."""
@@ -125,18 +125,18 @@ class Pieces:
             if not any(one.store is store for one in self.partitions):
                 bounds = int(self.bounds.ctypes.data)
                 self.partitions.append(partition_of(store, edge, self.base.definition, bounds))
-            for variable in columns_told_apart(edge, self._parts(edge)):
-                partition_column(self.partition(edge.atom), self._expression(edge, variable))
+            for expressions in self.told(edge):
+                partition_column(self.partition(edge.atom), expressions)
         for edge in self.union.edges:
             for part in self._parts(edge):
-                if part != WHOLE:
+                if not is_whole(part):
                     self.partition(edge.atom).need(self.letters(edge, part))
         for kept in self.trees:
             for edge in self._edges(kept):
                 kept.letters[edge.atom] = self.letters(edge, kept.piece.part(edge.atom))
                 place = [e.atom for e in self._edges(kept)].index(edge.atom)
                 kept.positions[edge.atom] = place if self.symmetric else sources[edge.atom].position
-                if kept.piece.part(edge.atom) != WHOLE:
+                if not is_whole(kept.piece.part(edge.atom)):
                     leaf = kept.tree.leaves[edge.atom]
                     names = [tuple(self._expression(edge, v) for v in index) for index in leaf.indexes]
                     sums = [kept.tree.summed(leaf, index) > 0 for index in leaf.indexes]
@@ -168,7 +168,7 @@ class Pieces:
             for edge in self._edges(kept):
                 leaf, own = kept.tree.leaves[edge.atom], self.base.leaves[edge.atom]
                 leaf.shape, leaf.table, leaf.indexes = own.shape, own.table, own.indexes
-                if kept.piece.part(edge.atom) != WHOLE:
+                if not is_whole(kept.piece.part(edge.atom)):
                     leaf.table, leaf.indexes = self.part(edge, kept.piece.part(edge.atom))
 
     def part(self, edge: Edge, part: str) -> tuple[Table, list[tuple[str, ...]]]:
@@ -178,6 +178,11 @@ class Pieces:
         names = {column.expression: column.name for column in columns}
         indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[letters]]
         return partition.parts[letters], indexes
+
+    def told(self, edge: Edge) -> list[tuple[str, ...]]:
+        """The columns of an atom that one of its parts tells the heavy values of."""
+        groups, parts = group_expressions(edge, self.base.definition), self._parts(edge)
+        return [group for i, group in enumerate(groups) if any(part[i] != "*" for part in parts)]
 
     def letters(self, edge: Edge, part: str) -> Letters:
         return letters_of(self.partition(edge.atom), edge, part, self.base.definition)
@@ -194,7 +199,7 @@ class Pieces:
         for cover in (cover for cover in self.union.covers if cover.listed):
             for edge in self.union.edges:
                 for part, variable in ((cover.after, edge.first), (cover.before, edge.second)):
-                    if part != WHOLE:
+                    if not is_whole(part):
                         index = (self._expression(edge, variable),)
                         self.partition(edge.atom).need(self.letters(edge, part), [index], [False])
 

@@ -26,9 +26,6 @@ from maintenance.tree import View
 from storage import layout as at
 from storage.table import Table
 
-_NEVER = 2**62
-"""A degree that no value has."""
-
 
 @dataclass(frozen=True)
 class SkewFigures:
@@ -51,8 +48,8 @@ class Balance:
     """The driver of the partitions of a view's pieces: `base` is N, `limbs` the width of the pieces' values, which
     `widen` makes wider.
 
-    At epsilon 0 or 1 no value is told apart: all are light. `stale` says that the tables have to be made anew from the
-    stores, which `refresh` does.
+    At epsilon 0 all values are heavy, new ones at once; at 1 all are light. `stale` says that the tables have to be
+    made anew from the stores, which `refresh` does.
     """
 
     def __init__(self, pieces: Pieces, epsilon: float, limbs: Callable[[], int], widen: Callable[[], None]) -> None:
@@ -65,7 +62,7 @@ class Balance:
     @property
     def threshold(self) -> float:
         """The degree from which on a value is heavy when it is partitioned."""
-        return float(self.base**self.epsilon) if 0 < self.epsilon < 1 else math.inf
+        return float(self.base**self.epsilon)
 
     @property
     def size(self) -> int:
@@ -123,8 +120,8 @@ class Balance:
     def _rebuild(self, machine: Machine) -> None:
         """Partition strictly by the present threshold, with wider values as they prove needed."""
         theta = self.threshold
-        lower, upper = (0, _NEVER) if math.isinf(theta) else (math.ceil(theta / 2), math.ceil(1.5 * theta))
-        self.pieces.bounds[:] = lower, upper, self.base // 4, self.base
+        upper = 1 if self.epsilon == 0 else math.ceil(1.5 * theta)
+        self.pieces.bounds[:] = math.ceil(theta / 2), upper, self.base // 4, self.base
         while True:
             for table in self.pieces.all_tables():
                 table.reset()
@@ -218,7 +215,7 @@ class Balance:
         status = []
         for column in partition.columns:
             assert column.pending.live == 0, "values wait for a rebalance"
-            heavy, places = set(column.heavy.rows()), partition.layout.places([column.expression])
+            heavy, places = set(column.heavy.rows()), partition.layout.places(column.expressions)
             keys, sizes = partition.groups(column).members()
             degrees = {tuple(map(int, key)): int(size) for key, size in zip(keys, sizes, strict=True)}
             assert heavy <= degrees.keys(), "a heavy value is not there"
@@ -301,15 +298,14 @@ class _Move:
         partition = pieces.partitions[i]
         column, shape = partition.columns[place], partition.delta
         self.tuples = Table(shape.keys, len(shape.parts), shape.limbs, name="moving")
-        key, others = column.expression, [name for name in shape.variables if name != column.expression]
-        width = len(shape.places([key]))
-        values = Shape((key,), (width,), (COUNT,), 1)
-        table = partition.store.table
-        index = partition.store.indexes.index((key,))
+        key, others = column.expressions, [name for name in shape.variables if name not in column.expressions]
+        values = Shape(key, tuple(len(shape.places([name])) for name in key), (COUNT,), 1)
+        width, table = values.keys, partition.store.table
+        index = partition.store.indexes.index(key)
         collect = Assembler()
         collect.lift(width + 1, 1, -1, [], range(width), [])
         collect.path(pieces.number)
-        collect.extend([side_of(table, shape, index, values, (key,), others)], Join(values, frozenset(), shape, shape))
+        collect.extend([side_of(table, shape, index, values, key, others)], Join(values, frozenset(), shape, shape))
         collect.upsert(self.tuples)
         collect.path_end()
         take, put, sweep = Assembler(), Assembler(), Assembler()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from maintenance.programs import Assembler
 from maintenance.relation import LeafStore
 from maintenance.shapes import Shape
-from planner.heavy_light import WHOLE, Edge
+from planner.heavy_light import Edge
 from planner.query import Definition
 from storage.table import Table
 
@@ -24,9 +24,10 @@ Letters = tuple[str, ...]
 
 @dataclass
 class Column:
-    """A partitioned column of a store: its heavy values, and those that may have to change."""
+    """A column of a store, or some together, by which it is partitioned: the heavy values, and those that may have to
+    change."""
 
-    expression: str
+    expressions: tuple[str, ...]
     heavy: Table
     pending: Table
 
@@ -77,13 +78,13 @@ class Partition:
 
     def groups(self, column: Column) -> Table:
         """The groups of the store's rows by a column; their sizes are the degrees of its values."""
-        return self.store.table.groups[self.store.indexes.index((column.expression,))]
+        return self.store.table.groups[self.store.indexes.index(column.expressions)]
 
     # Programs ------------------------------------------------------------------------------------
 
     def status(self, others: Sequence[tuple[Table, Sequence[int]]] = ()) -> list[tuple[Table, Sequence[int]]]:
         """What a row of the store's delta is tested for: each column's value, then `others`."""
-        own = [(column.heavy, self.layout.places([column.expression])) for column in self.columns]
+        own = [(column.heavy, self.layout.places(column.expressions)) for column in self.columns]
         return [*own, *others]
 
     def add_parts(self, assembler: Assembler, owner: int, times: int = 1, moved: Column | None = None) -> None:
@@ -108,15 +109,15 @@ class Partition:
         """Note the values of a delta that may have become heavy or light; the store has taken the delta."""
         assembler.path(owner)
         for column in self.columns:
-            index = self.store.indexes.index((column.expression,))
-            places = self.layout.places([column.expression])
+            index = self.store.indexes.index(column.expressions)
+            places = self.layout.places(column.expressions)
             assembler.note(self.store.table, index, column.pending, self.bounds, column.heavy, places)
         assembler.path_end()
 
     def add_settling(self, assembler: Assembler, owner: int) -> None:
         """Ask for a rebalance if a noted value of the store, which has been swept, makes one necessary."""
         for column in self.columns:
-            index = self.store.indexes.index((column.expression,))
+            index = self.store.indexes.index(column.expressions)
             assembler.settle(self.store.table, index, column.heavy, column.pending, self.bounds, owner)
 
     @property
@@ -134,26 +135,24 @@ def partition_of(store: LeafStore, edge: Edge, definition: Definition, bounds: i
     return Partition(store, bounds, layout)
 
 
-def partition_column(partition: Partition, expression: str) -> Column:
-    """The partitioned column of this expression, added if it is not there."""
+def partition_column(partition: Partition, expressions: tuple[str, ...]) -> Column:
+    """The partitioned column of these expressions, added if it is not there."""
     for column in partition.columns:
-        if column.expression == expression:
+        if column.expressions == expressions:
             return column
-    width = len(partition.layout.places([expression]))
+    width = len(partition.layout.places(expressions))
     heavy, pending = Table(width, 1, name="heavy values"), Table(width, 1, name="pending values")
-    partition.columns.append(Column(expression, heavy, pending))
+    partition.columns.append(Column(expressions, heavy, pending))
     return partition.columns[-1]
 
 
 def letters_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> Letters:
     """The name, by the store's columns, of a part that an atom's columns name."""
-    names = {column.name: column.expression for column in definition.atom(edge.atom).variables}
-    own = {names[edge.first]: part[0], names[edge.second]: part[1]}
-    return tuple(own.get(column.expression, "*") for column in partition.columns)
+    own = dict(zip(group_expressions(edge, definition), part, strict=True))
+    return tuple(own.get(column.expressions, "*") for column in partition.columns)
 
 
-def columns_told_apart(edge: Edge, parts: Iterable[str]) -> list[str]:
-    """The variables of an atom that one of these parts needs to know the status of."""
-    told = [part for part in parts if part != WHOLE]
-    places = [i for i in range(2) if any(part[i] != "*" for part in told)]
-    return [(edge.first, edge.second)[i] for i in places]
+def group_expressions(edge: Edge, definition: Definition) -> list[tuple[str, ...]]:
+    """What the groups of an atom's variables are, in the order of the columns of its store's rows."""
+    columns = definition.atom(edge.atom).variables
+    return [tuple(column.expression for column in columns if column.name in group) for group in edge.groups]

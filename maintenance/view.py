@@ -324,10 +324,12 @@ def demanded_indexes(view: MaintainedView, atom: str) -> tuple[list[tuple[str, .
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
     trees = [(view.tree, view.tree.leaves[atom]), *(view.pieces.whole(atom) if view.pieces is not None else ())]
     demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
-    return (
-        [tuple(names[v] for v in index) for _, _, index in demands],
-        [tree.summed(leaf, index) > 0 for tree, leaf, index in demands],
-    )
+    indexes = [tuple(names[v] for v in index) for _, _, index in demands]
+    summed = [tree.summed(leaf, index) > 0 for tree, leaf, index in demands]
+    if view.pieces is not None:
+        told = next(view.pieces.told(edge) for edge in view.pieces.union.edges if edge.atom == atom)
+        indexes, summed = indexes + told, summed + [False] * len(told)
+    return indexes, summed
 
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:

@@ -16,7 +16,7 @@ from planner.query import Definition
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
-from sqlfront.epsilon import EPSILON, epsilon_of, with_epsilon
+from sqlfront.epsilon import EPSILON, divides, epsilon_of, with_epsilon
 from sqlfront.failures import translated
 from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
@@ -124,7 +124,7 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
         rates[own] = sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
-        divided = own == name and "epsilon" in options
+        divided = own == name and divides(definition, plan, options)
         parts.append(Part(own, definition, with_epsilon(definition, plan, epsilon, divided=divided)))
     return parts
 

@@ -9,6 +9,7 @@ from maintenance.pieces import Pieces
 from maintenance.rebalance import Balance
 from maintenance.tree import Tree
 from maintenance.view import MaintainedView
+from planner.heavy_light import is_whole
 from planner.plan import Plan
 from planner.wording import column
 from sqlfront.epsilon import CHOICES, EPSILON, with_epsilon
@@ -53,7 +54,7 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
             parts = ", ".join(f"{part} {rows}" for part, rows in found["parts"].items())
             yield f"{name}: {heavy} are heavy; rows by {'the two' if len(found['heavy']) > 1 else 'it'}: {parts}"
     for piece in data["pieces"]:
-        parts = ", ".join(f"{atom} {part}" for atom, part in piece["parts"].items() if part != "**")
+        parts = ", ".join(f"{atom} {part}" for atom, part in piece["parts"].items() if not is_whole(part))
         kept = figures["pieces"].get(piece["name"]) if figures is not None else None
         rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
         yield f"piece {piece['name']}, {piece['reading']} ({parts}){rows}"
@@ -97,5 +98,5 @@ def _figures(balance: Balance) -> dict[str, Any]:
 def _columns(pieces: Pieces, atom: str) -> list[str]:
     """The partitioned columns of an atom's store, as the user calls them."""
     variables = {column.expression: column.name for column in pieces.base.definition.atom(atom).variables}
-    columns = pieces.partition(atom).columns
-    return [column(pieces.base.definition, atom, variables[one.expression]) for one in columns]
+    named = [[variables[expression] for expression in one.expressions] for one in pieces.partition(atom).columns]
+    return [", ".join(column(pieces.base.definition, atom, name) for name in names) for names in named]

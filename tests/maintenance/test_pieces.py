@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -68,11 +69,12 @@ class Views:
         self.con.apply_row(name, (x, y, 1), weight)
         return view.cost()["steps"] - before
 
-    def is_right(self) -> None:
-        """Every view is its query, has no tuple twice, and its partitions and pieces are as stated."""
+    def is_right(self, *, whole: bool = True) -> None:
+        """Every view is its query, has no tuple twice, and (`whole`) its partitions and pieces are as stated."""
         for name, query in self.queries.items():
             assert self.con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
-            self.balance(name)._check()
+            if whole:
+                self.balance(name)._check()
             (count,) = self.con.execute(f"SELECT count(*) FROM ({query})").fetchone()
             assert self.con.view(name).count() == count
 
@@ -102,18 +104,17 @@ def test_random_streams(epsilon, join):
     views = Views(epsilon, THREE if join == JOIN else ONE)
     for free, keys in KEYS.items():
         names = ", ".join(key if join == JOIN else {"r.a": "r.x", "r.b": "r.y", "s.c": "s.y"}[key] for key in keys)
-        views.create(f"bag{free}", f"SELECT {names} {join}")
-        views.create(f"set{free}", f"SELECT DISTINCT {names} {join}")
+        views.create(f"rows{free}", f"SELECT {'DISTINCT ' if free != 2 else ''}{names} {join}")
         sums = "count(*) AS n, sum(r.w * s.w * t.w) AS p, sum(t.w) AS q"
         views.create(f"group{free}", f"SELECT {names}, {sums} {join} GROUP BY {names}")
     bags: dict[str, Counter] = {name: Counter() for name in views.tables}
     kept = 0
-    for step in range(30):
-        rows = 1 if step % 3 else generator.randrange(1, 60)
-        views.apply(changed(generator, bags, rows, 0.25 if step < 22 else 0.9))
-        views.is_right()
+    for step in range(12):
+        rows = 1 if step % 2 else generator.randrange(20, 60)
+        views.apply(changed(generator, bags, rows, 0.25 if step < 8 else 0.9))
+        views.is_right(whole=step % 4 == 0)
         kept += sum(map(sum, views.balance("group3").figures().views[2:]))
-    assert kept > 0 or epsilon in (0, 1)
+    assert kept > 0 or epsilon != 0.25
     views.apply({name: [(*row, -n) for row, n in (+bag).items()] for name, bag in bags.items() if +bag})
     for name in views.queries:
         assert views.con.execute(f"SELECT * FROM {name}").fetchall() == []
@@ -151,9 +152,9 @@ def test_changes_are_told(free):
     feeds = {name: views.con.view(name).subscribe(timeout=0) for name in views.queries}
     held: dict[str, Counter] = {name: Counter() for name in feeds}
     bags: dict[str, Counter] = {name: Counter() for name in THREE}
-    for step in range(25):
-        views.apply(changed(generator, bags, generator.randrange(1, 40), 0.3 if step < 18 else 0.9))
-        views.is_right()
+    for step in range(14):
+        views.apply(changed(generator, bags, generator.randrange(1, 40), 0.3 if step < 10 else 0.9))
+        views.is_right(whole=False)
         assert views.con.execute("CHECK MATERIALIZED VIEW above").fetchall() == []
         for name, feed in feeds.items():
             for table in feed:
@@ -183,23 +184,16 @@ def rows_of(views: Views, name: str) -> dict[str, tuple[int, int]]:
     """For each piece the tuples that it contributes to the output, and their counts, from its own parts alone."""
     found = {}
     for kept in views.balance(name).pieces.trees:
-        joined = [Counter({(): 1})]
-        leaves = {e.atom: kept.tree.leaves[e.atom] for e in views.balance(name).pieces.union.edges}
+        leaves = kept.tree.leaves
         tables = {atom: leaf.table.rows() for atom, leaf in leaves.items()}
         places = {atom: leaf.shape.variables for atom, leaf in leaves.items()}
         output: Counter = Counter()
         free = views.view(name).definition.free
-        for first, (m, *_) in tables["r"].items():
-            one = dict(zip(places["r"], first, strict=True))
-            for second, (n, *_) in tables["s"].items():
-                two = dict(zip(places["s"], second, strict=True))
-                if any(one[v] != two[v] for v in one.keys() & two.keys()):
-                    continue
-                both = one | two
-                last = tuple(both[v] for v in places["t"])
-                if last in tables["t"]:
-                    output[tuple(both[v] for v in free)] += m * n * tables["t"][last][0]
-        joined.append(output)
+        for (first, (m, *_)), (second, (n, *_)) in product(tables["r"].items(), tables["s"].items()):
+            one, two = dict(zip(places["r"], first, strict=True)), dict(zip(places["s"], second, strict=True))
+            last = tuple((one | two)[v] for v in places["t"])
+            if all(one[v] == two[v] for v in one.keys() & two.keys()) and last in tables["t"]:
+                output[tuple((one | two)[v] for v in free)] += m * n * tables["t"][last][0]
         found[kept.piece.name] = (len(output), sum(output.values()))
     return found
 
@@ -288,7 +282,8 @@ def test_the_micro_instance():
 def test_without_heavy_values_one_piece_has_all(epsilon, free):
     views = Views(epsilon).counted(free)
     views.apply({name: hub_rows() for name in THREE})
-    assert {name for name, (entries, _) in rows_of(views, f"v{free}").items() if entries} == {"LLL"}
+    piece = "HHH" if epsilon == 0 else "LLL"
+    assert {name for name, (entries, _) in rows_of(views, f"v{free}").items() if entries} == {piece}
     own = [view for kept in views.balance(f"v{free}").pieces.trees for view in kept.tree.stored_inner()]
     output = views.view(f"v{free}").tree.root.children[0].table
     assert all(view.table is output or not view.table.live for view in own)
@@ -479,5 +474,6 @@ def test_rows_come_without_delay(free, power):
     while walk.next(64):
         seen += walk.rows
         assert walk.steps <= 12 * (seen + 300) * (1 + most)
-    assert seen == views.con.view(f"v{free}").count() > 500
+    assert seen == views.con.view(f"v{free}").count() > 100
+    assert all(kept.top().table.live > 100 for kept in balance.pieces.enumerated())
     assert (free == 3) == (not isinstance(walk, Hops))
