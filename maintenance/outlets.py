@@ -106,6 +106,6 @@ class Outlets:
                 elif member.top is None:
                     member.top = TopRows(view_rows(member, self._evaluate))
             elif wanted and member.delta is None:
-                member.delta = OutputDelta(member.tree, member.limbs)
+                member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
             elif not wanted:
                 member.delta = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from maintenance.companions import Groups
+from maintenance.reading import read
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
 from maintenance.top import RankedWalk
@@ -33,11 +34,8 @@ class Reader:
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._view = view
-        self._walk: Walk | RankedWalk
-        if view.plan.ranked_only:
-            self._walk = RankedWalk(view.ranked[0])
-        else:
-            self._walk = Walk(view.tree, where, *_needed(view))
+        ranked = view.ranked[0] if view.plan.ranked_only else None
+        self._walk = RankedWalk(ranked) if ranked is not None else read(view, where, *_needed(view))
 
     @property
     def steps(self) -> int:
@@ -59,13 +57,13 @@ class Reader:
     def count_tuples(self) -> int:
         """The number of distinct tuples of the free variables, by walking them without decoding."""
         total = 0
-        assert isinstance(self._walk, Walk)
+        assert not isinstance(self._walk, RankedWalk)
         while rows := self._walk.next(gather=False):
             total += rows
         return total
 
     def _batch(self, rows: int) -> pa.RecordBatch:
-        assert isinstance(self._walk, Walk)
+        assert not isinstance(self._walk, RankedWalk)
         repeat = None
         if self._view.definition.mode == "bag" and not self._walk.all_ones(COUNT):
             repeat = np.repeat(np.arange(rows), numbers(self._walk, COUNT))
@@ -236,10 +234,7 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 
 
 def row_count(view: MaintainedView) -> int:
-    """The number of rows of the maintained core (before HAVING).
-
-    O(1) for bags, for views that one stored table holds, and for projections; else a walk over all tuples.
-    """
+    """The number of rows of the maintained core (before HAVING). O(1)."""
     tree = view.tree
     if view.plan.ranked_only:
         return sum(batch.num_rows for batch in Reader(view))
@@ -250,8 +245,10 @@ def row_count(view: MaintainedView) -> int:
         return next((values[0] for values in tree.root.table.rows().values()), 0)
     if view.definition.scalar:
         return 1
-    walk = Walk(tree)
-    if len(walk.levels) == 1:
+    if view.tally is not None:
+        return view.tally.total
+    walk = read(view)
+    if isinstance(walk, Walk):
         return 0 if walk.empty else walk.levels[0].table.live
     return Reader(view).count_tuples()
 
@@ -260,7 +257,8 @@ def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
     """Whether a tuple of the free variables is in the view; `values` gives one Python value per variable.
 
     A value counts as what an INSERT makes of it; one that does not fit its type is in no row.
-    O(1) where a key or an index leads to it, else a scan of what the given values leave.
+    O(1) where a key or an index leads to it, else a scan of what the given values leave; in a union of overlapping
+    trees what one row costs.
     """
     codes = {}
     for variable, value in values.items():
@@ -271,7 +269,7 @@ def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
         if code is None:
             return False
         codes[variable] = code
-    walk = Walk(view.tree, codes, codes)
+    walk = read(view, codes, codes)
     while walk.next(FIRST_BATCH):
         match = np.ones(walk.rows, bool)
         for variable, code in codes.items():

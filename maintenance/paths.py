@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from maintenance.programs import Assembler, Join, Side
@@ -26,9 +26,14 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
     `times` is how often it counts, in a tree with one stored view.
     """
     leaf, top = tree.leaves[atom], tree.top(atom)
+    for join in tree.side_joins():
+        if leaf in join.children:
+            assembler.path(owner)
+            _add_to(tree, leaf, join, assembler, limbs)
+            assembler.path_end()
     if top is not None:
         assembler.path(owner)
-        _climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
+        climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
@@ -38,16 +43,23 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
         assembler.path_end()
 
 
-def build_path(tree: Tree, view: View, assembler: Assembler, owner: int, limbs: int) -> Table:
+def build_path(
+    tree: Tree, view: View, assembler: Assembler, owner: int, limbs: int, avoid: Collection[View] = ()
+) -> Table:
     """The path that fills one stored inner view from a stored view below it; returns the table to scan.
 
-    Its siblings must be complete, so views are built children first. O(rows scanned * fan-out).
+    Its siblings must be complete, so views are built children first; those to `avoid` hold other rows too. O(rows
+    scanned * fan-out).
     """
-    source = _cheapest_source(tree, view)
+    beside = view in tree.side_joins()
+    source = view.children[0] if beside else _cheapest_source(tree, view, avoid)
     assert source.table is not None
     assembler.scan(source.table)
     assembler.path(owner)
-    _climb(tree, source, view, assembler, limbs, write_all=False)
+    if beside:
+        _add_to(tree, source, view, assembler, limbs)
+    else:
+        climb(tree, source, view, assembler, limbs, write_all=False)
     assembler.path_end()
     return source.table
 
@@ -76,9 +88,10 @@ def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta
     return project(tree, assembler, delta, tree.output, limbs)
 
 
-def _climb(
+def climb(
     tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool, times: int = 1
 ) -> None:
+    """Carry a delta of `source`, on a path that has begun, up to `top`, adding to all stored views or to it alone."""
     assert source.shape is not None
     delta = Delta(source.shape, source.atoms)
     view = source
@@ -97,6 +110,15 @@ def _climb(
         view = parent
 
 
+def _add_to(tree: Tree, leaf: View, join: View, assembler: Assembler, limbs: int) -> None:
+    """Add what a leaf's delta changes in a stored join to it."""
+    assert leaf.shape is not None and join.table is not None
+    variables = join.node.variables
+    delta = join_siblings(tree, assembler, Delta(leaf.shape, leaf.atoms), join, leaf, variables, limbs)
+    project(tree, assembler, delta, variables, limbs)
+    assembler.upsert(join.table)
+
+
 def join_siblings(
     tree: Tree, assembler: Assembler, delta: Delta, parent: View, source: View, target: tuple[str, ...], limbs: int
 ) -> Delta:
@@ -111,11 +133,11 @@ def join_siblings(
     return delta
 
 
-def _cheapest_source(tree: Tree, view: View) -> View:
+def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
     """A stored view below whose path up needs no expansion, if there is one; else the nearest."""
     candidates = []
     for below in view.walk():
-        if below is view or not below.full:
+        if below is view or not below.full or any(below is other for other in avoid):
             continue
         expansions, climb = 0, below
         while climb is not view:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from planner.heavy_light import Union
 
 Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic"]
 
@@ -63,8 +66,11 @@ class Plan:
     than the query's own free variables, `projected` says that a projection onto those is maintained
     (Idris et al., section 5: acyclic queries that are not free-connex). `variables_added` names them.
     `weights` are the update rates, by table, for which the tree was chosen.
+    `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
+    is the result (see rules/materialize.py).
     `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
     `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
+    `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     """
 
     shape: Shape
@@ -77,6 +83,7 @@ class Plan:
     reason: str
     witness: str | None = None
     suggestion: str | None = None
+    joins: tuple[Node, ...] = ()
     companions: tuple[Plan, ...] = ()
     total: Cost | None = None
     orders: tuple[OrderPlan, ...] = ()
@@ -86,9 +93,6 @@ class Plan:
         """The cost of all that is maintained: of the core, whose class `cost` is, and of its companions."""
         return self.total or self.cost
 
-    @property
-    def first_order(self) -> OrderPlan | None:
-        return self.orders[0] if self.orders else None
-
     weights: tuple[tuple[str, float], ...] = ()
     ranked_only: bool = False
+    union: Union | None = None

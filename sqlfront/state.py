@@ -49,8 +49,13 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                     (shown(entry.name), (node.node.atom or label(view, node)) + by, "ranked", *figures(table), False)
                     for node, table in zip(index.nodes, index.tables(), strict=True)
                 ]
+            if view.tally is not None:
+                rows += [
+                    (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *figures(table), False)
+                    for table in view.tally.tables()
+                ]
             if view.balance is not None:
-                kept = heavy_tables(view.balance.triangle)
+                kept = heavy_tables(view.balance.pieces)
                 rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]
     for relation in database.engine.relations.values():
         if relation.base is not None:
