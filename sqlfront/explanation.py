@@ -20,6 +20,7 @@ from planner.wording import enumerate_words, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
 from sqlfront.heavy import skew_data, skew_lines
 from sqlfront.rewrites import Rewrite, find_rewrites
+from sqlfront.tradeoff import choice_plot
 from storage.table import Table
 
 if TYPE_CHECKING:
@@ -107,14 +108,17 @@ class Explanation:
         return [line for root in self._boxes() for line in draw_text(root)]
 
     def svg(self) -> str:
-        """The tree as an SVG document: the very nodes of `drawing`, and the class above them."""
+        """The tree as an SVG document: the very nodes of `drawing`, the class above them, and below them the exponents
+        that other epsilons would have."""
         cost = self.plan.stated_cost
         heading = [
             f"{self.plan.shape}: {self.plan.strategy}",
             f"{cost.update} per change, {cost.delay} between rows, {cost.space} space",
             *self._spell_steps(self._steps()),
         ]
-        return draw_svg(self._boxes(), heading)
+        heavy = skew_data(self.tree, self.plan, self.maintained)
+        plot = choice_plot(self.definition, self.plan, heavy["epsilon"]) if heavy is not None else None
+        return draw_svg(self._boxes(), heading, plot)
 
     def __str__(self) -> str:
         width = max(len(key) for key, _ in self.lines())

@@ -11,6 +11,7 @@ from maintenance.view import MaintainedView
 from planner.plan import Plan
 from planner.wording import column
 from sqlfront.epsilon import CHOICES, EPSILON, heavy_edges, with_epsilon
+from sqlfront.tradeoff import choice_table
 from storage.table import Table
 
 
@@ -47,8 +48,7 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
             yield f"{name}: {heavy} are heavy; rows by the two: {parts}"
         for name, rows in figures["products"].items():
             yield f"product {name}: {rows} rows"
-    for choice in data["choices"]:
-        yield f"epsilon = {choice['epsilon']:g}: {choice['update']} per change, {choice['space']} space"
+    yield from choice_table(data["choices"], data["epsilon"])
 
 
 def heavy_tables(triangle: Triangle) -> Iterator[tuple[str, str, Table]]:
