@@ -20,7 +20,7 @@ from planner.query import Atom, LeafColumn
 from storage import layout as at
 from storage.encoding import Codec, Dictionaries, codec_for
 from storage.errors import DataError, IntegrityError
-from storage.pack import pack, whole_number_code
+from storage.pack import is_declared, pack, whole_number_code
 from storage.sums import FactorRange, encode_factor
 from storage.table import Table
 
@@ -223,8 +223,11 @@ class Relation:
         """Rows of the table, whatever Arrow types they came in, in those that DuckDB has for the columns' types."""
         import pyarrow as pa
 
-        caster = self.dictionaries.caster
-        columns = [caster.cast(values, column.type) for column, values in zip(self.columns, rows.columns, strict=True)]
+        cast = self.dictionaries.caster.cast
+        columns = [
+            values if is_declared(column.type, values.type) else cast(values, column.type)
+            for column, values in zip(self.columns, rows.columns, strict=True)
+        ]
         return pa.table(columns, names=[column.name for column in self.columns])
 
     def program(

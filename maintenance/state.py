@@ -55,6 +55,18 @@ class State:
             self.relations[name] = Relation(name, columns, retain, self.dictionaries, self._evaluate)
             self._assemble()
 
+    def fill_table(self, name: str, batches: Iterable[Any], count: int) -> None:
+        """Fill a table that keeps its rows, before any view reads it, from batches or pairs of these and weights.
+
+        `count` is about how many rows come. O(rows).
+        """
+        with self.lock:
+            relation = self.relations[name]
+            assert relation.base is not None
+            fill_store(self.machine, relation, relation.base, batches, count, self._rescale)
+            self.version += 1
+            self._assemble()
+
     def drop_table(self, name: str) -> None:
         """Forget a base table, or a view exposed as one, that no view reads."""
         with self.lock:

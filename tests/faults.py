@@ -258,8 +258,8 @@ FAULTS = [
     # Transactions and writes.
     Fault(
         "a refused COMMIT leaves its changes in the views", "sqlfront/transactions.py",
-        "                    undo.callback(database.engine.undo, applied)\n                signals",
-        "                signals", "tests/sqlfront/test_transactions.py -k refused_commit",
+        "                    undo.callback(database.engine.undo, applied)\n                logged",
+        "                logged", "tests/sqlfront/test_transactions.py -k refused_commit",
     ),
     Fault(
         "a private read stays in the views", "sqlfront/transactions.py",
@@ -324,7 +324,22 @@ FAULTS = [
     ),
     Fault(
         "a lost change table is taken for an empty one", "sqlfront/persistence.py",
-        "lost=database.engine.epoch", "lost=None", "tests/sqlfront/test_reopen.py -k lost_until",
+        "table.lost = database.engine.epoch", "table.lost = None", "tests/sqlfront/test_reopen.py -k lost_until",
+    ),
+    Fault(
+        "an epoch is logged after its COMMIT", "sqlfront/transactions.py",
+        "                logged = self._log(changes)\n                signals.check()\n",
+        "                signals.check()\n            logged = self._log(changes)\n",
+        "tests/sqlfront/test_durable.py -k killed",
+    ),
+    Fault(
+        "compaction keeps what it has replaced", "storage/change_log.py",
+        'con.execute(f"DELETE FROM {table} WHERE rowid <= {last}")', "pass",
+        "tests/sqlfront/test_durable.py -k compacted",
+    ),
+    Fault(
+        "the log of a table that keeps no rows is not replayed", "sqlfront/database.py",
+        "replayed = self.replaying and table.durable", "replayed = False", "tests/sqlfront/test_durable.py -k survives",
     ),
     Fault(
         "epoch numbers are not reserved", "sqlfront/persistence.py",
