@@ -37,11 +37,11 @@ SPELLINGS = {
     "one table, reversed": "SELECT count(*) AS n FROM e f, e g, e h WHERE f.x = g.y AND g.x = h.y AND h.x = f.y",
     "one table, filtered": f"SELECT count(*) AS n FROM {POSITIVE} f JOIN {POSITIVE} g ON f.y = g.x JOIN {POSITIVE} h "
     "ON g.y = h.x AND h.y = f.x",
-}
-ALSO_CYCLIC = {
     "ordered edges": "SELECT count(*) AS n FROM e f, e g, e h WHERE f.y = g.x AND f.x = h.x AND g.y = h.y",
     "one filtered": "SELECT count(*) AS n FROM e f, e g, e h WHERE f.y = g.x AND g.y = h.x AND h.y = f.x AND f.w > 0",
     "one table twice": "SELECT count(*) AS n FROM e f, e g, t WHERE f.y = g.x AND g.y = t.c AND t.a = f.x",
+}
+ALSO_CYCLIC = {
     "by vertex": f"SELECT r.a, count(*) AS n FROM {ON} GROUP BY r.a",
     "by edge": f"SELECT r.a, r.b, sum(s.w * t.w) AS p FROM {ON} GROUP BY r.a, r.b",
     "listed": f"SELECT r.a, r.b, s.c FROM {ON}",
