@@ -26,9 +26,14 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
     `times` is how often it counts, in a tree with one stored view.
     """
     leaf, top = tree.leaves[atom], tree.top(atom)
+    for join in tree.side_joins():
+        if leaf in join.children:
+            assembler.path(owner)
+            _add_to(tree, leaf, join, assembler, limbs)
+            assembler.path_end()
     if top is not None:
         assembler.path(owner)
-        _climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
+        climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
@@ -43,11 +48,15 @@ def build_path(tree: Tree, view: View, assembler: Assembler, owner: int, limbs: 
 
     Its siblings must be complete, so views are built children first. O(rows scanned * fan-out).
     """
-    source = _cheapest_source(tree, view)
+    beside = view in tree.side_joins()
+    source = view.children[0] if beside else _cheapest_source(tree, view)
     assert source.table is not None
     assembler.scan(source.table)
     assembler.path(owner)
-    _climb(tree, source, view, assembler, limbs, write_all=False)
+    if beside:
+        _add_to(tree, source, view, assembler, limbs)
+    else:
+        climb(tree, source, view, assembler, limbs, write_all=False)
     assembler.path_end()
     return source.table
 
@@ -76,7 +85,7 @@ def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta
     return project(tree, assembler, delta, tree.output, limbs)
 
 
-def _climb(
+def climb(
     tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool, times: int = 1
 ) -> None:
     assert source.shape is not None
@@ -95,6 +104,15 @@ def _climb(
                 assembler.scale(delta.shape, times)
             assembler.upsert(parent.table)
         view = parent
+
+
+def _add_to(tree: Tree, leaf: View, join: View, assembler: Assembler, limbs: int) -> None:
+    """Add what a leaf's delta changes in a stored join to it."""
+    assert leaf.shape is not None and join.table is not None
+    variables = join.node.variables
+    delta = join_siblings(tree, assembler, Delta(leaf.shape, leaf.atoms), join, leaf, variables, limbs)
+    project(tree, assembler, delta, variables, limbs)
+    assembler.upsert(join.table)
 
 
 def join_siblings(

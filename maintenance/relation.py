@@ -320,6 +320,10 @@ class Relation:
             self._input("key", quote(column.name), column.type, column.name)
         if former is not None:
             former.release()
+        order = {column.name: number for number, column in enumerate(self.columns)}
+        # In the order of the table's columns, what is computed last: a row's values can then be taken as they come.
+        by_column = sorted(self.inputs.items(), key=lambda pair: order.get(pair[1].source or "", len(order)))
+        self.inputs = dict(by_column)
         place = 0
         self.has_dictionaries = any(
             i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values()

@@ -180,20 +180,21 @@ class Triangle:
         """
         here, after, before = i, (i + 1) % 3, (i + 2) % 3
         both = {_AFTER: True, _BEFORE: True}
-        pairs = (
-            (False, self._whole(after), self._whole(before)),
-            (True, self._whole(after), self._part(before, "HH")),
-            (True, self._part(after, "HH"), self._part(before, "LH")),
-        )
-        for keep, listed, partner in pairs:
+
+        def add(keep: bool, listed: Operand, partner: Operand) -> None:
             delta = self._route(assembler, i, both, keep)
             lists = [(listed, self.edges[here].second), (partner, self.edges[here].first)]
             delta = self._extend(assembler, delta, lists, partner.shape.variables, limbs)
             self._add_up(assembler, delta, partner, limbs, times)
-        delta = self._route(assembler, i, both)
-        atoms = frozenset({self.edges[after].atom, self.edges[before].atom})
-        product = Operand(self.products[after], self.product_shape(after), atoms)
-        self._add_up(assembler, delta, product, limbs, times)
+
+        add(False, self._whole(after), self._whole(before))
+        with assembler.unless_light():
+            add(True, self._whole(after), self._part(before, "HH"))
+            add(True, self._part(after, "HH"), self._part(before, "LH"))
+            delta = self._route(assembler, i, both)
+            atoms = frozenset({self.edges[after].atom, self.edges[before].atom})
+            product = Operand(self.products[after], self.product_shape(after), atoms)
+            self._add_up(assembler, delta, product, limbs, times)
 
     def add_part_paths(self, assembler: Assembler, i: int, times: int = 1) -> None:
         """Add a delta of edge i, counted `times` times, to its parts, and what it changes to the products. Its

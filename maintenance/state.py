@@ -12,6 +12,7 @@ from maintenance.machine import MAX_VIEWS, Machine, RelationPrograms
 from maintenance.outlets import Listener, Outlets
 from maintenance.programs import Assembler
 from maintenance.relation import Column, LeafStore, Relation, Rescale
+from maintenance.room import Room
 from maintenance.view import MaintainedView, Source, demanded_indexes, unbuilt_view
 from planner.plan import Plan
 from planner.query import Definition
@@ -76,10 +77,17 @@ class State:
             self._assemble()
 
     def create_view(
-        self, name: str, definition: Definition, plan: Plan, load: Load, epsilon: float = 0.5
+        self,
+        name: str,
+        definition: Definition,
+        plan: Plan,
+        load: Load,
+        epsilon: float = 0.5,
+        room: Room | None = None,
     ) -> MaintainedView:
         """Build a view and keep it from now on. `load(table)` gives the present rows of a table that is not retained,
-        as record batches, and their number. `epsilon` is when a value of a triangle is heavy.
+        as record batches, and their number. `epsilon` is when a value of a triangle is heavy,
+        `room` what memory a view over bags may take.
 
         O(rows of its tables) for free-connex plans. On failure nothing has changed.
         """
@@ -92,7 +100,7 @@ class State:
                     fill_store(self.machine, relation, store, rows, count, self._rescale)
                 for member in view.members:
                     member.bind_leaves()
-                    member.build(self.machine)
+                    member.build(self.machine, room)
                 lay_out([member.tree for member in view.members], [store.table for _, store in fresh])
             except BaseException:
                 self._close_stores(view)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from maintenance.emission import OutputDelta
@@ -11,9 +13,11 @@ from maintenance.paths import build_path, build_projection, update_path
 from maintenance.programs import Assembler
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
+from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, shape_of
 from maintenance.skew import Triangle, partitioned_edges
 from maintenance.symmetry import Term, symmetric_terms
+from maintenance.tally import Tally, is_spread
 from maintenance.tree import Tree, View
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
@@ -43,6 +47,7 @@ class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
     `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
+    `tally` counts its tuples where no table's size or count is their number (see tally.py).
     `epsilon` says when a value of a triangle's tables is heavy (see skew.py): at 0 and 1 none is told apart, and there
     is no `balance`.
     """
@@ -64,6 +69,7 @@ class MaintainedView:
     twin: Table | None = None
     companion: Companion | None = None
     companions: list[MaintainedView] = field(default_factory=list)
+    tally: Tally | None = None
     epsilon: float = 0.5
     balance: Balance | None = None
 
@@ -78,11 +84,14 @@ class MaintainedView:
 
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
-        return self._summed() + (self.balance.triangle.tables() if self.balance is not None else [])
+        return self._counted() + (self.balance.triangle.tables() if self.balance is not None else [])
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        return self._summed() + (list(self.balance.triangle.all_tables()) if self.balance is not None else [])
+        return self._counted() + (list(self.balance.triangle.all_tables()) if self.balance is not None else [])
+
+    def _counted(self) -> list[Table]:
+        return self._summed() + (self.tally.tables() if self.tally is not None else [])
 
     def _summed(self) -> list[Table]:
         """The tree's own tables, whose values have `limbs` words."""
@@ -133,6 +142,7 @@ class MaintainedView:
             )
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
+        self.tally = Tally(self.tree, self.limbs) if is_spread(self.tree) else None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
         """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
@@ -146,14 +156,15 @@ class MaintainedView:
             order = 0, [place for codec, start in starts for place in order_places(codec, start)]
         return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
 
-    def build(self, machine: Machine) -> None:
+    def build(self, machine: Machine, room: Room | None = None) -> None:
         """Fill the view's tables from its leaves' stores, children first, with wider values as they prove needed.
 
-        O(rows) for every class but "acyclic", where the extended result counts too.
+        O(rows) for every class but "acyclic", where the extended result counts too. Raises OperationalError as soon as
+        it is foreseen that they do not find room.
         """
         while True:
             self.make_tables()
-            if self._fill(machine) & at.OVERFLOW == 0:
+            if self._fill(machine, room) & at.OVERFLOW == 0:
                 break
             self.limbs += 1
         self.balance = self._balanced()
@@ -177,20 +188,41 @@ class MaintainedView:
         if self.balance is not None:
             self.balance.refresh(machine)
 
-    def _fill(self, machine: Machine) -> int:
+    def _fill(self, machine: Machine, room: Room | None) -> int:
         flags = 0
         for view in self.tree.stored_inner():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+            assert view.table is not None and view.shape is not None
+            goal = self._goal(view.table, view.shape.variables, view)
+            flags |= self._run(machine, assembler, scanned, goal, room)
         if self.tree.output is not None:
             assembler = Assembler()
             scanned = build_projection(self.tree, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+            assert self.tree.projection is not None
+            goal = self._goal(self.tree.projection, self.tree.output, self.tree.root)
+            flags |= self._run(machine, assembler, scanned, goal, room)
+        if self.tally is not None:
+            flags |= self.tally.build(machine, self.number)
         sweep = Assembler()
         sweep.finish(at.SWEEP, self.tables())
         machine.run_once(sweep.program())
         return flags
+
+    def _goal(self, table: Table, variables: Sequence[str], view: View) -> Goal:
+        """A table to be filled with what joins below a view."""
+        leaves = [self.tree.leaves[atom] for atom in view.atoms]
+        sizes = []
+        for leaf in leaves:
+            assert leaf.table is not None
+            sizes.append((frozenset(leaf.node.variables), leaf.table.live))
+            groups = zip(leaf.indexes, leaf.table.groups, strict=True)
+            sizes += [(frozenset(index), group.live) for index, group in groups]
+        return Goal(table, variables, [self.definition.label(variable) for variable in variables], sizes)
+
+    def _run(self, machine: Machine, assembler: Assembler, scanned: Table, goal: Goal, room: Room | None) -> int:
+        taken = sum(table.bytes() for table in self._summed() if table is not goal.table)
+        return fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""
@@ -220,18 +252,41 @@ class MaintainedView:
     def _add_terms(self, assembler: Assembler) -> None:
         """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
         assert self.twin is not None
-        assembler.path(self.number)
-        assembler.upsert(self.twin)
-        assembler.path_end()
         for term in self.terms:
-            leaves = [self.tree.leaves[atom] for atom in term.others]
-            stored = [leaf.table for leaf in leaves]
-            for leaf in leaves:
-                leaf.table = self.twin
-            self._add_path(assembler, term.start, 0, term.times, alone=not term.others)
-            for leaf, table in zip(leaves, stored, strict=True):
-                leaf.table = table
-        assembler.clear(self.twin)
+            if not term.others:
+                self._add_path(assembler, term.start, 0, term.times)
+        with assembler.unless_alone([self._joined_words(term) for term in self.terms if term.others]):
+            assembler.path(self.number)
+            assembler.upsert(self.twin)
+            assembler.path_end()
+            for term in self.terms:
+                if term.others:
+                    self._add_mixed(assembler, term)
+            assembler.clear(self.twin)
+
+    def _add_mixed(self, assembler: Assembler, term: Term) -> None:
+        """The path of a term whose other atoms read the delta too, in the twin."""
+        leaves = [self.tree.leaves[atom] for atom in term.others]
+        stored = [leaf.table for leaf in leaves]
+        for leaf in leaves:
+            leaf.table = self.twin
+        self._add_path(assembler, term.start, 0, term.times, alone=False)
+        for leaf, table in zip(leaves, stored, strict=True):
+            leaf.table = table
+
+    def _joined_words(self, term: Term) -> list[tuple[int, int]]:
+        """The places of the words of a row of the store that are equal if it joins itself, read by all the term's atoms
+        that read the delta."""
+        shapes = []
+        for atom in (term.start, *term.others):
+            shape = self.tree.leaves[atom].shape
+            assert shape is not None
+            shapes.append(shape)
+        pairs = set()
+        for one, other in combinations(shapes, 2):
+            shared = [variable for variable in one.variables if variable in other.variables]
+            pairs |= set(zip(one.places(shared), other.places(shared), strict=True))
+        return sorted((a, b) for a, b in pairs if a != b)
 
     def _add_path(self, assembler: Assembler, atom: str, position: int, times: int, alone: bool = True) -> None:
         """The path of an atom's delta; `alone`: its siblings are stored tables, and may be partitioned."""
@@ -242,9 +297,12 @@ class MaintainedView:
             edge = next(i for i in range(3) if triangle.edges[i].atom == atom)
             triangle.add_status(assembler, edge)
             triangle.add_sum_paths(assembler, edge, self.limbs, times)
-            triangle.add_part_paths(assembler, edge)
+            with assembler.unless_light():
+                triangle.add_part_paths(assembler, edge)
         if self.delta is not None:
             self.delta.add_path(atom, assembler, self.number, position, times)
+        if self.tally is not None:
+            self.tally.add_path(atom, assembler, self.number, position, times)
 
     def forget_change(self) -> None:
         """Begin to gather the output's change anew."""
@@ -256,6 +314,8 @@ class MaintainedView:
         self.limbs = limbs
         if self.delta is not None:
             self.delta.widen(limbs)
+        if self.tally is not None:
+            self.tally.widen(limbs)
         for table in self._summed():
             table.widen(limbs)
         if self.balance is not None:

@@ -96,6 +96,15 @@ FAULTS = [
         "store(at, _POSITION, -1 if position >= rows else position)", "store(at, _POSITION, -1)", HUBS,
     ),
     Fault(
+        "a loop does not join itself", "storage/route_kernels.py",
+        "        if equal:\n            return False", "        if equal:\n            return True",
+        "tests/sqlfront/test_cyclic.py -k single",
+    ),
+    Fault(
+        "heavy values are passed over", "storage/route_kernels.py",
+        "any_heavy |= heavy", "any_heavy |= 0", "tests/maintenance/test_skew.py -k hub",
+    ),
+    Fault(
         "the cut list of a wave starts over", "storage/extend_kernels.py",
         "position += n if member == 0 else n - 1", "position += n", EXTEND,
     ),
@@ -185,8 +194,13 @@ FAULTS = [
         'int(raw.kind == "greatest")', 'int(raw.kind == "least")', DISTINCT,
     ),
     Fault(
+        "tuples that go are not counted off", "maintenance/tally.py",
+        "        emission.turn(assembler, delta, position)\n", "        assembler.sign(delta.shape)\n",
+        "tests/maintenance/test_tally.py",
+    ),
+    Fault(
         "a materialized join forgets what is put out", "planner/rules/materialize.py",
-        "shown = joined & free.union(*outside)", "shown = joined & frozenset().union(*outside)",
+        "return inside & frozenset(definition.free).union(*outside)", "return inside & frozenset().union(*outside)",
         "tests/planner/test_materialize.py",
     ),
     # Change capture.
