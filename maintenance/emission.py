@@ -30,13 +30,14 @@ class OutputDelta:
 
     A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
     rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT, a tuple counts 1
-    however often it is derived: what changes only that is not carried on.
+    however often it is derived: what changes only that is not carried on; not so if other trees keep the output too
+    (`divided`).
     """
 
-    def __init__(self, tree: Tree, limbs: int) -> None:
+    def __init__(self, tree: Tree, limbs: int, *, divided: bool = False) -> None:
         self.tree = tree
         self.variables = tuple(dict.fromkeys(tree.definition.free))
-        self.supports = tree.definition.mode == "set" and tree.output is None
+        self.supports = tree.definition.mode == "set" and tree.output is None and not divided
         self._aggregates: dict[str, Table] = {}
         self._make(limbs)
 

@@ -96,6 +96,6 @@ class Outlets:
         wanted = name in self._listeners or name in self._fed
         for member in view.members:
             if wanted and member.delta is None:
-                member.delta = OutputDelta(member.tree, member.limbs)
+                member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
             elif not wanted:
                 member.delta = None

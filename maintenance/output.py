@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from maintenance.companions import Groups
+from maintenance.reading import read
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
 from maintenance.view import MaintainedView
@@ -32,7 +33,7 @@ class Reader:
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._view = view
-        self._walk = Walk(view.tree, where, *_needed(view))
+        self._walk = read(view, where, *_needed(view))
 
     @property
     def steps(self) -> int:
@@ -215,15 +216,18 @@ def row_count(view: MaintainedView) -> int:
         return 1
     if view.tally is not None:
         return view.tally.total
-    walk = Walk(tree)
-    return 0 if walk.empty else walk.levels[0].table.live
+    walk = read(view)
+    if isinstance(walk, Walk):
+        return 0 if walk.empty else walk.levels[0].table.live
+    return Reader(view).count_tuples()
 
 
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
     """Whether a tuple of the free variables is in the view; `values` gives one Python value per variable.
 
     A value counts as what an INSERT makes of it; one that does not fit its type is in no row.
-    O(1) where a key or an index leads to it, else a scan of what the given values leave.
+    O(1) where a key or an index leads to it, else a scan of what the given values leave; in a union of overlapping
+    trees what one row costs.
     """
     codes = {}
     for variable, value in values.items():
@@ -234,7 +238,7 @@ def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
         if code is None:
             return False
         codes[variable] = code
-    walk = Walk(view.tree, codes, codes)
+    walk = read(view, codes, codes)
     while walk.next(FIRST_BATCH):
         match = np.ones(walk.rows, bool)
         for variable, code in codes.items():

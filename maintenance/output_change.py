@@ -12,7 +12,9 @@ from maintenance.emission import Factor, OutputDelta, factors
 from maintenance.machine import Machine
 from maintenance.netting import net
 from maintenance.output import Reader, numbers, raw_batch
+from maintenance.reading import merging, trees_read
 from maintenance.shapes import COUNT, Part
+from maintenance.tree import Tree
 from maintenance.view import MaintainedView
 from planner.query import output_keys, raw_places, shown_tuple
 from storage import layout as at
@@ -158,7 +160,8 @@ class _Gathered:
         self._view, self._delta = view, delta
         self.data = changed_groups(view, delta)
         self._values: dict[tuple[str, Part], np.ndarray] = {}
-        self._addresses: np.ndarray | None = None
+        self._addresses: dict[int, np.ndarray] = {}
+        self._zeros: list[np.ndarray] = []
 
     def live(self, when: str) -> np.ndarray:
         """Which tuples are in the view before, or after, the change; aggregates without GROUP BY always are."""
@@ -187,11 +190,21 @@ class _Gathered:
         return self._values[when, part]
 
     def _present(self, part: Part) -> np.ndarray:
-        """A part's value in the tree as it is now: the product over the tables that hold the tuple, else 0."""
-        found = factors(self._view.tree)
-        if self._addresses is None:
-            self._locate(found)
-        assert self._addresses is not None
+        """A part's value as it is now, the sum over the trees that are read."""
+        merged = merging(self._view)
+        if merged is not None:
+            words = [self.words(variable) for variable in merged.shape.variables]
+            merged.look_up(np.column_stack([column for columns in words for column in columns]))
+            return merged.values(part)
+        found = [self._product(tree, part) for tree in trees_read(self._view)]
+        return found[0] if len(found) == 1 else combine([(1, values) for values in found])
+
+    def _product(self, tree: Tree, part: Part) -> np.ndarray:
+        """A part's value in a tree: the product over the tables that hold the tuple, else 0."""
+        found = factors(tree)
+        if id(tree) not in self._addresses:
+            self._addresses[id(tree)] = self._locate(found)
+        addresses = self._addresses[id(tree)]
         words = []
         for number, factor in enumerate(found):
             own = frozenset(pair for pair in part if pair[0] in factor.atoms)
@@ -202,17 +215,18 @@ class _Gathered:
         limbs = max(factor.shape.limbs for factor in found)
         while True:
             out = np.zeros((len(self.data), limbs), np.int64)
-            block, data = self._addresses.ctypes.data, operands.ctypes.data
+            block, data = addresses.ctypes.data, operands.ctypes.data
             if not scan_kernels.gather_product(
                 block, len(found), data, len(found), out.ctypes.data, limbs, len(out), temporary.ctypes.data
             ):
                 return (out != 0).any(axis=1, keepdims=True).astype(np.int64) if self._delta.supports else out
             limbs += 1
 
-    def _locate(self, found: Sequence[Factor]) -> None:
+    def _locate(self, found: Sequence[Factor]) -> np.ndarray:
         """The address of each tuple's row in each table; where it has none, of a row of zeros."""
         widest = max(factor.shape.keys + len(factor.shape.parts) * factor.shape.limbs for factor in found)
-        self._zeros = np.zeros(widest, np.int64)
+        zeros = np.zeros(widest, np.int64)
+        self._zeros.append(zeros)
         scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         addresses = np.empty((len(self.data), len(found)), np.int64)
         for number, factor in enumerate(found):
@@ -226,11 +240,11 @@ class _Gathered:
                 len(self.data),
                 places.ctypes.data,
                 factor.shape.keys,
-                self._zeros.ctypes.data,
+                zeros.ctypes.data,
                 out.ctypes.data,
             )
             addresses[:, number] = out
-        self._addresses = addresses
+        return addresses
 
 
 class _Rows:

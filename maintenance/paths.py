@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from maintenance.programs import Assembler, Join, Side
@@ -43,13 +43,16 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
         assembler.path_end()
 
 
-def build_path(tree: Tree, view: View, assembler: Assembler, owner: int, limbs: int) -> Table:
+def build_path(
+    tree: Tree, view: View, assembler: Assembler, owner: int, limbs: int, avoid: Collection[View] = ()
+) -> Table:
     """The path that fills one stored inner view from a stored view below it; returns the table to scan.
 
-    Its siblings must be complete, so views are built children first. O(rows scanned * fan-out).
+    Its siblings must be complete, so views are built children first; those to `avoid` hold other rows too. O(rows
+    scanned * fan-out).
     """
     beside = view in tree.side_joins()
-    source = view.children[0] if beside else _cheapest_source(tree, view)
+    source = view.children[0] if beside else _cheapest_source(tree, view, avoid)
     assert source.table is not None
     assembler.scan(source.table)
     assembler.path(owner)
@@ -88,6 +91,7 @@ def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta
 def climb(
     tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool, times: int = 1
 ) -> None:
+    """Carry a delta of `source`, on a path that has begun, up to `top`, adding to all stored views or to it alone."""
     assert source.shape is not None
     delta = Delta(source.shape, source.atoms)
     view = source
@@ -129,11 +133,11 @@ def join_siblings(
     return delta
 
 
-def _cheapest_source(tree: Tree, view: View) -> View:
+def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
     """A stored view below whose path up needs no expansion, if there is one; else the nearest."""
     candidates = []
     for below in view.walk():
-        if below is view or not below.full:
+        if below is view or not below.full or any(below is other for other in avoid):
             continue
         expansions, climb = 0, below
         while climb is not view:

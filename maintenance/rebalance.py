@@ -1,4 +1,4 @@
-"""Keeping a triangle's values heavy or light: thresholds, their upkeep after epochs, and the figures.
+"""Keeping values heavy or light: thresholds, their upkeep after epochs, and the figures.
 
 Of N tuples, a value with at least N^eps of them is heavy when a partition is made; until the next one a heavy value may
 fall to half of that, a light one rise to one and a half times it. What crosses these bounds changes its status and its
@@ -9,44 +9,52 @@ everything is partitioned again (a major one). Both are paid for by the updates 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
 from maintenance.critical import Uninterrupted
 from maintenance.machine import Machine, Program
 from maintenance.paths import side_of
+from maintenance.pieces import Pieces
 from maintenance.programs import Assembler, Join
-from maintenance.shapes import COUNT, Shape
-from maintenance.skew import PARTS, Column, Triangle
+from maintenance.shapes import COUNT, Part, Shape
+from maintenance.skew import Column, Partition
+from maintenance.tree import View
 from storage import layout as at
 from storage.table import Table
 
 
 @dataclass(frozen=True)
 class SkewFigures:
-    """The partition as it is: by edge heavy values of both columns and the sizes of HH, HL, LH and LL, by product
-    its entries; and how many values have changed their status, and how often everything was partitioned again."""
+    """The partition as it is: `heavy` values by store and column, `parts` with their sizes by store, the sizes of the
+    `views` that pieces keep; and how many values have changed their status, how often everything was partitioned again.
+    """
 
     epsilon: float
     threshold: float
     base: int
     size: int
-    heavy: tuple[tuple[int, int], ...]
-    parts: tuple[tuple[int, int, int, int], ...]
-    products: tuple[int, ...]
+    heavy: tuple[tuple[int, ...], ...]
+    parts: tuple[dict[str, int], ...]
+    views: tuple[tuple[int, ...], ...]
     minors: int
     majors: int
 
 
 class Balance:
-    """The driver of a triangle's partition: 0 < `epsilon` < 1, `base` is N, `bounds` are what the kernels compare with.
+    """The driver of the partitions of a view's pieces: `base` is N, `limbs` the width of the pieces' values, which
+    `widen` makes wider.
 
-    `stale` says that the tables have to be made anew from the stores, which `refresh` does.
+    At epsilon 0 all values are heavy, new ones at once; at 1 all are light. `stale` says that the tables have to be
+    made anew from the stores, which `refresh` does.
     """
 
-    def __init__(self, triangle: Triangle, epsilon: float) -> None:
-        self.triangle, self.epsilon = triangle, epsilon
+    def __init__(self, pieces: Pieces, epsilon: float, limbs: Callable[[], int], widen: Callable[[], None]) -> None:
+        self.pieces, self.epsilon = pieces, epsilon
+        self._limbs, self._widen = limbs, widen
         self.base = self.minors = self.majors = 0
         self.stale = True
         self._moves: dict[tuple[int, int], _Move] = {}
@@ -58,32 +66,32 @@ class Balance:
 
     @property
     def size(self) -> int:
-        """The number of distinct tuples of the three atoms. O(1)."""
-        triangle = self.triangle
-        return triangle.copies * sum(triangle.partitions[i].store.table.live for i in triangle.distinct)
+        """The number of distinct tuples of the atoms. O(1)."""
+        return sum(store.table.live for store in self.pieces.stores.values())
 
     def figures(self) -> SkewFigures:
         """The partition's figures. O(1)."""
-        heavy: list[tuple[int, int]] = []
-        parts: list[tuple[int, int, int, int]] = []
-        for i in self.triangle.distinct:
-            partition = self.triangle.partitions[i]
-            one, two, three = (partition.parts[name].live for name in PARTS)
-            heavy.append((partition.columns[0].heavy.live, partition.columns[1].heavy.live))
-            parts.append((one, two, three, partition.store.table.live - one - two - three))
         return SkewFigures(
-            self.epsilon, self.threshold, self.base, self.size, tuple(heavy), tuple(parts),
-            tuple(self.triangle.products[i].live for i in self.triangle.distinct), self.minors, self.majors,
-        )  # fmt: skip
-
-    def widen(self) -> None:
-        """Sums of the last epoch, now taken back, did not fit. Programs have to be assembled again."""
-        self.triangle.widen()
+            self.epsilon,
+            self.threshold,
+            self.base,
+            self.size,
+            tuple(tuple(column.heavy.live for column in one.columns) for one in self.pieces.partitions),
+            tuple(map(_sizes, self.pieces.partitions)),
+            tuple(
+                tuple(view.table.live for view in self.pieces.own(kept) if view.table is not None)
+                for kept in self.pieces.trees
+            ),
+            self.minors,
+            self.majors,
+        )
 
     def refresh(self, machine: Machine) -> None:
         """Fit the tables to the stores, whose layout may have changed. O(N^1.5) if stale, else O(rows)."""
         self._moves.clear()
-        self.triangle.fit()
+        for partition in self.pieces.partitions:
+            partition.fit()
+        self.pieces.bind_leaves()
         if self.stale:
             self.base = self.base or 2 * self.size + 1
             self._rebuild(machine)
@@ -95,7 +103,7 @@ class Balance:
 
         Amortised O(N^max(eps, 1-eps)) per changed row; Ctrl-C waits for its end.
         """
-        limbs = self.triangle.limbs
+        limbs = self._limbs()
         with Uninterrupted():
             base = fitting_base(self.base, self.size)
             if base != self.base:
@@ -103,60 +111,51 @@ class Balance:
                 self.majors += 1
                 self._rebuild(machine)
             elif self._move_all(machine) & at.OVERFLOW:
-                self.triangle.widen()
+                self._widen()
                 self._rebuild(machine)
-        return self.triangle.limbs != limbs
+        return self._limbs() != limbs
 
     # Partitioning anew ---------------------------------------------------------------------------
 
     def _rebuild(self, machine: Machine) -> None:
         """Partition strictly by the present threshold, with wider values as they prove needed."""
         theta = self.threshold
-        self.triangle.bounds[:] = math.ceil(theta / 2), math.ceil(1.5 * theta), self.base // 4, self.base
+        upper = 1 if self.epsilon == 0 else math.ceil(1.5 * theta)
+        self.pieces.bounds[:] = math.ceil(theta / 2), upper, self.base // 4, self.base
         while True:
-            for table in self.triangle.all_tables():
+            for table in self.pieces.all_tables():
                 table.reset()
-            if self._fill(machine) & at.OVERFLOW == 0:
+            for table in self.pieces.shared_tables():
+                table.reset()
+            for partition in self.pieces.partitions:
+                for column in partition.columns:
+                    keys, sizes = partition.groups(column).members()
+                    self._mark(machine, column, keys[sizes >= theta], 1)
+            if self.pieces.fill(machine, self._limbs()) & at.OVERFLOW == 0:
                 return
+            self._widen()
             self._moves.clear()
-            self.triangle.widen()
-
-    def _fill(self, machine: Machine) -> int:
-        flags = 0
-        for i in self.triangle.distinct:
-            partition = self.triangle.partitions[i]
-            for column in partition.columns:
-                keys, sizes = _groups(self.triangle, i, column).members()
-                self._mark(machine, column, keys[sizes >= self.threshold], 1)
-        for i in self.triangle.distinct:
-            table = self.triangle.partitions[i].store.table
-            assembler = Assembler()
-            assembler.scan(table)
-            self.triangle.add_status(assembler, i)
-            self.triangle.add_part_paths(assembler, i)
-            flags |= machine.run(assembler.program(), rows=int(table.header[at.USED]))
-        return flags
 
     # Moving values -------------------------------------------------------------------------------
 
     def _move_all(self, machine: Machine) -> int:
         """Change the status of all pending values that are out of bounds; returns the flags."""
         flags = 0
-        for i in self.triangle.distinct:
-            for place, column in enumerate(self.triangle.partitions[i].columns):
+        for i, partition in enumerate(self.pieces.partitions):
+            for place, column in enumerate(partition.columns):
                 keys = np.array(sorted(column.pending.rows()), np.int64).reshape(-1, column.pending.keys)
                 column.pending.reset()
-                heavy = self._crossing(i, column, keys)
+                heavy = self._crossing(partition, column, keys)
                 for status in (0, 1):
                     moving = keys[heavy == status]
                     if len(moving):
                         flags |= self._move(machine, i, place, moving, promote=status == 1)
         return flags
 
-    def _crossing(self, i: int, column: Column, keys: np.ndarray) -> np.ndarray:
+    def _crossing(self, partition: Partition, column: Column, keys: np.ndarray) -> np.ndarray:
         """By value: 1 if it has to become heavy, 0 if it has to become light, else -1."""
-        lower, upper = (int(bound) for bound in self.triangle.bounds[[at.BOUND_LOWER, at.BOUND_UPPER]])
-        group = _groups(self.triangle, i, column)
+        lower, upper = (int(bound) for bound in self.pieces.bounds[[at.BOUND_LOWER, at.BOUND_UPPER]])
+        group = partition.groups(column)
         status = np.full(len(keys), -1)
         for number, key in enumerate(keys):
             size = group.size_of(key)
@@ -169,9 +168,9 @@ class Balance:
     def _move(self, machine: Machine, i: int, place: int, keys: np.ndarray, *, promote: bool) -> int:
         """Take the tuples of values out of their parts, change the values' status, and put the tuples in again."""
         if (i, place) not in self._moves:
-            self._moves[i, place] = _Move(self.triangle, i, place)
+            self._moves[i, place] = _Move(self.pieces, i, place, self._limbs())
         move = self._moves[i, place]
-        column = self.triangle.partitions[i].columns[place]
+        column = self.pieces.partitions[i].columns[place]
         data = np.ascontiguousarray(np.column_stack([keys, np.ones(len(keys), np.int64)]))
         flags = machine.run(move.collect, data, len(data))
         rows = int(move.tuples.header[at.USED])
@@ -180,7 +179,7 @@ class Balance:
         flags |= machine.run(move.put, rows=rows)
         move.tuples.reset()
         if machine.run_once(move.sweep) & at.SHRINK:
-            for table in self.triangle.tables():
+            for table in self.pieces.tables():
                 table.shrink()
         self.minors += len(keys)
         return flags
@@ -192,67 +191,59 @@ class Balance:
         data = np.ascontiguousarray(np.column_stack([keys, np.full(len(keys), weight, np.int64)]))
         assembler, sweep = Assembler(), Assembler()
         assembler.lift(data.shape[1], 1, -1, [], range(keys.shape[1]), [])
-        assembler.path(self.triangle.owner)
+        assembler.path(self.pieces.number)
         assembler.upsert(column.heavy)
         assembler.path_end()
         machine.run(assembler.program(), data, len(data))
-        sweep.finish(at.SWEEP, [column.heavy], self.triangle.owner)
+        sweep.finish(at.SWEEP, [column.heavy], self.pieces.number)
         machine.run_once(sweep.program())
 
     # Invariants ----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Assert every invariant of the partition and of what is made of it. O(size * degree), between epochs only."""
-        low, high = self.triangle.bounds[at.BOUND_SMALLEST], self.triangle.bounds[at.BOUND_LIMIT]
+        """Assert every invariant of partitions and of all that pieces keep. O(size * degree), between epochs only."""
+        low, high = self.pieces.bounds[at.BOUND_SMALLEST], self.pieces.bounds[at.BOUND_LIMIT]
         assert (low, high) == (self.base // 4, self.base) and low <= self.size < high, "the size is out of bounds"
-        for i in self.triangle.distinct:
-            self._check_partition(i)
-        for i in self.triangle.distinct:
-            self._check_product(i)
-        for table in self.triangle.all_tables():
+        for partition in self.pieces.partitions:
+            self._check_partition(partition)
+        self._check_views()
+        for table in self.pieces.all_tables():
             table._check()
 
-    def _check_partition(self, i: int) -> None:
-        triangle, partition, theta = self.triangle, self.triangle.partitions[i], self.threshold
-        shape, edge = triangle.shape(i), triangle.edges[i]
+    def _check_partition(self, partition: Partition) -> None:
+        theta = self.threshold
         status = []
-        for column, variable in zip(partition.columns, (edge.first, edge.second), strict=True):
+        for column in partition.columns:
             assert column.pending.live == 0, "values wait for a rebalance"
-            heavy, places = set(column.heavy.rows()), shape.places([variable])
-            keys, sizes = _groups(triangle, i, column).members()
+            heavy, places = set(column.heavy.rows()), partition.layout.places(column.expressions)
+            keys, sizes = partition.groups(column).members()
             degrees = {tuple(map(int, key)): int(size) for key, size in zip(keys, sizes, strict=True)}
             assert heavy <= degrees.keys(), "a heavy value is not there"
             assert all(degrees[key] >= theta / 2 for key in heavy), "a heavy value has too few tuples"
             light = degrees.keys() - heavy
             assert all(degrees[key] < 1.5 * theta for key in light), "a light value has too many tuples"
             status.append((heavy, places))
-        expected: dict[str, dict[tuple[int, ...], tuple[int, ...]]] = {name: {} for name in (*PARTS, "LL")}
+        expected: dict[tuple[str, ...], dict[tuple[int, ...], tuple[int, ...]]] = {name: {} for name in partition.parts}
         for key, values in partition.store.table.rows().items():
-            letters = ["H" if tuple(key[p] for p in places) in heavy else "L" for heavy, places in status]
-            expected["".join(letters)][key] = values
-        for name, part in partition.parts.items():
-            assert part.rows() == expected[name], f"part {name} is wrong"
+            own = ["H" if tuple(key[p] for p in places) in heavy else "L" for heavy, places in status]
+            for letters, rows in expected.items():
+                if all(letter in ("*", one) for letter, one in zip(letters, own, strict=True)):
+                    rows[key] = values
+        for letters, part in partition.parts.items():
+            assert part.rows() == expected[letters], f"part {letters} is wrong"
 
-    def _check_product(self, i: int) -> None:
-        triangle, after = self.triangle, (i + 1) % 3
-        one, other, shape = triangle.shape(i), triangle.shape(after), triangle.product_shape(i)
-        edges = triangle.edges
-        own = one.places([edges[i].first]), one.places([edges[i].second])
-        far = other.places([edges[after].first]), other.places([edges[after].second])
-        pairs = []
-        for part in shape.parts:
-            left = frozenset(pair for pair in part if pair[0] == edges[i].atom)
-            pairs.append((one.parts.index(left), other.parts.index(part - left)))
-        expected: dict[tuple[int, ...], list[int]] = {}
-        right = triangle.partitions[after].parts["LH"].rows()
-        for key, values in triangle.partitions[i].parts["HL"].rows().items():
-            for partner, factors in right.items():
-                if [key[p] for p in own[1]] == [partner[p] for p in far[0]]:
-                    outer = (*(key[p] for p in own[0]), *(partner[p] for p in far[1]))
-                    sums = expected.setdefault(outer, [0] * len(pairs))
-                    for v, (a, b) in enumerate(pairs):
-                        sums[v] += values[a] * factors[b]
-        assert triangle.products[i].rows() == {k: tuple(v) for k, v in expected.items()}, "a product is wrong"
+    def _check_views(self) -> None:
+        """Each table that pieces keep, or share, is the sum over the joins of the parts that its pieces read."""
+        expected: dict[int, tuple[Table, dict[tuple[int, ...], tuple[int, ...]]]] = {}
+        for kept in self.pieces.trees:
+            for view in kept.tree.stored_inner():
+                assert view.table is not None and view.shape is not None
+                found = expected.setdefault(id(view.table), (view.table, {}))[1]
+                for key, values in recomputed(view).items():
+                    sums = [a + b for a, b in zip(found.get(key, (0,) * len(values)), values, strict=True)]
+                    found[key] = tuple(sums)
+        for table, rows in expected.values():
+            assert table.rows() == rows, f"{table.name} is wrong"
 
 
 def fitting_base(base: int, size: int) -> int:
@@ -264,36 +255,64 @@ def fitting_base(base: int, size: int) -> int:
     return base
 
 
+def recomputed(view: View) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The rows that a stored view of a tree should have: its leaves joined one after the other. For tests."""
+    assert view.shape is not None
+    joined: list[tuple[dict[str, tuple[int, ...]], dict[Part, int]]] = [({}, {COUNT: 1})]
+    for leaf in (below for below in view.walk() if below.node.atom is not None):
+        assert leaf.table is not None and leaf.shape is not None
+        places = {variable: leaf.shape.places([variable]) for variable in leaf.shape.variables}
+        shared = [variable for variable in places if joined and variable in joined[0][0]]
+        matches: dict[tuple[tuple[int, ...], ...], list[tuple[dict[str, tuple[int, ...]], dict[Part, int]]]] = {}
+        for key, values in leaf.table.rows().items():
+            codes = {variable: tuple(key[p] for p in own) for variable, own in places.items()}
+            matched = matches.setdefault(tuple(codes[variable] for variable in shared), [])
+            matched.append((codes, dict(zip(leaf.shape.parts, values, strict=True))))
+        joined = [
+            (bound | codes, {one | other: a * b for one, a in sums.items() for other, b in values.items()})
+            for bound, sums in joined
+            for codes, values in matches.get(tuple(bound[variable] for variable in shared), ())
+        ]
+    found: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for bound, sums in joined:
+        key = tuple(word for variable in view.shape.variables for word in bound[variable])
+        before = found.get(key, (0,) * len(view.shape.parts))
+        found[key] = tuple(a + sums[part] for a, part in zip(before, view.shape.parts, strict=True))
+    return found
+
+
+def _sizes(partition: Partition) -> dict[str, int]:
+    """The sizes of a partition's parts; of the one that nobody reads, if there is just one, too."""
+    sizes = {"".join(letters): table.live for letters, table in partition.parts.items()}
+    cells = ["".join(letters) for letters in product("HL", repeat=len(partition.columns))]
+    missing = [cell for cell in cells if cell not in sizes]
+    if len(missing) == 1 and len(sizes) == len(cells) - 1:
+        sizes[missing[0]] = partition.store.table.live - sum(sizes.values())
+    return dict(sorted(sizes.items()))
+
+
 class _Move:
     """The programs that move the tuples of values of one column from part to part."""
 
-    def __init__(self, triangle: Triangle, i: int, place: int) -> None:
-        partition, shape, edge = triangle.partitions[i], triangle.shape(i), triangle.edges[i]
+    def __init__(self, pieces: Pieces, i: int, place: int, limbs: int) -> None:
+        partition = pieces.partitions[i]
+        column, shape = partition.columns[place], partition.delta
         self.tuples = Table(shape.keys, len(shape.parts), shape.limbs, name="moving")
-        variables = (edge.first, edge.second)
-        key, other = variables[place], variables[1 - place]
-        width = len(shape.places([key]))
-        values = Shape((key,), (width,), (COUNT,), 1)
-        table = partition.store.table
-        index = partition.store.indexes.index((partition.columns[place].expression,))
+        key, others = column.expressions, [name for name in shape.variables if name not in column.expressions]
+        values = Shape(key, tuple(len(shape.places([name])) for name in key), (COUNT,), 1)
+        width, table = values.keys, partition.store.table
+        index = partition.store.indexes.index(key)
         collect = Assembler()
         collect.lift(width + 1, 1, -1, [], range(width), [])
-        collect.path(triangle.owner)
-        side = side_of(table, shape, index, values, (key,), (other,))
-        collect.extend([side], Join(values, frozenset(), shape, shape))
+        collect.path(pieces.number)
+        collect.extend([side_of(table, shape, index, values, key, others)], Join(values, frozenset(), shape, shape))
         collect.upsert(self.tuples)
         collect.path_end()
         take, put, sweep = Assembler(), Assembler(), Assembler()
         for program, times in ((take, -1), (put, 1)):
             program.scan(self.tuples)
-            triangle.add_status(program, i)
-            triangle.add_part_paths(program, i, times)
-        sweep.finish(at.SWEEP, triangle.tables(), triangle.owner)
+            pieces.add_status(program, partition)
+            pieces.add_moves(program, partition.store, column, times, limbs)
+        sweep.finish(at.SWEEP, [*pieces.tables(), *pieces.shared_tables()], pieces.number)
         programs: list[Program] = [program.program() for program in (collect, take, put, sweep)]
         self.collect, self.take, self.put, self.sweep = programs
-
-
-def _groups(triangle: Triangle, i: int, column: Column) -> Table:
-    """The group table of a column of edge i's store."""
-    store = triangle.partitions[i].store
-    return store.table.groups[store.indexes.index((column.expression,))]

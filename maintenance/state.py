@@ -11,6 +11,7 @@ from maintenance.filling import copy_rows, fill_store, lay_out
 from maintenance.machine import MAX_VIEWS, Machine, RelationPrograms
 from maintenance.outlets import Listener, Outlets
 from maintenance.programs import Assembler
+from maintenance.reading import trees_read
 from maintenance.relation import Column, LeafStore, Relation, Rescale
 from maintenance.room import Room
 from maintenance.view import MaintainedView, Source, demanded_indexes, unbuilt_view
@@ -101,7 +102,10 @@ class State:
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine, room)
-                lay_out([member.tree for member in view.members], [store.table for _, store in fresh])
+                lay_out(
+                    [tree for member in view.members for tree in trees_read(member)],
+                    [store.table for _, store in fresh],
+                )
             except BaseException:
                 self._close_stores(view)
                 self._assemble()
@@ -120,12 +124,14 @@ class State:
         """
         with self.lock:
             view = self.views[name]
-            before = view.epsilon, view.balance
+            before = view.epsilon, view.pieces, view.balance
             try:
                 view.balance_by(epsilon)
                 self._assemble()
             except BaseException:
-                view.epsilon, view.balance = before
+                view.epsilon, view.pieces, view.balance = before
+                if view.balance is not None:
+                    view.balance.stale = view.divided  # What pieces share has been made anew.
                 self._assemble()
                 raise
             view.plan = plan
@@ -271,7 +277,7 @@ class State:
             occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
             store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, occurrence // 2)
-            indexes, summed = demanded_indexes(view.tree, view.tree.leaves[atom.name], view.definition)
+            indexes, summed = demanded_indexes(view, atom.name)
             old = store.table
             if relation.reindex(store, indexes, summed) and store.key in known:
                 copy_rows(self.machine, old, store)

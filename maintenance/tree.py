@@ -331,6 +331,19 @@ class Tree:
         return order
 
 
+def view_table(tree: Tree, view: View, name: str) -> Table:
+    """An empty table for a stored inner view whose shape is settled."""
+    assert view.shape is not None
+    return Table(
+        view.shape.keys,
+        len(view.shape.parts),
+        view.shape.limbs,
+        [view.shape.places(index) for index in view.indexes],
+        [tree.summed(view, index) for index in view.indexes],
+        name=name,
+    )
+
+
 def _join_rank(view: View, bound: frozenset[str], in_bag: bool) -> tuple[bool, bool, int, int]:
     """How soon a delta that has bound these variables should join a view; of equals the first is joined first."""
     shared, fresh = bound & set(view.link), set(view.link) - bound

@@ -7,18 +7,19 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from maintenance.covers import add_sum_paths, status_of_partners
 from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
 from maintenance.paths import build_path, build_projection, update_path
+from maintenance.pieces import Pieces
 from maintenance.programs import Assembler
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
 from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, shape_of
-from maintenance.skew import Triangle, partitioned_edges
 from maintenance.symmetry import Term, symmetric_terms
 from maintenance.tally import Tally, is_spread
-from maintenance.tree import Tree, View
+from maintenance.tree import Tree, View, view_table
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
 from storage import layout as at
@@ -48,8 +49,8 @@ class MaintainedView:
 
     `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
     `tally` counts its tuples where no table's size or count is their number (see tally.py).
-    `epsilon` says when a value of a triangle's tables is heavy (see skew.py): at 0 and 1 none is told apart, and there
-    is no `balance`.
+    `epsilon` says when a value is heavy, where the plan is a union of `pieces` over heavy and light parts; `balance`
+    keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
     """
 
     name: str
@@ -71,6 +72,7 @@ class MaintainedView:
     companions: list[MaintainedView] = field(default_factory=list)
     tally: Tally | None = None
     epsilon: float = 0.5
+    pieces: Pieces | None = None
     balance: Balance | None = None
 
     @property
@@ -84,11 +86,11 @@ class MaintainedView:
 
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
-        return self._counted() + (self.balance.triangle.tables() if self.balance is not None else [])
+        return self._counted() + (self.balance.pieces.tables() if self.balance is not None else [])
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        return self._counted() + (list(self.balance.triangle.all_tables()) if self.balance is not None else [])
+        return self._counted() + (list(self.balance.pieces.all_tables()) if self.balance is not None else [])
 
     def _counted(self) -> list[Table]:
         return self._summed() + (self.tally.tables() if self.tally is not None else [])
@@ -132,14 +134,7 @@ class MaintainedView:
         """Make the view's own tables, empty."""
         for view in self.tree.stored_inner():
             view.shape = self.tree.shape(view, self.limbs)
-            view.table = Table(
-                view.shape.keys,
-                len(view.shape.parts),
-                self.limbs,
-                [view.shape.places(index) for index in view.indexes],
-                [self.tree.summed(view, index) for index in view.indexes],
-                name=label(self, view),
-            )
+            view.table = view_table(self.tree, view, label(self, view))
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
         self.tally = Tally(self.tree, self.limbs) if is_spread(self.tree) else None
@@ -167,20 +162,23 @@ class MaintainedView:
             if self._fill(machine, room) & at.OVERFLOW == 0:
                 break
             self.limbs += 1
-        self.balance = self._balanced()
+        self.balance_by(self.epsilon)
+        self.refresh(machine)
 
-    def _balanced(self) -> Balance | None:
-        """What tells heavy from light values, where the view is a sum over a triangle; its tables are still empty."""
-        edges = partitioned_edges(self.tree, symmetric=bool(self.terms))
-        if edges is None or not 0 < self.epsilon < 1:
-            return None
-        stores = {atom: source.store for atom, source in self.sources.items()}
-        return Balance(Triangle(self.tree, edges, stores, self.number, self.limbs), self.epsilon)
+    @property
+    def divided(self) -> bool:
+        """Whether what is put out is kept by the pieces alone."""
+        return self.plan.union is not None and not self.plan.union.covers
 
     def balance_by(self, epsilon: float) -> None:
         """Tell heavy from light values by another epsilon; `refresh` fills the new tables, which are still empty."""
-        self.epsilon = epsilon
-        self.balance = self._balanced()
+        self.epsilon, self.balance = epsilon, None
+        if self.plan.union is not None and (self.divided or 0 < epsilon < 1):
+            pieces = pieces_of(self)
+            pieces.open(self.sources)
+            pieces.make_tables(self.limbs)
+            self.pieces = pieces
+            self.balance = Balance(pieces, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
 
     def refresh(self, machine: Machine) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
@@ -190,7 +188,7 @@ class MaintainedView:
 
     def _fill(self, machine: Machine, room: Room | None) -> int:
         flags = 0
-        for view in self.tree.stored_inner():
+        for view in self.tree.stored_inner() if not self.divided else ():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
             assert view.table is not None and view.shape is not None
@@ -226,11 +224,10 @@ class MaintainedView:
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""
-        if self.balance is not None and position == 1:
-            for i in self._partitioned(store):
-                self.balance.triangle.add_notes(assembler, i)
+        if self.balance is not None and position == 1 and self._reads(store):
+            self.balance.pieces.partition_of(store).add_notes(assembler, self.number)
         if self.terms:
-            if position == 0 and any(source.store is store for source in self.sources.values()):
+            if position == 0 and self._reads(store):
                 self._add_terms(assembler)
             return
         for atom, source in self.sources.items():
@@ -239,15 +236,11 @@ class MaintainedView:
 
     def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
         """Ask for a rebalance if a change of `store`, which has been swept, makes one necessary."""
-        if self.balance is not None:
-            for i in self._partitioned(store):
-                self.balance.triangle.add_settling(assembler, i)
+        if self.balance is not None and self._reads(store):
+            self.balance.pieces.add_settling(assembler, store)
 
-    def _partitioned(self, store: LeafStore) -> list[int]:
-        """The numbers of the edges whose partition is one of `store`."""
-        assert self.balance is not None
-        triangle = self.balance.triangle
-        return [i for i in triangle.distinct if triangle.partitions[i].store is store]
+    def _reads(self, store: LeafStore) -> bool:
+        return any(source.store is store for source in self.sources.values())
 
     def _add_terms(self, assembler: Assembler) -> None:
         """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
@@ -290,19 +283,26 @@ class MaintainedView:
 
     def _add_path(self, assembler: Assembler, atom: str, position: int, times: int, alone: bool = True) -> None:
         """The path of an atom's delta; `alone`: its siblings are stored tables, and may be partitioned."""
-        triangle = self.balance.triangle if self.balance is not None and alone else None
-        if triangle is None:
+        if self.balance is None or not alone:
             update_path(self.tree, atom, assembler, self.number, self.limbs, times)
         else:
-            edge = next(i for i in range(3) if triangle.edges[i].atom == atom)
-            triangle.add_status(assembler, edge)
-            triangle.add_sum_paths(assembler, edge, self.limbs, times)
-            with assembler.unless_light():
-                triangle.add_part_paths(assembler, edge)
+            self._add_pieces(self.balance.pieces, assembler, atom, position, times)
         if self.delta is not None:
             self.delta.add_path(atom, assembler, self.number, position, times)
         if self.tally is not None:
             self.tally.add_path(atom, assembler, self.number, position, times)
+
+    def _add_pieces(self, pieces: Pieces, assembler: Assembler, atom: str, position: int, times: int) -> None:
+        """The paths of an atom's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
+        before joins the parts before they change."""
+        i = [edge.atom for edge in pieces.union.edges].index(atom)
+        store = self.sources[atom].store
+        pieces.add_status(assembler, pieces.partition_of(store), status_of_partners(pieces, i))
+        if position == 0:
+            add_sum_paths(pieces, assembler, i, self.limbs, times)
+        pieces.add_paths(assembler, store, position, self.limbs)
+        if position == 1:
+            add_sum_paths(pieces, assembler, i, self.limbs, times)
 
     def forget_change(self) -> None:
         """Begin to gather the output's change anew."""
@@ -311,17 +311,21 @@ class MaintainedView:
 
     def widen(self, limbs: int) -> None:
         """Give the values of the view's own tables more limbs."""
-        self.limbs = limbs
         if self.delta is not None:
             self.delta.widen(limbs)
+        self._widen_tables(limbs)
+
+    def _widen_tables(self, limbs: int) -> None:
+        """`widen`, without forgetting what has been gathered of the output's change."""
+        self.limbs = limbs
         if self.tally is not None:
             self.tally.widen(limbs)
         for table in self._summed():
             table.widen(limbs)
-        if self.balance is not None:
-            self.balance.widen()
         for view in self.tree.stored_inner():
             view.shape = self.tree.shape(view, limbs)
+        if self.balance is not None:
+            self.balance.pieces.widen(limbs)
 
     def rescale(self, store: LeafStore, expression: str, bits: int) -> None:
         """Multiply every sum that contains a factor of this expression by 2**bits, once for each time it does."""
@@ -354,6 +358,7 @@ def unbuilt_view(
     tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
     terms = symmetric_terms(tree) or ()
     view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
+    view.pieces = pieces_of(view) if plan.union is not None else None
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
         kept.companion = companion
@@ -361,16 +366,29 @@ def unbuilt_view(
     return view
 
 
+def pieces_of(view: MaintainedView) -> Pieces:
+    """The trees of a plan that is a union, without tables."""
+    assert view.plan.union is not None
+    counted = view.definition.mode == "bag"
+    return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
+
+
 def label(view: MaintainedView, node: View) -> str:
     """A node's name for people: its variables in the user's spelling."""
     return "[" + ", ".join(view.definition.label(v) for v in node.node.variables) + "]"
 
 
-def demanded_indexes(tree: Tree, leaf: View, definition: Definition) -> tuple[list[tuple[str, ...]], list[bool]]:
-    """The groupings a leaf's store must offer, by expressions, and which of them sum values."""
-    names = {c.name: c.expression for c in definition.atom(leaf.node.atom or "").variables}
-    indexes = [tuple(names[v] for v in index) for index in leaf.indexes]
-    return indexes, [tree.summed(leaf, index) > 0 for index in leaf.indexes]
+def demanded_indexes(view: MaintainedView, atom: str) -> tuple[list[tuple[str, ...]], list[bool]]:
+    """The groupings that an atom's store must offer, by expressions, and which of them sum values."""
+    names = {c.name: c.expression for c in view.definition.atom(atom).variables}
+    trees = [(view.tree, view.tree.leaves[atom]), *(view.pieces.whole(atom) if view.pieces is not None else ())]
+    demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
+    indexes = [tuple(names[v] for v in index) for _, _, index in demands]
+    summed = [tree.summed(leaf, index) > 0 for tree, leaf, index in demands]
+    if view.pieces is not None:
+        told = next(view.pieces.told(edge) for edge in view.pieces.union.edges if edge.atom == atom)
+        indexes, summed = indexes + told, summed + [False] * len(told)
+    return indexes, summed
 
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:

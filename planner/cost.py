@@ -45,7 +45,7 @@ _POWER = re.compile(r"1|N(\^([\d.]+|\([\d/]+\)))?")
 
 def bag_cost(width: Fraction, update: Fraction, space: Fraction) -> Cost:
     """The cost of a tree over bags by its exponents: building it, one change, and what is stored."""
-    return Cost(preprocessing=_power(width), update=_power(update), delay="O(1)", space=_power(space))
+    return Cost(preprocessing=power_cost(width), update=power_cost(update), delay="O(1)", space=power_cost(space))
 
 
 def leading_power(cost: str) -> str:
@@ -62,7 +62,7 @@ def exponent(power: str) -> Fraction:
     return Fraction(raised.strip("()") or int(base == "N"))
 
 
-def _power(raised: Fraction) -> str:
+def power_cost(raised: Fraction) -> str:
     """O(1), O(N), O(N^1.5), O(N^(4/3))."""
     if raised in (0, 1):
         return "O(N)" if raised else "O(1)"

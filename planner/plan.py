@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from planner.heavy_light import Union
 
 Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic"]
 
@@ -54,6 +57,7 @@ class Plan:
     `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
     is the result (see rules/materialize.py).
     `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
+    `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     """
 
     shape: Shape
@@ -76,3 +80,4 @@ class Plan:
         return self.total or self.cost
 
     weights: tuple[tuple[str, float], ...] = ()
+    union: Union | None = None

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Literal
 
 from planner.core import minimise
-from planner.cost import AMORTISED, CONSTANT
+from planner.cost import AMORTISED, CONSTANT, leading_power
 from planner.gyo import find_cycle, is_acyclic
 from planner.hierarchy import Violation, find_violation, membership_violations, violations
 from planner.hypergraph import Edges, hypergraph, ordered_variables
@@ -107,7 +107,7 @@ def _count(definition: Definition, plan: Plan) -> Task:
         "O(1) per change and answer", "BKS 2017, Theorem 3.2",
         f"{_CHANGE} answer unless {conjecture} fails", "BKS 2017, Theorem 3.5",
     )  # fmt: skip
-    return _decide("count", definition, plan, "O(1)", question)
+    return _decide("count", definition, plan, counting_cost(definition, plan), question)
 
 
 def _exists(definition: Definition, plan: Plan) -> Task:
@@ -119,7 +119,7 @@ def _exists(definition: Definition, plan: Plan) -> Task:
         "O(1) per change and answer", "BKS 2017, Theorem 3.2",
         f"{_CHANGE} O(n^(2-e)) per answer unless {OMV} fails", "BKS 2017, Theorem 3.4",
     )  # fmt: skip
-    return _decide("exists", definition, plan, "O(1)", question)
+    return _decide("exists", definition, plan, _one_tuple(plan), question)
 
 
 def _membership(definition: Definition, plan: Plan) -> Task:
@@ -130,7 +130,21 @@ def _membership(definition: Definition, plan: Plan) -> Task:
         "O(1) per change and answer", "BKS 2018: the query is t-hierarchical",
         f"{_CHANGE} answer unless {OMV} fails", "BKS 2018: the query is not t-hierarchical",
     )  # fmt: skip
-    return _decide("membership", definition, plan, f"{plan.cost.space} at worst" if hidden else "O(1)", question)
+    found = f"{plan.cost.space} at worst" if hidden else _one_tuple(plan)
+    return _decide("membership", definition, plan, found, question)
+
+
+def _one_tuple(plan: Plan) -> str:
+    """What a tuple costs: in a union of overlapping trees as much as a step of their enumeration."""
+    return plan.cost.delay if plan.union is not None else "O(1)"
+
+
+def counting_cost(definition: Definition, plan: Plan) -> str:
+    """What counting the rows of a view costs: their number is kept, but not where trees overlap."""
+    if plan.union is None or definition.mode == "bag" or definition.scalar:
+        return "O(1)"
+    power = leading_power(plan.cost.delay)
+    return "O(rows)" if power == "1" else f"O(rows * {power})"
 
 
 def _one_row(name: Name, plan: Plan) -> Task:

@@ -51,9 +51,9 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             column_names=statement.columns, statement=statement.text, offset=statement.query_start,
         )  # fmt: skip
         check_updates(options, bound.definition, catalog)
-        if "epsilon" in options:
+        if options.keys() & {"epsilon", "reads"}:
             own = plan_parts(database, con, bound, "query", options)[-1]
-            check_epsilon(shown(name), own.definition, own.plan)
+            check_epsilon(shown(name), own.definition, own.plan, options)
         columns = tuple(column for column, _ in bound.definition.columns)
         select = _frozen(con, statement.query, catalog, bound.definition)
         persistence.prepare(database, con)
@@ -177,8 +177,7 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         entry = database.view(con, name.parts)
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked
-        if "epsilon" in checked:
-            check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan)
+        check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
         with transaction(con) as undo:
             con.execute(
@@ -187,7 +186,7 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
             )
             maintained = entry.maintained
             before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
-            if after != before:
+            if after != before and maintained.plan.union is not None:
                 stated, plan = maintained.plan, with_epsilon(maintained.definition, maintained.plan, after)
                 database.engine.set_epsilon(maintained.name, after, plan)
                 undo.callback(database.engine.set_epsilon, maintained.name, before, stated)

@@ -1,7 +1,7 @@
 """IVM^eps for the user: which views epsilon is for, what a plan with it costs, and what another epsilon would cost.
 
-Kara, Nikolic, Ngo, Olteanu and Zhang 2020, "Maintaining triangle queries under updates": Theorem 3, and its nullary
-query with tables partitioned twice. Which views these are the engine decides by their trees (maintenance/skew.py).
+Kara, Nikolic, Ngo, Olteanu and Zhang 2020, "Maintaining triangle queries under updates": Theorem 3; the nullary query
+with tables partitioned twice. Which trees run is plan data (planner/heavy_light.py).
 """
 
 from __future__ import annotations
@@ -11,24 +11,30 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from maintenance.skew import Edge, partitioned_edges, triangle_edges
-from maintenance.symmetry import symmetric_terms
-from maintenance.tree import Tree
 from planner.companions import add_companions
-from planner.cost import bag_cost
+from planner.cost import bag_cost, exponent, leading_power, power_cost
+from planner.heavy_light import Union
 from planner.plan import Cost, Plan
 from planner.query import Definition
 from planner.rules import cyclic, materialize
-from planner.wording import labels
+from planner.unions import exponents, find_union
+from planner.wording import are, labels
 from storage.errors import ProgrammingError
 
 EPSILON = 0.5
-"""The least cost of a change, at linear space."""
+"""The least cost of a change."""
+
+READS = 1.0
+"""Nothing declared: a view may be read after every change."""
+
+NOMINAL_ROWS = 1e6
+"""For which the planner compares expected costs."""
 
 CHOICES = (0, 0.25, 0.5, 0.75, 1)
 """Those whose costs an explanation compares."""
 
-_SOURCE = "Kara, Nikolic, Ngo, Olteanu and Zhang 2020, Theorem 3 and the nullary query with double partitioning"
+_SOURCE = "Kara, Nikolic, Ngo, Olteanu and Zhang 2020, Theorem 3"
+_NULLARY = f"{_SOURCE} and the nullary query with double partitioning"
 
 
 def epsilon_of(options: Mapping[str, Any]) -> float:
@@ -36,88 +42,132 @@ def epsilon_of(options: Mapping[str, Any]) -> float:
     return float(options.get("epsilon", EPSILON))
 
 
-def heavy_edges(tree: Tree) -> tuple[Edge, Edge, Edge] | None:
-    """The atoms of a view whose heavy values are told from light ones, unless its epsilon is 0 or 1; else None."""
-    return partitioned_edges(tree, symmetric=symmetric_terms(tree) is not None)
+def divides(definition: Definition, plan: Plan, options: Mapping[str, Any]) -> bool:
+    """Whether a view is better kept by trees over heavy and light parts than by its plan's one tree.
 
-
-def epsilon_cost(epsilon: float) -> Cost:
-    """What the sum over a triangle costs: O(N^max(eps, 1-eps)) a change, O(N^max(1, min(1+eps, 2-2eps))) space.
-
-    At 0 and 1 no value is told apart, and a change is joined with whole lists.
+    As asked by `epsilon`, else by the costs that are expected in the worst case: with the share `reads` of operations
+    that read all rows, trees over parts save changes and cost the delay of rows.
     """
-    exact = Fraction(str(epsilon))
-    space = max(Fraction(1), min(1 + exact, 2 - 2 * exact))
-    cost = bag_cost(Fraction(3, 2), max(exact, 1 - exact), space)
+    union = find_union(definition, plan)
+    if "epsilon" in options or union is None:
+        return union is not None
+    reads, size = float(options.get("reads", READS)), len(plan.free)
+    rows = 0.0 if not size else 1.5 if size == 3 else 1.0
+    _, update, delay, _ = exponents(union, size, Fraction(1, 2))
+    costs = []
+    for change, wait in ((exponent(leading_power(plan.cost.update)), 0), (update, delay)):
+        costs.append((1 - reads) * NOMINAL_ROWS ** float(change) + reads * NOMINAL_ROWS ** (rows + float(wait)))
+    return costs[1] < costs[0]
+
+
+def epsilon_cost(union: Union, epsilon: float, free: int) -> Cost:
+    """What a strategy costs with that many free variables."""
+    building, update, delay, space = exponents(union, free, Fraction(str(epsilon)))
+    cost = replace(bag_cost(building, update, space), delay=power_cost(delay))
     return replace(cost, update=f"{cost.update} amortised") if 0 < epsilon < 1 else cost
 
 
-def with_epsilon(definition: Definition, plan: Plan, epsilon: float) -> Plan:
-    """A plan whose strategy, cost and reason are those of IVM^eps, if it is for such a view; else the plan itself.
+def with_epsilon(definition: Definition, plan: Plan, epsilon: float, *, divided: bool = False) -> Plan:
+    """A plan that is a union of trees over heavy and light parts, if one is known for its query; else the plan itself.
 
-    The plan may already be one with another epsilon.
+    A sum over all triangles always is; another view if it is to be `divided`, or was already.
     """
-    if plan.shape != "cyclic" or heavy_edges(_tree(definition, plan)) is None:
+    union = find_union(definition, plan) if plan.strategy != materialize.STRATEGY else None
+    if plan.union is not None:
+        union = plan.union
+    if union is None or not (union.covers or divided or plan.union is not None):
         return plan
-    strategy = f"IVM^eps with epsilon = {epsilon:g}, heavy and light values apart"
-    if not 0 < epsilon < 1:
+    strategy = f"IVM^eps with epsilon = {epsilon:g}, {_APART.get(epsilon, 'heavy and light values apart')}"
+    if union.covers and not 0 < epsilon < 1:
         strategy = f"{cyclic.STRATEGY} (epsilon = {epsilon:g}: no values apart)"
     changed = replace(
-        plan, strategy=strategy, cost=epsilon_cost(epsilon), reason=_reason(definition, plan, epsilon),
-        companions=(), total=None,
+        plan, strategy=strategy, cost=epsilon_cost(union, epsilon, len(plan.free)), union=union, root=union.root,
+        reason=_reason(definition, union, plan.free, epsilon), companions=(), total=None,
     )  # fmt: skip
     companions = iter(plan.companions)
     return add_companions(changed, definition, lambda _: next(companions))
 
 
-def check_epsilon(name: str, definition: Definition, plan: Plan) -> None:
-    """ProgrammingError when the option is given for a view, called `name`, whose values are not told apart."""
-    tree = _tree(definition, plan)
-    if heavy_edges(tree) is not None:
-        return
+_APART = {0.0: "all values heavy", 1.0: "all values light"}
+
+
+def check_epsilon(name: str, definition: Definition, plan: Plan, options: Mapping[str, Any]) -> None:
+    """ProgrammingError when epsilon or reads is given for a view, called `name`, whose values cannot be told apart."""
+    for option in ("epsilon", "reads"):
+        if option in options:
+            _check_option(option, name, definition, plan)
+
+
+def _check_option(option: str, name: str, definition: Definition, plan: Plan) -> None:
     if plan.strategy == materialize.STRATEGY:
-        raise _refused(name, "every join is stored (strategy = 'materialize')")
+        raise _refused(option, name, "every join is stored (strategy = 'materialize')")
+    if plan.union is not None or find_union(definition, plan) is not None:
+        return
     if definition.derived:
-        block = "create the block as a materialized view of its own WITH (epsilon = ...), and read that"
-        raise _refused(name, "its query reads a block, which is kept as a view of its own", block)
-    if definition.free:
-        raise _refused(name, f"it puts out or groups by {labels(definition, definition.free)}")
-    if triangle_edges(tree) is not None:
-        raise _refused(name, "it joins a table with itself, and does not look the same from each of the three")
-    raise _refused(name, "its query is not the join of three tables of which each two share a column of their own")
+        block = f"create the block as a materialized view of its own WITH ({option} = ...), and read that"
+        raise _refused(option, name, "its query reads a block, which is kept as a view of its own", block)
+    why = "its query is no join of three tables of which each two share a column of their own, nor one of the others"
+    raise _refused(option, name, why)
 
 
 def refuse_materialized(name: str, options: Mapping[str, Any]) -> None:
-    """ProgrammingError when a view's options ask both for an epsilon and to store every join."""
-    if "epsilon" in options and options.get("strategy") == "materialize":
-        raise _refused(name, "strategy = 'materialize' stores every join", "create the view anew with one of the two")
+    """ProgrammingError when a view's options ask both for an epsilon (or reads) and to store every join."""
+    for option in ("epsilon", "reads"):
+        if option in options and options.get("strategy") == "materialize":
+            why = "strategy = 'materialize' stores every join"
+            raise _refused(option, name, why, "create the view anew with one of the two")
 
 
-def _refused(name: str, why: str, hint: str | None = None) -> ProgrammingError:
+def _refused(option: str, name: str, why: str, hint: str | None = None) -> ProgrammingError:
     return ProgrammingError(
-        f"option epsilon does not apply to materialized view {name}",
-        why=f"{why}; epsilon is for aggregates without GROUP BY over triangles, as planned by default",
+        f"option {option} does not apply to materialized view {name}",
+        why=f"{why}; {option} is for views over triangles, and the others that the documentation lists",
         hint=hint or "leave the option out",
     )
 
 
-def _tree(definition: Definition, plan: Plan) -> Tree:
-    """The tree of a plan, of which only the structure is looked at."""
-    return Tree(definition, plan, {}, counted=definition.mode == "bag")
-
-
-def _reason(definition: Definition, plan: Plan, epsilon: float) -> str:
-    sides = labels(definition, sorted({variable for node in plan.root.leaves() for variable in node.variables}))
-    start = f"The query is a sum over the triangles of {sides}."
-    if not 0 < epsilon < 1:
+def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
+    variables = dict.fromkeys(variable for edge in union.edges for group in edge.groups for variable in group)
+    triangles = "the triangles" if len(variables) == len(union.edges) == 3 else "the joins"
+    start = f"The query is {_asks(definition, free)} {triangles} of {labels(definition, sorted(variables))}."
+    if union.covers and not 0 < epsilon < 1:
         return (
             f"{start} With epsilon = {epsilon:g} no value is heavy or all are, so nothing is kept beside the sum: a "
             "change is joined with whole lists, the shortest first, in worst-case optimal steps (Ngo et al. 2012). "
-            f"epsilon = {EPSILON:g} would take {epsilon_cost(EPSILON).update} per change."
+            f"epsilon = {EPSILON:g} would take {epsilon_cost(union, EPSILON, 0).update} per change."
         )
-    return (
-        f"{start} A value that N^{epsilon:g} rows of a table have is heavy there: light values have short lists, heavy "
-        "ones are few, and for pairs of heavy values the sum over light ones is kept as a product. A change costs "
-        f"N^max(eps, 1-eps), with the rebalances that it makes necessary, and space N^max(1, min(1+eps, 2-2eps)) "
-        f"({_SOURCE})."
+    apart = (
+        f"{start} A value that N^{epsilon:g} rows of a table have is heavy there: light values have short lists, heavy"
     )
+    cost = epsilon_cost(union, epsilon, len(free))
+    if union.covers:
+        return (
+            f"{apart} ones are few, and for pairs of heavy values the sum over light ones is kept as a product. A "
+            "change costs N^max(eps, 1-eps), with the rebalances that it makes necessary, and space "
+            f"N^max(1, min(1+eps, 2-2eps)) ({_NULLARY})."
+        )
+    listed = [piece for piece in union.pieces if piece.reading == "enumerated"]
+    read = (
+        f", {len(listed)} of which {are([piece.name for piece in listed])} enumerated, each row once" if listed else ""
+    )
+    return (
+        f"{apart} ones are few. What joins is divided by the status of its values into {len(union.pieces)} pieces, "
+        f"each a view tree of its own{read}; the others add to one output. A change costs {cost.update}, with the "
+        f"rebalances that it makes necessary, and {'rows come' if free else 'the answer comes'} at {cost.delay} "
+        f"({_source(union)})."
+    )
+
+
+def _source(union: Union) -> str:
+    if len(union.edges) == 2:
+        return (
+            "Kara, Nikolic, Olteanu and Zhang 2020, Trade-offs in static and dynamic evaluation of hierarchical queries"
+        )
+    triangle = len(union.edges) == 3 and all(edge.groups for edge in union.edges)
+    return _SOURCE if triangle else _SOURCE.replace("Theorem 3", "section 12")
+
+
+def _asks(definition: Definition, free: tuple[str, ...]) -> str:
+    if not free:
+        return "a sum over"
+    return f"{'the' if definition.mode != 'group' else 'an aggregate by'} {labels(definition, free)} of"

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from maintenance.pieces import Pieces, PieceTree
 from maintenance.prediction import Spending, predict, predicted_mean, spending
 from maintenance.symmetry import symmetric_terms
 from maintenance.tally import Tally
 from maintenance.tree import Tree, View
 from maintenance.view import MaintainedView, codecs_of
+from planner.heavy_light import is_whole
 from planner.plan import Plan
 from planner.query import Definition
 from planner.tasks import Task, classify_tasks
@@ -137,14 +139,33 @@ class Explanation:
         names = enumerate_words(self.tree.leaves)
         return [f"It looks the same from {names}, so they read one store, and a change is joined with it once for all."]
 
+    def _pieces(self) -> list[PieceTree]:
+        """The trees over heavy and light parts: those that run, or would."""
+        if self.maintained is not None:
+            return self.maintained.balance.pieces.trees if self.maintained.balance is not None else []
+        if self.plan.union is None:
+            return []
+        counted, symmetric = self.definition.mode == "bag", symmetric_terms(self.tree) is not None
+        return Pieces(self.tree, self.plan.union, 0, counted=counted, symmetric=symmetric).trees
+
     def _boxes(self) -> list[Box]:
-        """The tree, the joins and the projection that are maintained beside it, and the companions."""
+        """The tree, the joins and the projection maintained beside it, the trees over parts, and the companions."""
         boxes = [_box(self.tree, self.tree.root), *(_join(self.tree, join) for join in self.tree.side_joins())]
         if self.tree.output is not None:
             names = ", ".join(map(self.definition.label, self.tree.output))
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
         if self.maintained is not None and self.maintained.tally is not None:
             boxes.append(_tally(self.maintained.tally))
+        for kept in self._pieces():
+            parts = ", ".join(f"{atom} {part}" for atom, part in kept.piece.parts if not is_whole(part))
+            boxes.append(
+                Box(
+                    f"piece {kept.piece.name}",
+                    (kept.piece.reading, parts),
+                    "projection",
+                    (_box(kept.tree, kept.tree.root),),
+                )
+            )
         for companion, tree in zip(self.definition.companions, self.companions, strict=True):
             notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
             boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))

@@ -1,32 +1,40 @@
-"""Heavy and light values of a triangle, for EXPLAIN and SHOW STATE: the partition's figures, and other epsilons."""
+"""Heavy and light values, for EXPLAIN and SHOW STATE: the partitions' figures, the pieces', and other epsilons."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from maintenance.skew import Edge, Triangle
+from maintenance.pieces import Pieces
+from maintenance.rebalance import Balance
 from maintenance.tree import Tree
 from maintenance.view import MaintainedView
+from planner.heavy_light import is_whole
 from planner.plan import Plan
 from planner.wording import column
-from sqlfront.epsilon import CHOICES, EPSILON, heavy_edges, with_epsilon
+from sqlfront.epsilon import CHOICES, EPSILON, with_epsilon
 from storage.table import Table
 
 
 def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, Any] | None:
-    """epsilon, choices [{epsilon, update, space}] and figures {N, size, threshold, minor, major, tables, products}.
+    """epsilon, choices [{epsilon, update, delay, space}], pieces [{name, parts, reading}] and figures {N, size,
+    threshold, minor, major, tables, pieces}.
 
     None for a view to which epsilon does not apply; no figures if it is not running, or nothing is told apart. O(1).
     """
-    edges = heavy_edges(tree)
-    if edges is None:
+    if plan.union is None:
         return None
     costs = [(epsilon, with_epsilon(tree.definition, plan, epsilon).stated_cost) for epsilon in CHOICES]
     return {
         "epsilon": EPSILON if view is None else view.epsilon,
-        "choices": [{"epsilon": epsilon, "update": cost.update, "space": cost.space} for epsilon, cost in costs],
-        "figures": _figures(tree, edges, view) if view is not None and view.balance is not None else None,
+        "choices": [
+            {"epsilon": epsilon, "update": cost.update, "delay": cost.delay, "space": cost.space}
+            for epsilon, cost in costs
+        ],
+        "pieces": [
+            {"name": piece.name, "parts": dict(piece.parts), "reading": piece.reading} for piece in plan.union.pieces
+        ],
+        "figures": _figures(view.balance) if view is not None and view.balance is not None else None,
     }
 
 
@@ -44,34 +52,38 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
         for name, found in figures["tables"].items():
             heavy = ", ".join(f"{count} of {column}" for column, count in found["heavy"].items())
             parts = ", ".join(f"{part} {rows}" for part, rows in found["parts"].items())
-            yield f"{name}: {heavy} are heavy; rows by the two: {parts}"
-        for name, rows in figures["products"].items():
-            yield f"product {name}: {rows} rows"
+            yield f"{name}: {heavy} are heavy; rows by {'the two' if len(found['heavy']) > 1 else 'it'}: {parts}"
+    for piece in data["pieces"]:
+        parts = ", ".join(f"{atom} {part}" for atom, part in piece["parts"].items() if not is_whole(part))
+        kept = figures["pieces"].get(piece["name"]) if figures is not None else None
+        rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
+        yield f"piece {piece['name']}, {piece['reading']} ({parts}){rows}"
     for choice in data["choices"]:
-        yield f"epsilon = {choice['epsilon']:g}: {choice['update']} per change, {choice['space']} space"
+        delay = f"{choice['delay']} between rows, " if choice["delay"] != "O(1)" else ""
+        yield f"epsilon = {choice['epsilon']:g}: {choice['update']} per change, {delay}{choice['space']} space"
 
 
-def heavy_tables(triangle: Triangle) -> Iterator[tuple[str, str, Table]]:
-    """The tables kept beside the sum over a triangle, each with its name and kind for SHOW STATE."""
-    for i in triangle.distinct:
-        edge, partition = triangle.edges[i], triangle.partitions[i]
-        for name, table in partition.parts.items():
-            yield f"{edge.atom} {name}", "part", table
-        for variable, kept in zip((edge.first, edge.second), partition.columns, strict=True):
-            of = column(triangle.tree.definition, edge.atom, variable)
-            yield of, "heavy values", kept.heavy
-            yield of, "pending values", kept.pending
-        yield _product(triangle.edges, i), "product", triangle.products[i]
+def heavy_tables(pieces: Pieces) -> Iterator[tuple[str, str, Table]]:
+    """The tables kept for pieces, each with its name and kind for SHOW STATE."""
+    for partition in pieces.partitions:
+        atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
+        for letters, table in partition.parts.items():
+            yield f"{atom} {''.join(letters)}", "part", table
+        for name, kept in zip(_columns(pieces, atom), partition.columns, strict=True):
+            yield name, "heavy values", kept.heavy
+            yield name, "pending values", kept.pending
+    for tree in pieces.trees:
+        for view in pieces.own(tree):
+            if view.table is not None:
+                yield tree.piece.name, "product" if tree.piece.reading == "looked up" else "piece", view.table
 
 
-def _figures(tree: Tree, edges: tuple[Edge, Edge, Edge], view: MaintainedView) -> dict[str, Any]:
-    assert view.balance is not None
-    found = view.balance.figures()
+def _figures(balance: Balance) -> dict[str, Any]:
+    found, pieces = balance.figures(), balance.pieces
     tables = {}
-    for edge, heavy, sizes in zip(edges, found.heavy, found.parts, strict=False):  # One for three that are the same.
-        names = [column(tree.definition, edge.atom, variable) for variable in (edge.first, edge.second)]
-        parts = zip(("HH", "HL", "LH", "LL"), sizes, strict=True)
-        tables[edge.atom] = {"heavy": dict(zip(names, heavy, strict=True)), "parts": dict(parts)}
+    for partition, heavy, sizes in zip(pieces.partitions, found.heavy, found.parts, strict=True):
+        atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
+        tables[atom] = {"heavy": dict(zip(_columns(pieces, atom), heavy, strict=True)), "parts": sizes}
     return {
         "N": found.base,
         "size": found.size,
@@ -79,9 +91,12 @@ def _figures(tree: Tree, edges: tuple[Edge, Edge, Edge], view: MaintainedView) -
         "minor": found.minors,
         "major": found.majors,
         "tables": tables,
-        "products": {_product(edges, i): rows for i, rows in enumerate(found.products)},
+        "pieces": {kept.piece.name: rows for kept, rows in zip(pieces.trees, found.views, strict=True)},
     }
 
 
-def _product(edges: tuple[Edge, Edge, Edge], i: int) -> str:
-    return f"{edges[i].atom} HL * {edges[(i + 1) % 3].atom} LH"
+def _columns(pieces: Pieces, atom: str) -> list[str]:
+    """The partitioned columns of an atom's store, as the user calls them."""
+    variables = {column.expression: column.name for column in pieces.base.definition.atom(atom).variables}
+    named = [[variables[expression] for expression in one.expressions] for one in pieces.partition(atom).columns]
+    return [", ".join(column(pieces.base.definition, atom, name) for name in names) for names in named]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.epsilon import EPSILON
+from sqlfront.epsilon import EPSILON, READS
 from storage.errors import ProgrammingError
 
 
@@ -44,7 +44,17 @@ OPTIONS = (
         "epsilon",
         float,
         EPSILON,
-        "for an aggregate over all triangles: from N^epsilon rows on a value is heavy; 0 to 1, at once if altered",
+        "for views over triangles: from N^epsilon rows on a value is heavy; 0 to 1, at once if altered, at REFRESH "
+        "for one with output columns that had none",
+        bounds=(0, 1),
+    ),
+    Option(
+        "materialized view",
+        "reads",
+        float,
+        READS,
+        "for triangles with output columns: the share of reads, of the whole view, in all that is done with it; the "
+        "fewer, the rather are changes cheap and rows dear; at REFRESH if altered",
         bounds=(0, 1),
     ),
     Option("subscription", "snapshot", bool, True, "begin with the view's present rows, as inserts"),

@@ -49,7 +49,7 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                     for table in view.tally.tables()
                 ]
             if view.balance is not None:
-                kept = heavy_tables(view.balance.triangle)
+                kept = heavy_tables(view.balance.pieces)
                 rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]
     for relation in database.engine.relations.values():
         if relation.base is not None:
