@@ -41,8 +41,8 @@ class Fault:
 FAULTS = [
     Fault(
         "only the top of a path is updated", "maintenance/paths.py",
-        "_climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)",
-        "_climb(tree, leaf, top, assembler, limbs, write_all=False, times=times)",
+        "climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)",
+        "climb(tree, leaf, top, assembler, limbs, write_all=False, times=times)",
     ),
     Fault(
         "both atoms of a self-join read the old state", "maintenance/state.py",
