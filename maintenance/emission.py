@@ -86,25 +86,14 @@ class OutputDelta:
     def _emit(self, atom: str, assembler: Assembler, position: int, times: int) -> Delta:
         """The delta over all output variables, from a tree that enumerates them."""
         tree, limbs = self.tree, self.shape.limbs
-        emission = _Emission(tree, tree.leaves[atom])
-        leaf = tree.leaves[atom]
-        assert leaf.shape is not None
-        delta = Delta(leaf.shape, leaf.atoms)
-        for parent, child in emission.bound:
-            delta = join_siblings(tree, assembler, delta, parent, child, parent.node.variables, limbs)
-            delta = project(tree, assembler, delta, parent.node.variables, limbs)
-        delta = project(tree, assembler, delta, emission.entry, limbs)
+        emission = Emission(tree, tree.leaves[atom])
+        delta = emission.enter(assembler, limbs)
         if times != 1:
             assembler.scale(delta.shape, times)
         if self.supports or any(step.access == "members" for step in emission.free):
             self._aggregate(atom, delta, assembler)
         if self.supports:
-            table, shape = (
-                tree.message(emission.top) if emission.is_message else (emission.top.table, emission.top.shape)
-            )
-            assert table is not None and shape is not None
-            is_new = emission.top.node.atom is None or position == 1
-            assembler.transition(table, is_new, delta.shape, delta.shape.places(shape.variables))
+            emission.turn(assembler, delta, position)
         free = set(tree.plan.free)
         for step in emission.free:
             listed = step.view.node.variables if step.access == "members" else ()
@@ -121,7 +110,7 @@ class OutputDelta:
         assembler.aggregate(self._aggregates[atom])
 
 
-class _Emission:
+class Emission:
     """The way from a leaf to the output: `bound`, (node, child) pairs, until the path enters the enumerated part of
     the tree at `top`, over the variables `entry`; `free`, the steps from there on, those the update makes too before
     those that list the output."""
@@ -145,6 +134,24 @@ class _Emission:
             self._pass(parent, view)
             view = parent
         self.free += self._listing
+        self._leaf = leaf
+
+    def enter(self, assembler: Assembler, limbs: int) -> Delta:
+        """Carry the leaf's delta to where it enters the enumerated part of the tree."""
+        tree, leaf = self._tree, self._leaf
+        assert leaf.shape is not None
+        delta = Delta(leaf.shape, leaf.atoms)
+        for parent, child in self.bound:
+            delta = join_siblings(tree, assembler, delta, parent, child, parent.node.variables, limbs)
+            delta = project(tree, assembler, delta, parent.node.variables, limbs)
+        return project(tree, assembler, delta, self.entry, limbs)
+
+    def turn(self, assembler: Assembler, delta: Delta, position: int) -> None:
+        """Keep of a delta, of one row a key, what makes a row appear or disappear there, counted 1 or -1."""
+        table, shape = self._tree.message(self.top) if self.is_message else (self.top.table, self.top.shape)
+        assert table is not None and shape is not None
+        is_new = self.top.node.atom is None or position == 1
+        assembler.transition(table, is_new, delta.shape, delta.shape.places(shape.variables))
 
     def _pass(self, parent: View, source: View) -> None:
         """Look the siblings up, as the update does; list what they put out later, when all are known to be there."""

@@ -48,7 +48,7 @@ class Engine(State):
     def __init__(self, evaluate: Evaluate) -> None:
         super().__init__(evaluate)
         self.epoch = 0
-        self._gates: dict[str, RowGate] = {}
+        self.gates: dict[str, RowGate] = {}
         self._ingests: dict[str, Ingest] = {}
 
     # Epochs --------------------------------------------------------------------------------------
@@ -90,11 +90,13 @@ class Engine(State):
     def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
         """A committed epoch of one row, without Arrow; returns the epoch's number."""
         with self.lock:
-            gate = self._gates.get(name)
-            if gate is not None and gate.run(row, weight):
-                self.epoch += 1
-                self.version += 1
-                return self.epoch
+            gate = self.gates.get(name)
+            number = gate.run(row, weight) if gate is not None else None
+            return number if number is not None else self.apply_any_row(name, row, weight)
+
+    def apply_any_row(self, name: str, row: Sequence[Any], weight: int) -> int:
+        """`apply_row` the general way."""
+        with self.lock:
             relation = self.relations[name]
             relation.check_row(row, weight)
             data = relation.encode_row(row, weight)
@@ -274,8 +276,10 @@ class Engine(State):
 
     def _assemble(self) -> None:
         super()._assemble()
-        self._gates, self._ingests = {}, {}
+        for gate in self.gates.values():
+            gate.close()
+        self.gates, self._ingests = {}, {}
         for name, relation in self.relations.items():
             heard = any(view.delta is not None for view in self._readers(relation))
-            self._gates[name] = RowGate(self, relation, self._programs[name], heard)
+            self.gates[name] = RowGate(self, relation, self._programs[name], heard)
             self._ingests[name] = Ingest(relation, self._programs[name])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.machine import Encoded, RelationPrograms, run_epoch
+from maintenance.machine import Encoded, RelationPrograms, run_row
 from maintenance.netting import net
 from storage import layout as at
 from storage.codec import Codec
@@ -90,12 +90,12 @@ class Applied:
 class RowGate:
     """One row into a relation's program with one packing and one call, when each column takes one word.
 
-    It reports nothing: where a view's changes are `heard`, it stays closed.
+    It reports nothing: where a view's changes are `heard`, it stays closed. `close` it when the programs change.
     """
 
     def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, heard: bool) -> None:
         self.relation = relation
-        self._engine, self._columns = engine, len(relation.columns)
+        self._engine, self._lock, self._columns = engine, engine.lock, len(relation.columns)
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
         plain = all(item.words == 1 for item in items if item.source is not None)
         self._open = bool(items) and plain and relation.computable and not heard
@@ -120,46 +120,83 @@ class RowGate:
         # Columns that no view reads are packed behind the weight, so that values of wrong types are noticed.
         order = [*places, len(names), *unread]
         self._pick = itemgetter(*order)
-        self._buffer = bytearray(8 * len(order))
-        self._words = np.frombuffer(self._buffer, np.int64)
-        self._pack = struct.Struct(f"={len(order)}q").pack_into
         self._computation = relation.computation
-        self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words)
-        self._entry = np.array(self._encoded.entry(), np.int64)
-        self._call = (int(self._entry.ctypes.data), 1, engine.machine.address, 1)
+        self._in_order = self._encoders is None and self._computation is None and order == [*range(len(order))]
+        # The last word, which packing clears, tells that the row has been applied.
+        self._words = np.zeros(len(order) + 1, np.int64)
+        self._buffer = self._words.data.cast("B")
+        self._pack = struct.Struct(f"={len(order)}q8x").pack_into
+        self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words[:-1])
+        checked = len(order) if self._in_order else 0
+        self._entry = np.array([*self._encoded.entry(), checked, len(order)], np.int64)
+        self._call = int(self._entry.ctypes.data), engine.machine.address
+        self._sweep = engine.dictionaries.sweep_if_needed if relation.has_dictionaries else None
 
-    def run(self, row: Sequence[Any], weight: int) -> bool:
-        """Apply the row; False (and nothing changed) if it must go the general way."""
-        if not self._open or len(row) != self._columns or NULL_CODE in row or weight == NULL_CODE:
+    def close(self) -> None:
+        """Let no row in any more."""
+        self._open = False
+
+    def run(self, row: Sequence[Any], weight: int) -> int | None:
+        """Apply and commit the row; the epoch's number, or None (and nothing changed) if it must go the general way."""
+        with self._lock:
+            if not self._open:
+                return None
+            try:
+                if self._in_order:
+                    self._pack(self._buffer, 0, *row, weight)
+                elif not self._encode(row, weight):
+                    return None
+            except (struct.error, DataError, UnicodeEncodeError):
+                return None
+            try:
+                flags = run_row(*self._call)
+                if flags and not self._attend(flags):
+                    return None
+            except KeyboardInterrupt:
+                self._undo()
+                raise
+            relation, engine = self.relation, self._engine
+            relation.passed = True
+            relation.changes += 1
+            engine.version += 1
+            engine.epoch = number = engine.epoch + 1
+            if self._sweep is not None:
+                self._sweep()
+            return number
+
+    def _encode(self, row: Sequence[Any], weight: int) -> bool:
+        """Pack the row's words, whatever their order, and compute the others."""
+        if len(row) != self._columns or NULL_CODE in row or weight == NULL_CODE:
             return False
-        try:
-            if self._encoders is not None:
-                row = [encode(value) for encode, value in zip(self._encoders, row)]
-            self._pack(self._buffer, 0, *self._pick((*row, weight, 0)))
-        except (struct.error, DataError, UnicodeEncodeError):
+        if self._encoders is not None:
+            row = [encode(value) for encode, value in zip(self._encoders, row)]
+        self._pack(self._buffer, 0, *self._pick((*row, weight, 0)))
+        computation = self._computation
+        return computation is None or computation.run(self._encoded.address, self.relation.width, 1)
+
+    def _attend(self, flags: int) -> bool:
+        """Do what a run asks for; False if it has been refused or taken back."""
+        if flags & at.REFUSED:
             return False
-        if self._computation is not None and not self._computation.run(self._encoded.address, self.relation.width, 1):
+        if flags & (at.OVERFLOW | at.VIOLATION):
+            self._undo()
             return False
+        if flags & at.REBALANCE:
+            self._engine.rebalance([self.relation])
+        if flags & at.SHRINK:
+            self._engine.shrink([self.relation])
+        return True
+
+    def _undo(self) -> None:
+        """Take the row back if it has been applied, once, whenever Ctrl-C arrives."""
         machine = self._engine.machine
         runs = machine.runs
         try:
-            flags = run_epoch(*self._call)
-            if flags & at.REBALANCE:
-                self._engine.rebalance([self.relation])
-        except KeyboardInterrupt:
-            if machine.runs != runs:
+            if self._words[-1]:
                 self._engine.undo_encoded([self._encoded])
-            raise
-        if flags & (at.OVERFLOW | at.VIOLATION):
-            self._engine.undo_encoded([self._encoded])
-            return False
-        self.relation.passed = True
-        self.relation.changes += 1
-        if flags & at.SHRINK:
-            self._engine.shrink([self.relation])
-        if self.relation.has_dictionaries:
-            self._engine.dictionaries.sweep_if_needed()
-        return True
+        finally:
+            if machine.runs != runs:
+                self._words[-1] = 0
 
 
 def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:

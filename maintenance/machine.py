@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _run = entry_point(kernels.run)
 _run_program = entry_point(kernels.run_program)
 run_epoch = entry_point(kernels.run_epoch)
+run_row = entry_point(kernels.run_row)
 
 MAX_VIEWS = 4096
 _ENTRY = struct.Struct("=5q")
@@ -90,6 +91,12 @@ class Machine:
         address = 0 if data is None else data.__array_interface__["data"][0]
         return _run_program(program.address, self.address, address, rows, sign)
 
+    def run_some(self, program: Program, first: int, rows: int) -> int:
+        """Run a program over `rows` (at most CHUNK) rows of a scanned table from row `first`; returns the flags."""
+        self.scratch[at.FLAGS] = 0
+        _run(program.address, self.address, 0, first, rows, 1)
+        return int(self.scratch[at.FLAGS])
+
     def run_epoch(self, encoded: Sequence[Encoded], sign: int = 1) -> int:
         """Run (or, with sign -1, undo) a whole epoch in one uninterruptible call; returns the flags."""
         count = len(encoded)
@@ -110,9 +117,7 @@ class Machine:
 
     def run_once(self, program: Program) -> int:
         """Run a program that reads no data: checks and sweeps. Returns the flags."""
-        self.scratch[at.FLAGS] = 0
-        _run(program.address, self.address, 0, 0, 0, 1)
-        return int(self.scratch[at.FLAGS])
+        return self.run_some(program, 0, 0)
 
 
 def _free_buffers(scratch: np.ndarray) -> None:

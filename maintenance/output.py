@@ -205,10 +205,7 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 
 
 def row_count(view: MaintainedView) -> int:
-    """The number of rows of the maintained core (before HAVING).
-
-    O(1) for bags, for views that one stored table holds, and for projections; else a walk over all tuples.
-    """
+    """The number of rows of the maintained core (before HAVING). O(1)."""
     tree = view.tree
     if tree.projection is not None:
         return tree.projection.live
@@ -217,6 +214,8 @@ def row_count(view: MaintainedView) -> int:
         return next((values[0] for values in tree.root.table.rows().values()), 0)
     if view.definition.scalar:
         return 1
+    if view.tally is not None:
+        return view.tally.total
     walk = read(view)
     if isinstance(walk, Walk) and len(walk.levels) == 1:
         return 0 if walk.empty else walk.levels[0].table.live

@@ -26,6 +26,11 @@ def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: 
     `times` is how often it counts, in a tree with one stored view.
     """
     leaf, top = tree.leaves[atom], tree.top(atom)
+    for join in tree.side_joins():
+        if leaf in join.children:
+            assembler.path(owner)
+            _add_to(tree, leaf, join, assembler, limbs)
+            assembler.path_end()
     if top is not None:
         assembler.path(owner)
         climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
@@ -46,11 +51,15 @@ def build_path(
     Its siblings must be complete, so views are built children first; those to `avoid` hold other rows too. O(rows
     scanned * fan-out).
     """
-    source = _cheapest_source(tree, view, avoid)
+    beside = view in tree.side_joins()
+    source = view.children[0] if beside else _cheapest_source(tree, view, avoid)
     assert source.table is not None
     assembler.scan(source.table)
     assembler.path(owner)
-    climb(tree, source, view, assembler, limbs, write_all=False)
+    if beside:
+        _add_to(tree, source, view, assembler, limbs)
+    else:
+        climb(tree, source, view, assembler, limbs, write_all=False)
     assembler.path_end()
     return source.table
 
@@ -99,6 +108,15 @@ def climb(
                 assembler.scale(delta.shape, times)
             assembler.upsert(parent.table)
         view = parent
+
+
+def _add_to(tree: Tree, leaf: View, join: View, assembler: Assembler, limbs: int) -> None:
+    """Add what a leaf's delta changes in a stored join to it."""
+    assert leaf.shape is not None and join.table is not None
+    variables = join.node.variables
+    delta = join_siblings(tree, assembler, Delta(leaf.shape, leaf.atoms), join, leaf, variables, limbs)
+    project(tree, assembler, delta, variables, limbs)
+    assembler.upsert(join.table)
 
 
 def join_siblings(

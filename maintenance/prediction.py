@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log2
 
+from maintenance.emission import Emission
+from maintenance.tally import Tally
 from maintenance.tree import Step, Tree, View
 from maintenance.view import MaintainedView
 from storage import layout as at
@@ -54,6 +56,8 @@ def predict(view: MaintainedView) -> dict[str, float]:
     for member in view.members:
         for atom, source in list(member.sources.items())[: 1 if member.terms else None]:
             found[source.relation.name] += _path(member.tree, atom)
+            if member.tally is not None:
+                found[source.relation.name] += _tallied(member.tally, member.tree, atom)
     return found
 
 
@@ -66,6 +70,11 @@ def predicted_mean(predicted: dict[str, float], mix: dict[str, float]) -> float 
 def _path(tree: Tree, atom: str) -> float:
     leaf, top = tree.leaves[atom], tree.top(atom)
     total, rows, view = 0.0, 1.0, leaf
+    for join in tree.side_joins():
+        if leaf in join.children:
+            cost, made = _joined(tree.update_steps(join, leaf), 1.0)
+            assert join.table is not None
+            total += cost + _written([join.table], made)
     while top is not None and view is not top:
         parent = view.parent
         assert parent is not None
@@ -79,6 +88,24 @@ def _path(tree: Tree, atom: str) -> float:
         cost, rows = _joined(tree.carry_steps(atom), 1.0)
         total += cost + _written([tree.projection], min(rows, max(1.0, tree.projection.live)))
     return total
+
+
+def _tallied(tally: Tally, tree: Tree, atom: str) -> float:
+    """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tally's tree."""
+    emission = Emission(tree, tree.leaves[atom])
+    total, rows = 0.0, 1.0
+    for parent, child in emission.bound:
+        cost, rows = _joined(tree.update_steps(parent, child), rows)
+        total += cost
+    entry = tally.entry(emission)
+    assert entry.table is not None
+    # Added up by key, looked up in the view's table, and written if it turns.
+    return (
+        total
+        + rows * (WRITTEN + FOUND)
+        + _written([entry.table], rows)
+        + rows * _path(tally.tree, entry.node.atom or "")
+    )
 
 
 def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:

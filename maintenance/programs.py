@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -94,6 +96,23 @@ class Assembler:
         mask = sum(1 << number for number in wanted)
         value = sum(1 << number for number, heavy in wanted.items() if heavy)
         self.add(at.ROUTE, self._buffer(), int(keep), mask, value)
+
+    @contextmanager
+    def unless_light(self) -> Iterator[None]:
+        """What is added inside is passed over where `status` has found no heavy value."""
+        start = len(self.code)
+        self.add(at.SKIP_LIGHT, 0)
+        yield
+        self.code[start + 2] = len(self.code) - start
+
+    @contextmanager
+    def unless_alone(self, terms: Sequence[Sequence[tuple[int, int]]]) -> Iterator[None]:
+        """What is added inside is passed over where the leaf's delta is of one row, unless for some term the words at
+        both places of each pair are equal."""
+        start = len(self.code)
+        self.add(at.SKIP_ALONE, 0, len(terms), *(word for pairs in terms for word in (len(pairs), *chain(*pairs))))
+        yield
+        self.code[start + 2] = len(self.code) - start
 
     def note(self, table: Table, index: int, pending: Table, bounds: int, heavy: Table, places: Sequence[int]) -> None:
         """Enter in `pending` the delta's values that may have to become heavy or light, by their groups' sizes."""

@@ -20,7 +20,7 @@ from planner.query import Atom, LeafColumn
 from storage import layout as at
 from storage.encoding import Codec, Dictionaries, codec_for
 from storage.errors import DataError, IntegrityError
-from storage.pack import pack, whole_number_code
+from storage.pack import is_declared, pack, whole_number_code
 from storage.sums import FactorRange, encode_factor
 from storage.table import Table
 
@@ -223,8 +223,11 @@ class Relation:
         """Rows of the table, whatever Arrow types they came in, in those that DuckDB has for the columns' types."""
         import pyarrow as pa
 
-        caster = self.dictionaries.caster
-        columns = [caster.cast(values, column.type) for column, values in zip(self.columns, rows.columns, strict=True)]
+        cast = self.dictionaries.caster.cast
+        columns = [
+            values if is_declared(column.type, values.type) else cast(values, column.type)
+            for column, values in zip(self.columns, rows.columns, strict=True)
+        ]
         return pa.table(columns, names=[column.name for column in self.columns])
 
     def program(
@@ -317,6 +320,10 @@ class Relation:
             self._input("key", quote(column.name), column.type, column.name)
         if former is not None:
             former.release()
+        order = {column.name: number for number, column in enumerate(self.columns)}
+        # In the order of the table's columns, what is computed last: a row's values can then be taken as they come.
+        by_column = sorted(self.inputs.items(), key=lambda pair: order.get(pair[1].source or "", len(order)))
+        self.inputs = dict(by_column)
         place = 0
         self.has_dictionaries = any(
             i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values()

@@ -13,6 +13,7 @@ from maintenance.outlets import Listener, Outlets
 from maintenance.programs import Assembler
 from maintenance.reading import trees_read
 from maintenance.relation import Column, LeafStore, Relation, Rescale
+from maintenance.room import Room
 from maintenance.view import MaintainedView, Source, demanded_indexes, unbuilt_view
 from planner.plan import Plan
 from planner.query import Definition
@@ -55,6 +56,18 @@ class State:
             self.relations[name] = Relation(name, columns, retain, self.dictionaries, self._evaluate)
             self._assemble()
 
+    def fill_table(self, name: str, batches: Iterable[Any], count: int) -> None:
+        """Fill a table that keeps its rows, before any view reads it, from batches or pairs of these and weights.
+
+        `count` is about how many rows come. O(rows).
+        """
+        with self.lock:
+            relation = self.relations[name]
+            assert relation.base is not None
+            fill_store(self.machine, relation, relation.base, batches, count, self._rescale)
+            self.version += 1
+            self._assemble()
+
     def drop_table(self, name: str) -> None:
         """Forget a base table, or a view exposed as one, that no view reads."""
         with self.lock:
@@ -65,10 +78,17 @@ class State:
             self._assemble()
 
     def create_view(
-        self, name: str, definition: Definition, plan: Plan, load: Load, epsilon: float = 0.5
+        self,
+        name: str,
+        definition: Definition,
+        plan: Plan,
+        load: Load,
+        epsilon: float = 0.5,
+        room: Room | None = None,
     ) -> MaintainedView:
         """Build a view and keep it from now on. `load(table)` gives the present rows of a table that is not retained,
-        as record batches, and their number. `epsilon` is when a value of a triangle is heavy.
+        as record batches, and their number. `epsilon` is when a value of a triangle is heavy,
+        `room` what memory a view over bags may take.
 
         O(rows of its tables) for free-connex plans. On failure nothing has changed.
         """
@@ -81,7 +101,7 @@ class State:
                     fill_store(self.machine, relation, store, rows, count, self._rescale)
                 for member in view.members:
                     member.bind_leaves()
-                    member.build(self.machine)
+                    member.build(self.machine, room)
                 lay_out(
                     [tree for member in view.members for tree in trees_read(member)],
                     [store.table for _, store in fresh],

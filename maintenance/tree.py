@@ -16,12 +16,13 @@ from typing import Literal
 
 from maintenance.arrange import Arrangement
 from maintenance.shapes import Part, Shape, parts_of, shape_of
+from planner.hypergraph import components
 from planner.plan import Node, Plan
 from planner.query import Definition
 from storage.table import Table
 
 
-@dataclass
+@dataclass(eq=False)
 class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables."""
 
@@ -95,6 +96,8 @@ class Tree:
         self.definition, self.plan, self.widths = definition, plan, widths
         self.root = _grow(plan.root, None)
         self.leaves = {view.node.atom: view for view in self.root.walk() if view.node.atom is not None}
+        self.joins = {frozenset(leaf.atom or "" for leaf in node.leaves()): self._join(node) for node in plan.joins}
+        self._schemes = {atom.name: atom.scheme for atom in definition.atoms}
         self.output = definition.free if plan.projected else None
         self.projection: Table | None = None
         self.arrangement = Arrangement()
@@ -117,7 +120,11 @@ class Tree:
 
     def stored_inner(self) -> list[View]:
         """Stored views that are not leaves, children first."""
-        return [view for view in self.root.walk() if view.stored and view.node.atom is None]
+        return self.side_joins() + [view for view in self.root.walk() if view.stored and view.node.atom is None]
+
+    def side_joins(self) -> list[View]:
+        """The stored joins that changes of others are joined with: all but the result, smaller ones first."""
+        return list(self.joins.values())[:-1]
 
     def summed(self, view: View, variables: tuple[str, ...]) -> int:
         """How many values a group of this index sums: all if it serves as the message, else none."""
@@ -204,8 +211,11 @@ class Tree:
     def update_steps(self, parent: View, source: View) -> list[Step]:
         """How a delta over `source`'s link variables joins the other children of `parent`, one step a sibling.
 
-        In a bag, which no child covers, siblings that would bind the same variables next are intersected.
+        In a bag, which no child covers, siblings that would bind the same variables next are intersected. Where every
+        join is stored, siblings that are connected without `source` are looked up as one.
         """
+        if self.joins:
+            return list(self._join_steps(parent, source))
         bound = set(source.link)
         steps = []
         order = self.join_order(parent, source)
@@ -217,6 +227,13 @@ class Tree:
                 steps.append(Step(sibling, "members", self._ordered(sibling, bound), True, partners))
             bound |= set(sibling.link)
         return steps
+
+    def _join_steps(self, parent: View, source: View) -> Iterator[Step]:
+        others = {atom: self._schemes[atom] for atom in parent.atoms - source.atoms}
+        for atoms in components(others, frozenset(source.node.variables)):
+            view = self.joins.get(frozenset(atoms)) or self.leaves[atoms[0]]
+            known = self._ordered(view, set(source.node.variables))
+            yield Step(view, "row" if known == view.node.variables else "members", known, True)
 
     def _partners(self, view: View, others: list[View], bound: set[str]) -> tuple[tuple[View, tuple[str, ...]], ...]:
         """Those of `others` that share bound variables and lack the same ones as `view`, with their keys.
@@ -233,6 +250,8 @@ class Tree:
     def carry_steps(self, atom: str) -> list[Step]:
         """How a leaf's delta is extended to all output variables: siblings that hold some are listed, others summed."""
         view = self.leaves[atom]
+        if view.parent is not None and self.joins:
+            return self.update_steps(view.parent, view)
         bound = set(view.node.variables)
         steps: list[Step] = []
         for parent in view.ancestors():
@@ -263,10 +282,21 @@ class Tree:
         """The children to multiply in when a view is expanded; none if its own values will do."""
         return view.children if any(self.carries(child) for child in view.children) else []
 
+    def _join(self, node: Node) -> View:
+        """A stored join; the result is part of the tree, the others share its leaves."""
+        if node.connex:
+            return self.root.children[0] if node is not self.plan.root else self.root
+        children = [self.leaves[leaf.atom or ""] for leaf in node.children]
+        return View(node, None, children, full=True)
+
     def _settle(self) -> None:
         """Demand what the paths of stored views look up, until nothing new is demanded."""
         while True:
             before = self._state()
+            for join in self.side_joins():
+                for leaf in join.children:
+                    for step in self.update_steps(join, leaf):
+                        self._demand(step)
             for leaf in self.leaves.values():
                 top = self.top(leaf.node.atom or "")
                 view: View = leaf
@@ -280,7 +310,8 @@ class Tree:
                 return
 
     def _state(self) -> list[tuple[bool, bool, int]]:
-        return [(view.full, view.message, len(view.indexes)) for view in self.root.walk()]
+        views = [*self.side_joins(), *self.root.walk()]
+        return [(view.full, view.message, len(view.indexes)) for view in views]
 
     def _ordered(self, view: View, bound: set[str]) -> tuple[str, ...]:
         return tuple(v for v in view.node.variables if v in bound)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from maintenance.covers import add_sum_paths, status_of_partners
@@ -13,8 +15,10 @@ from maintenance.pieces import Pieces
 from maintenance.programs import Assembler
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
+from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, shape_of
 from maintenance.symmetry import Term, symmetric_terms
+from maintenance.tally import Tally, is_spread
 from maintenance.tree import Tree, View, view_table
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
@@ -44,6 +48,7 @@ class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
     `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
+    `tally` counts its tuples where no table's size or count is their number (see tally.py).
     `epsilon` says when a value is heavy, where the plan is a union of `pieces` over heavy and light parts; `balance`
     keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
     """
@@ -65,6 +70,7 @@ class MaintainedView:
     twin: Table | None = None
     companion: Companion | None = None
     companions: list[MaintainedView] = field(default_factory=list)
+    tally: Tally | None = None
     epsilon: float = 0.5
     pieces: Pieces | None = None
     balance: Balance | None = None
@@ -80,11 +86,14 @@ class MaintainedView:
 
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
-        return self._summed() + (self.balance.pieces.tables() if self.balance is not None else [])
+        return self._counted() + (self.balance.pieces.tables() if self.balance is not None else [])
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        return self._summed() + (list(self.balance.pieces.all_tables()) if self.balance is not None else [])
+        return self._counted() + (list(self.balance.pieces.all_tables()) if self.balance is not None else [])
+
+    def _counted(self) -> list[Table]:
+        return self._summed() + (self.tally.tables() if self.tally is not None else [])
 
     def _summed(self) -> list[Table]:
         """The tree's own tables, whose values have `limbs` words."""
@@ -128,6 +137,7 @@ class MaintainedView:
             view.table = view_table(self.tree, view, label(self, view))
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
+        self.tally = Tally(self.tree, self.limbs) if is_spread(self.tree) else None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
         """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
@@ -141,18 +151,19 @@ class MaintainedView:
             order = 0, [place for codec, start in starts for place in order_places(codec, start)]
         return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
 
-    def build(self, machine: Machine) -> None:
+    def build(self, machine: Machine, room: Room | None = None) -> None:
         """Fill the view's tables from its leaves' stores, children first, with wider values as they prove needed.
 
-        O(rows) for every class but "acyclic", where the extended result counts too.
+        O(rows) for every class but "acyclic", where the extended result counts too. Raises OperationalError as soon as
+        it is foreseen that they do not find room.
         """
         while True:
             self.make_tables()
-            if self._fill(machine) & at.OVERFLOW == 0:
+            if self._fill(machine, room) & at.OVERFLOW == 0:
                 break
             self.limbs += 1
         self.balance_by(self.epsilon)
-        self.refresh(machine)
+        self.refresh(machine, room)
 
     @property
     def divided(self) -> bool:
@@ -169,26 +180,47 @@ class MaintainedView:
             self.pieces = pieces
             self.balance = Balance(pieces, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
 
-    def refresh(self, machine: Machine) -> None:
+    def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
         self.bind_leaves()
         if self.balance is not None:
-            self.balance.refresh(machine)
+            self.balance.refresh(machine, room)
 
-    def _fill(self, machine: Machine) -> int:
+    def _fill(self, machine: Machine, room: Room | None) -> int:
         flags = 0
         for view in self.tree.stored_inner() if not self.divided else ():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+            assert view.table is not None and view.shape is not None
+            goal = self._goal(view.table, view.shape.variables, view)
+            flags |= self._run(machine, assembler, scanned, goal, room)
         if self.tree.output is not None:
             assembler = Assembler()
             scanned = build_projection(self.tree, assembler, self.number, self.limbs)
-            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+            assert self.tree.projection is not None
+            goal = self._goal(self.tree.projection, self.tree.output, self.tree.root)
+            flags |= self._run(machine, assembler, scanned, goal, room)
+        if self.tally is not None:
+            flags |= self.tally.build(machine, self.number)
         sweep = Assembler()
         sweep.finish(at.SWEEP, self.tables())
         machine.run_once(sweep.program())
         return flags
+
+    def _goal(self, table: Table, variables: Sequence[str], view: View) -> Goal:
+        """A table to be filled with what joins below a view."""
+        leaves = [self.tree.leaves[atom] for atom in view.atoms]
+        sizes = []
+        for leaf in leaves:
+            assert leaf.table is not None
+            sizes.append((frozenset(leaf.node.variables), leaf.table.live))
+            groups = zip(leaf.indexes, leaf.table.groups, strict=True)
+            sizes += [(frozenset(index), group.live) for index, group in groups]
+        return Goal(table, variables, [self.definition.label(variable) for variable in variables], sizes)
+
+    def _run(self, machine: Machine, assembler: Assembler, scanned: Table, goal: Goal, room: Room | None) -> int:
+        taken = sum(table.bytes() for table in self._summed() if table is not goal.table)
+        return fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""
@@ -213,18 +245,41 @@ class MaintainedView:
     def _add_terms(self, assembler: Assembler) -> None:
         """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
         assert self.twin is not None
-        assembler.path(self.number)
-        assembler.upsert(self.twin)
-        assembler.path_end()
         for term in self.terms:
-            leaves = [self.tree.leaves[atom] for atom in term.others]
-            stored = [leaf.table for leaf in leaves]
-            for leaf in leaves:
-                leaf.table = self.twin
-            self._add_path(assembler, term.start, 0, term.times, alone=not term.others)
-            for leaf, table in zip(leaves, stored, strict=True):
-                leaf.table = table
-        assembler.clear(self.twin)
+            if not term.others:
+                self._add_path(assembler, term.start, 0, term.times)
+        with assembler.unless_alone([self._joined_words(term) for term in self.terms if term.others]):
+            assembler.path(self.number)
+            assembler.upsert(self.twin)
+            assembler.path_end()
+            for term in self.terms:
+                if term.others:
+                    self._add_mixed(assembler, term)
+            assembler.clear(self.twin)
+
+    def _add_mixed(self, assembler: Assembler, term: Term) -> None:
+        """The path of a term whose other atoms read the delta too, in the twin."""
+        leaves = [self.tree.leaves[atom] for atom in term.others]
+        stored = [leaf.table for leaf in leaves]
+        for leaf in leaves:
+            leaf.table = self.twin
+        self._add_path(assembler, term.start, 0, term.times, alone=False)
+        for leaf, table in zip(leaves, stored, strict=True):
+            leaf.table = table
+
+    def _joined_words(self, term: Term) -> list[tuple[int, int]]:
+        """The places of the words of a row of the store that are equal if it joins itself, read by all the term's atoms
+        that read the delta."""
+        shapes = []
+        for atom in (term.start, *term.others):
+            shape = self.tree.leaves[atom].shape
+            assert shape is not None
+            shapes.append(shape)
+        pairs = set()
+        for one, other in combinations(shapes, 2):
+            shared = [variable for variable in one.variables if variable in other.variables]
+            pairs |= set(zip(one.places(shared), other.places(shared), strict=True))
+        return sorted((a, b) for a, b in pairs if a != b)
 
     def _add_path(self, assembler: Assembler, atom: str, position: int, times: int, alone: bool = True) -> None:
         """The path of an atom's delta; `alone`: its siblings are stored tables, and may be partitioned."""
@@ -234,6 +289,8 @@ class MaintainedView:
             self._add_pieces(self.balance.pieces, assembler, atom, position, times)
         if self.delta is not None:
             self.delta.add_path(atom, assembler, self.number, position, times)
+        if self.tally is not None:
+            self.tally.add_path(atom, assembler, self.number, position, times)
 
     def _add_pieces(self, pieces: Pieces, assembler: Assembler, atom: str, position: int, times: int) -> None:
         """The paths of an atom's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
@@ -256,6 +313,8 @@ class MaintainedView:
         """Give the values of the view's own tables more limbs."""
         if self.delta is not None:
             self.delta.widen(limbs)
+        if self.tally is not None:
+            self.tally.widen(limbs)
         self._widen_tables(limbs)
 
     def _widen_tables(self, limbs: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from planner.hypergraph import components, hypergraph, vertices
 from planner.plan import Node, Plan
 from planner.query import Definition
-from planner.rules.materialize import STRATEGY
+from planner.rules.materialize import STRATEGY, rest, shown
 
 
 def check_plan(plan: Plan, definition: Definition) -> None:
@@ -16,7 +16,7 @@ def check_plan(plan: Plan, definition: Definition) -> None:
     _check_connex(plan)
     _check_free(plan, definition)
     if plan.strategy == STRATEGY:
-        _check_joins(plan.root, definition)
+        _check_joins(plan, definition)
         return
     _check_root(plan.root, definition)
     for node in plan.root.walk():
@@ -119,20 +119,18 @@ def _check_simple(root: Node) -> None:
             _require(holds, "a q-tree's children hold their parent's variables", child)
 
 
-def _check_joins(root: Node, definition: Definition) -> None:
-    """A materialized join tree: a node joins two or drops variables, and passes up all that is put out or joins."""
-    _require(root.variables == () and root.connex, "the root has no variables and is connex", root)
+def _check_joins(plan: Plan, definition: Definition) -> None:
+    """Stored joins: each passes up all that is put out or joins, and whatever a change is joined with is there."""
+    _require(plan.root.variables == () and plan.root.connex, "the root has no variables and is connex", plan.root)
+    result = plan.root.children[0] if definition.free else plan.root
+    _require(plan.joins[-1] is result, "the last join is the result", plan.root)
     edges = hypergraph(definition)
-
-    def shown(node: Node) -> frozenset[str]:
-        inside = {leaf.atom for leaf in node.leaves()}
-        outside = vertices({name: edge for name, edge in edges.items() if name not in inside})
-        return frozenset(node.variables) & (outside | frozenset(definition.free))
-
-    (result,) = root.children if definition.free else (root,)
-    for node in result.walk():
-        label = frozenset(node.variables)
-        if len(node.children) == 2:
-            _require(label == shown(node.children[0]) | shown(node.children[1]), "a join has both sides' columns", node)
-        elif node.children:
-            _require(len(node.children) == 1 and label == shown(node.children[0]), "the others drop columns", node)
+    stored: set[frozenset[str]] = set()
+    for node in plan.joins:
+        atoms = frozenset(leaf.atom or "" for leaf in node.leaves())
+        _require(frozenset(node.variables) == shown(atoms, definition), "a join has the columns needed outside", node)
+        for atom in atoms:
+            for part in rest(atoms, atom, edges):
+                there = part in stored or (len(part) == 1 and shown(part, definition) == edges[next(iter(part))])
+                _require(there, f"what a change of {atom} is joined with is stored before", node)
+        stored.add(atoms)

@@ -25,7 +25,8 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
     """The plan of a view; with `materialize` every intermediate join is stored.
 
     `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1. They
-    only choose among trees of the same class. Raises ValueError for a malformed definition (see `hypergraph`).
+    only choose among trees of the same class. Raises ValueError for a malformed definition (see `hypergraph`),
+    TooManyJoins when there are too many to store.
     """
     given = weights or {}
     rates = {atom.table: given.get(atom.table, 1) for atom in definition.atoms}
@@ -33,7 +34,7 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
         plan = rule(definition, rates)
         if plan is not None:
             if materialize:
-                plan = materialize_joins(definition, plan, rates)
+                plan = materialize_joins(definition, plan)
             plan = replace(plan, weights=tuple(rates.items()))
             return add_companions(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
     raise AssertionError("the last rule answers every query")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
+from math import exp, log
 
 DENOMINATOR = 1000
 """The optimum is a vertex of a 0/1 polytope of a few rows: its denominator is far below."""
@@ -26,6 +27,27 @@ def cover_number(variables: Iterable[str], edges: Iterable[frozenset[str]]) -> F
     if covered != (1 << len(places)) - 1:
         raise ValueError("a variable is in no edge")
     return _reduced(frozenset(masks))
+
+
+def largest_join(variables: Iterable[str], edges: Iterable[tuple[frozenset[str], int]]) -> float:
+    """The most distinct combinations of values for `variables` that relations with these variables and numbers of rows
+    can have: the least product of powers of the numbers whose exponents cover the variables (the AGM bound).
+
+    Raises ValueError when a variable is in no edge.
+    """
+    from scipy.optimize import linprog  # Takes half a second to import, and few come here.
+
+    wanted = sorted(set(variables))
+    sized = [(edge, rows) for edge, rows in edges if edge & set(wanted)]
+    if any(rows == 0 for _, rows in sized):
+        return 0.0
+    if not wanted:
+        return 1.0
+    if any(all(variable not in edge for edge, _ in sized) for variable in wanted):
+        raise ValueError("a variable is in no edge")
+    demands = [[-1 if variable in edge else 0 for edge, _ in sized] for variable in wanted]
+    found = linprog([log(rows) for _, rows in sized], A_ub=demands, b_ub=[-1] * len(wanted))
+    return exp(found.fun)
 
 
 @lru_cache(_CACHED)

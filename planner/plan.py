@@ -54,6 +54,8 @@ class Plan:
     than the query's own free variables, `projected` says that a projection onto those is maintained
     (Idris et al., section 5: acyclic queries that are not free-connex). `variables_added` names them.
     `weights` are the update rates, by table, for which the tree was chosen.
+    `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
+    is the result (see rules/materialize.py).
     `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     """
@@ -68,6 +70,7 @@ class Plan:
     reason: str
     witness: str | None = None
     suggestion: str | None = None
+    joins: tuple[Node, ...] = ()
     companions: tuple[Plan, ...] = ()
     total: Cost | None = None
 

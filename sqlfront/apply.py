@@ -30,7 +30,7 @@ def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
     started = time.perf_counter()
     tables = {name: _change_table(connection, name) for name in changes}
     _refuse_doubled(connection, tables)
-    if connection._transaction is None and changes and all(tables.values()):
+    if connection._transaction is None and changes and all(table and not table.durable for table in tables.values()):
         return _apply_at_once(connection, tables, changes, started)
     autocommit = connection._transaction is None
     with unit(connection) as transaction:
@@ -76,7 +76,7 @@ def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int
     if not isinstance(weight, int) or isinstance(weight, bool):
         raise DataError(f"a weight of {weight!r}", hint="give a whole number")
     table = _change_table(connection, name)
-    if table is not None and connection._transaction is None:
+    if table is not None and not table.durable and connection._transaction is None:
         relation = database.relation_key(table.name)
         connection._gates[name] = relation
         return database.engine.apply_row(relation, row, weight)
@@ -99,6 +99,12 @@ def _change_table(connection: Connection, name: str) -> ChangeTable | None:
         connection._tables[name] = table
     if table is not None and table.lost is not None:
         raise lost(f"change table {table.name}", table)
+    if table is not None and table.durable and connection._database.read_only:
+        raise ProgrammingError(
+            f"change table {table.name} cannot be written",
+            why=f"it is durable, and {connection._database.path} is open read-only",
+            hint="connect without access_mode = 'READ_ONLY'",
+        )
     return table
 
 

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from maintenance import epoch
 from maintenance.relation import Column
+from maintenance.room import Room
 from maintenance.view import MaintainedView
 from planner.classify import plan_view
 from planner.core import minimise
 from planner.plan import Plan
 from planner.query import Definition
+from planner.rules.materialize import TooManyJoins
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
@@ -22,7 +25,7 @@ from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
 from sqlfront.transactions import captured, transaction
 from sqlfront.update_mix import update_weights
-from storage.errors import DataError, ProgrammingError
+from storage.errors import DataError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,8 +150,15 @@ def _kept(part: Part) -> str:
 
 
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:
-    """The plan of a definition. `strategy` is the view's option."""
-    return plan_view(definition, weights, materialize=strategy == "materialize")
+    """The plan of a definition. `strategy` is the view's option. Raises NotSupportedError for too many joins."""
+    try:
+        return plan_view(definition, weights, materialize=strategy == "materialize")
+    except TooManyJoins as error:
+        raise NotSupportedError(
+            "strategy = 'materialize' would store too many joins",
+            why=f"each change must find its join with all other tables ready, and that makes {error}",
+            hint="leave the option out: strategy = 'auto' stores no join that a tree can do without",
+        ) from None
 
 
 def discard(database: Database, con: Any, entry: ViewEntry) -> None:
@@ -222,6 +232,16 @@ def _naming(view: StoredView) -> Iterator[None]:
         ) from error
 
 
+def _room(con: Any, part: Part) -> Room | None:
+    """What memory a view may take that stores combinations of several tables' rows, by DuckDB's memory_limit."""
+    if part.plan.shape != "cyclic" and not part.plan.projected:
+        return None
+    ((setting,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
+    amount, unit = setting.split()
+    limit = float(amount) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
+    return Room(epoch.shown(part.name), int(limit), part.plan.suggestion)
+
+
 def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float) -> MaintainedView:
     """Build views from one snapshot, after taking in what other writers have committed up to it; the last of them,
     whose `epsilon` is given."""
@@ -240,7 +260,7 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float) -
             undo.callback(engine.undo, applied)
         for part in parts:
             own = epsilon if part is parts[-1] else EPSILON
-            maintained = engine.create_view(part.name, part.definition, part.plan, load, own)
+            maintained = engine.create_view(part.name, part.definition, part.plan, load, own, _room(con, part))
             undo.callback(engine.drop_view, part.name)
             if part is not parts[-1]:
                 engine.expose(part.name, part.name, inner=True)

@@ -8,30 +8,25 @@ from maintenance.relation import Column
 from sqlfront import persistence
 from sqlfront.database import SCHEMA, ChangeTable, Database, scan_name
 from sqlfront.ddl import dropping, readers_to_drop, refuse_other_object, register_all
+from sqlfront.durable import settle_durability
 from sqlfront.names import new_name, shown
 from sqlfront.options import check_options
 from sqlfront.statements import CreateChangeTable, Name
 from sqlfront.transactions import transaction
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
-from storage.errors import NotSupportedError, ProgrammingError
+from storage.errors import ProgrammingError
+from storage.sources import check_source
 
 
 def create_change_table(database: Database, con: Any, statement: CreateChangeTable) -> None:
     """Register a table that the engine keeps; DuckDB sees it as a view over a scan."""
     options = check_options("change table", statement.options)
+    options = settle_durability(database, options)
     if statement.source is not None:
-        raise NotSupportedError(
-            "CREATE CHANGE TABLE ... FROM is not supported yet",
-            why="change sources come with the Spark work",
-            hint="create it without FROM and feed it with con.apply",
-        )
-    if options.get("durable"):
-        raise NotSupportedError(
-            "durable = true is not supported yet",
-            why="the durable log of change tables comes with the Spark work; until then they live in memory",
-            hint="leave durable out, and feed the table again after reopening the database",
-        )
+        source = dict(statement.source_options)
+        check_source(statement.source, source)
+        options["source"] = {"kind": statement.source, "options": source}
     name = new_name(database, con, statement.name.parts)
     with database.engine.lock:
         if name.key in database.change_tables:
@@ -57,6 +52,8 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
                 )
                 con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {scan_name(table.scan)}")
                 persistence.save_change_table(con, table)
+                if table.durable:
+                    database.log.create(con, table.scan, table.types)
         except BaseException:
             del database.change_tables[name.key]
             database.engine.drop_table(relation)
@@ -79,6 +76,9 @@ def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bo
                 f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?",
                 [table.name.schema, table.name.name],
             )
+            database.log.drop(con, table.scan)
+        database.attached.sources.pop(table.scan, None)
+        database.offsets = {key: at for key, at in database.offsets.items() if key[0] != table.scan}
         del database.change_tables[table.name.key]
         database.engine.drop_table(database.relation_key(table.name))
         database.changed()

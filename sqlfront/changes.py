@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +18,21 @@ WEIGHT, CHANGE_TYPE = "_weight", "_change_type"
 
 
 def read_changes(
-    what: str, columns: Sequence[Column], changes: Any, defaults: dict[str, str] | None = None
+    what: str,
+    columns: Sequence[Column],
+    changes: Any,
+    defaults: dict[str, str] | None = None,
+    unread: Set[str] = frozenset(),
 ) -> tuple[pa.Table | pa.RecordBatch, np.ndarray | None]:
     """The rows of a table's changes in the table's column order, and their weights (None: all inserts).
 
     Columns are matched by name, without case, in any order. `_weight` holds signed multiplicities,
     `_change_type` insert, delete, update_preimage or update_postimage; there may be one of them.
+    Columns that are `unread` (casefolded) may be missing, and are NULL then.
     Raises ProgrammingError for unknown, doubled or missing columns, DataError for bad control values.
     """
+    import pyarrow as pa
+
     rows = as_arrow(what, changes)
     names = [name.casefold() for name in rows.schema.names]
     position = {name: i for i, name in enumerate(names)}
@@ -45,6 +52,9 @@ def read_changes(
     picked = []
     for column in columns:
         at = position.get(column.name.casefold())
+        if at is None and column.name.casefold() in unread:
+            picked.append(pa.nulls(rows.num_rows))
+            continue
         if at is None:
             picked.append(_default(what, column, rows.num_rows, defaults or {}))
             continue

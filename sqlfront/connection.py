@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from maintenance.critical import Uninterrupted
 from sqlfront import dispatch
 from sqlfront.database import ChangeTable, Database
+from sqlfront.dialects import to_duckdb
 from sqlfront.failures import expect_copy, require_pandas, translated
 from sqlfront.names import name_parts
 from sqlfront.scans import ReadSession
@@ -79,13 +80,16 @@ class Connection:
 
     # SQL -----------------------------------------------------------------------------------------
 
-    def execute(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> Connection:
+    def execute(
+        self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None, *, dialect: str | None = None
+    ) -> Connection:
         """Run one or more statements; the last one's result is fetched from this object.
 
-        `params` are bound to the last statement. Errors are sqlfront.Error's; a failing statement changes nothing.
+        `params` are bound to the last statement; `dialect` "spark" takes one statement as Spark writes it.
+        Errors are sqlfront.Error's; a failing statement changes nothing.
         """
         self._check_open()
-        statements = parse_statement(sql)
+        statements = parse_statement(sql if dialect is None else to_duckdb(sql, dialect))
         for statement in statements:
             self._ready()
             last = statement is statements[-1]
@@ -206,12 +210,36 @@ class Connection:
         if self._transaction is None and self._revision == self._database.revision and not self._closed:
             relation = self._gates.get(table)
             if relation is not None:
-                return self._database.engine.apply_row(relation, row, weight)
+                engine = self._database.engine
+                gate = engine.gates.get(relation)
+                number = gate.run(row, weight) if gate is not None else None
+                return number if number is not None else engine.apply_any_row(relation, row, weight)
         from sqlfront import apply
 
         self._ready()
         with translated(self._session_error):
             return apply.apply_row(self, table, row, weight)
+
+    def register_changes(
+        self, table: str, source: Any, *, shape: str = "auto", version: str | None = None, name: str | None = None,
+        checkpoint: str | None = None, trigger: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """Give a change table a source of changes, and take in what it has. Returns the Epoch, or None without news.
+
+        `source`: a Spark DataFrame, a stream or iterable of Arrow tables (each is an epoch), or a ChangeSource (see
+        storage/sources.py). `shape`: plain, weight, change_type, debezium; auto goes by the columns. `version`: the
+        column that grows with each commit, for REFRESH CHANGE TABLE. Offsets are kept under `name`.
+        A streaming DataFrame needs a durable table and a `checkpoint`; `trigger` is as of Spark's writer. Its running
+        StreamingQuery is returned; each micro-batch is an epoch, exactly once.
+        """
+        from sqlfront.sources import register_changes
+
+        self._ready()
+        with translated(self._session_error):
+            return register_changes(
+                self, table, source, shape=shape, version=version, name=name, checkpoint=checkpoint,
+                trigger=dict(trigger) if trigger else None,
+            )  # fmt: skip
 
     # Views ---------------------------------------------------------------------------------------
 

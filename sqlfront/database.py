@@ -6,6 +6,7 @@ the same file. Catalog changes and epochs happen under the engine's lock.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import threading
@@ -20,6 +21,7 @@ from sqlfront.loading import Evaluator, count_rows, load_rows
 from sqlfront.names import locate, shown
 from sqlfront.scans import SCAN_PREFIX, ReadSession, Scan
 from storage.capture import Capture, QualifiedName
+from storage.change_log import INPUT, ChangeLog, LogInput
 from storage.errors import InterfaceError, Lost, OperationalError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from maintenance.view import MaintainedView
     from planner.query import Definition
     from sqlfront.feed import Feed
+    from sqlfront.sources import Attached
     from sqlfront.transactions import Snapshot
 
 SCHEMA = "__sqlfront"
@@ -89,6 +92,14 @@ class ChangeTable:
     def retain(self) -> bool:
         return bool(self.options.get("retain", True))
 
+    @property
+    def durable(self) -> bool:
+        return bool(self.options.get("durable"))
+
+    @property
+    def types(self) -> list[str]:
+        return [column.type for column in self.columns]
+
 
 class Database:
     """The shared state of one DuckDB database in this process."""
@@ -104,6 +115,10 @@ class Database:
         self.evaluate = Evaluator()
         self.engine = Engine(self.evaluate)
         self.capture = Capture(self.name)
+        self.log = ChangeLog(self.name, SCHEMA)
+        self.offsets: dict[tuple[int, str], Any] = {}
+        self.spark: Any = None
+        self.replaying = False
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
@@ -145,12 +160,20 @@ class Database:
     def in_memory(self) -> bool:
         return self.path in ("", ":memory:")
 
+    @functools.cached_property
+    def attached(self) -> Attached:
+        """The sources of change tables."""
+        from sqlfront.sources import Attached
+
+        return Attached()
+
     def enter(self, connection: Any) -> None:
         """Note a connection; the database stays open as long as there is one."""
         self._connections.add(connection)
 
     def leave(self, connection: Any) -> None:
         """Forget a connection that closes. The last one closes the file, so that other processes may open it."""
+        from sqlfront.durable import compact_logs
         from sqlfront.persistence import save_epoch
 
         with _registry_lock:
@@ -160,6 +183,7 @@ class Database:
             for entry in self.views.values():
                 if entry.feed is not None:
                     entry.feed.fail(InterfaceError("the database is closed", hint="sqlfront.connect again"))
+            compact_logs(self, now=True)
             save_epoch(self)
             key = os.path.realpath(self.path)
             if _open_databases.get(key) is self:
@@ -224,8 +248,10 @@ class Database:
 
     # Reading -------------------------------------------------------------------------------------
 
-    def scans(self, session: Any) -> Iterator[tuple[str, Scan]]:
+    def scans(self, session: Any) -> Iterator[tuple[str, Scan | LogInput]]:
         """The registered name and the scan of every view and change table; `session()` is the cursor's."""
+        if any(table.durable for table in self.change_tables.values()):
+            yield INPUT, self.log.input
         for entry in self.views.values():
             yield scan_name(entry.scan), self.view_scan(entry, session)
         for unbuilt in self.unbuilt.values():
@@ -316,13 +342,18 @@ class Database:
     def session(self, snapshot: Snapshot | None = None) -> ReadSession:
         return ReadSession(self.engine, snapshot)
 
-    def load(self, con: Any, name: str) -> tuple[Iterator[pa.RecordBatch], int]:
-        """The present rows of a table as the transaction of `con` sees them, and their number.
+    def load(self, con: Any, name: str) -> tuple[Iterator[Any], int]:
+        """The present rows of a table as the transaction of `con` sees them, perhaps with weights, and their number.
 
-        A change table that keeps no rows has none to load: views over it are built before the first change.
+        A change table that keeps no rows has none to load, but from its log when the file is opened: views over it
+        are built before the first change.
         """
-        if any(self.relation_key(table.name) == name for table in self.change_tables.values()):
-            return iter(()), 0
+        from sqlfront.durable import logged_rows
+
+        for table in self.change_tables.values():
+            if self.relation_key(table.name) == name:
+                replayed = self.replaying and table.durable
+                return (logged_rows(self, con, table), self.log.count(con, table.scan)) if replayed else (iter(()), 0)
         relation = self.engine.relations[name]
         return load_rows(con, self.name, relation), count_rows(con, self.name, relation)
 

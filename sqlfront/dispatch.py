@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
 from sqlfront import statements as own
+from sqlfront.durable import compact_logs
 from sqlfront.feed import subscribe
 from sqlfront.frames import as_user
 from sqlfront.held_result import HeldResult
@@ -15,6 +16,7 @@ from sqlfront.names import require_current
 from sqlfront.options import check_options
 from sqlfront.reach import reads_ours
 from sqlfront.reserved import looks_into_catalog, refuse_reserved, without_reserved
+from sqlfront.sources import pull
 from sqlfront.statements import PassThrough, Statement
 from sqlfront.transactions import Transaction, rollback
 from storage.errors import NotSupportedError, ProgrammingError
@@ -39,6 +41,9 @@ def run(connection: Connection, statement: Statement, params: Any, *, many: bool
 
 def _run_own(connection: Connection, statement: Statement) -> None:
     database, con = connection._database, connection._duck
+    if isinstance(statement, own.RefreshChangeTables):
+        pull(connection, [name.parts for name in statement.names])
+        return
     if not isinstance(statement, _READS) and connection._transaction is not None:
         raise NotSupportedError(
             "definitions of views and change tables cannot change inside a transaction",
@@ -126,6 +131,10 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
         read(connection, statement, params)
     elif kind in ("ddl", "create_table_as") and table_ddl.needs_us(connection, statement):
         table_ddl.alter(connection, statement)
+    elif kind == "checkpoint":
+        if connection._transaction is None:
+            compact_logs(connection._database, now=True)
+        read(connection, statement, params)
     elif kind == "show_tables":
         read(connection, without_reserved(statement), None)
     elif many:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maintenance.pieces import Pieces, PieceTree
 from maintenance.prediction import Spending, predict, predicted_mean, spending
 from maintenance.symmetry import symmetric_terms
+from maintenance.tally import Tally
 from maintenance.tree import Tree, View
 from maintenance.view import MaintainedView, codecs_of
 from planner.heavy_light import is_whole
@@ -55,8 +56,9 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
-        steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, companions,
-        blocks. None is what is not known, and `heavy` of a view whose values are not told apart."""
+        steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
+        stored beside the tree), companions, blocks. None is what is not known, and `heavy` of a view whose values are
+        not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -84,6 +86,7 @@ class Explanation:
             "steps": self._steps(),
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
+            "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
             "companions": [_node(tree, tree.root) for tree in self.companions],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
         }
@@ -146,8 +149,8 @@ class Explanation:
         return Pieces(self.tree, self.plan.union, 0, counted=counted, symmetric=symmetric).trees
 
     def _boxes(self) -> list[Box]:
-        """The tree, the projection that is maintained beside it, the trees over parts, and the companions."""
-        boxes = [_box(self.tree, self.tree.root)]
+        """The tree, the joins and the projection kept beside it, the trees over parts, the count, the companions."""
+        boxes = [_box(self.tree, self.tree.root), *(_join(self.tree, join) for join in self.tree.side_joins())]
         if self.tree.output is not None:
             names = ", ".join(map(self.definition.label, self.tree.output))
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
@@ -161,6 +164,8 @@ class Explanation:
                     (_box(kept.tree, kept.tree.root),),
                 )
             )
+        if self.maintained is not None and self.maintained.tally is not None:
+            boxes.append(_tally(self.maintained.tally))
         for companion, tree in zip(self.definition.companions, self.companions, strict=True):
             notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
             boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
@@ -306,6 +311,19 @@ def _box(tree: Tree, view: View) -> Box:
     kind = "leaf" if view.node.atom is not None else "enumerated" if view.node.connex else "stored"
     children = tuple(_box(tree, child) for child in view.children)
     return Box(title, (*notes, *_figures(view.table)), kind if view.stored else "passed", children)
+
+
+def _join(tree: Tree, view: View) -> Box:
+    """A join that is stored beside the tree, for changes to be joined with."""
+    names = ", ".join(leaf.node.atom or "" for leaf in view.children)
+    return replace(_box(tree, replace(view, children=[])), title=f"join of {names}")
+
+
+def _tally(tally: Tally) -> Box:
+    """The number of rows that is kept beside a tree whose nodes hold them together."""
+    tables = tally.tables()
+    figures = f"{sum(table.live for table in tables)} rows, {sum(table.bytes() for table in tables)} bytes"
+    return Box("number of rows", ("counted in a tree of the same shape", figures), "projection")
 
 
 def _figures(table: Table | None) -> list[str]:

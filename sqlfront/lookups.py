@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.counting import counted
 from sqlfront.database import ViewEntry, scan_name
 from sqlfront.ddl import view_query
 from sqlfront.names import locate
@@ -29,10 +30,12 @@ _MISSING = object()
 
 
 def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str:
-    """The statement's text with narrowed scans in place of views that constants pin down."""
+    """The statement's text with narrowed scans in place of views that constants pin down, or without a scan at all."""
     database = connection._database
     if statement.kind not in ("select", "create_table_as", "copy_to") or not database.views:
         return statement.text
+    if (answer := counted(connection, statement)) is not None:
+        return answer
     text = statement.text
     for number, reference in reversed(list(enumerate(statement.references or ()))):
         if not reference.equalities:

@@ -61,7 +61,7 @@ OPTIONS = (
     Option("subscription", "after", int, "the present epoch", "begin with the changes after this epoch, no snapshot"),
     Option("subscription", "buffer", int, 1_000_000, "how many changed rows the reader may fall behind"),
     Option("change table", "retain", bool, True, "keep the table's rows: it can be queried, later views can be built"),
-    Option("change table", "durable", bool, False, "log changes in the database file; only false is supported yet"),
+    Option("change table", "durable", bool, "true in a file", "log changes in the database file: they survive its end"),
 )
 
 

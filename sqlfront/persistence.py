@@ -32,6 +32,7 @@ EPOCHS_RESERVED = 1 << 32  # More than one process gets through between two look
 def prepare(database: Database, con: Any) -> None:
     """Make the bookkeeping tables, and reserve epoch numbers in a file, before the first epoch that matters."""
     con.execute(_TABLES)
+    database.log.prepare(con)
     if database.epoch_limit is None and not database.in_memory:
         reserve_epochs(database)
 
@@ -76,10 +77,12 @@ def _write_epoch(database: Database, reserved: int) -> None:
 
 
 def restore(database: Database) -> None:
-    """Bring back change tables (empty, lost until fed again) and views (rebuilt from their tables).
+    """Bring back change tables (from their logs; without, empty and lost until fed again) and views (rebuilt).
 
     A view that cannot be rebuilt stays in the catalog and raises when it is read. O(rows of the views' tables).
     """
+    from sqlfront.durable import replay
+
     con = database.root.cursor()
     known = con.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",
@@ -90,12 +93,22 @@ def restore(database: Database) -> None:
         return
     [(database.engine.epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
     if not database.read_only:
+        database.log.prepare(con)
         database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
     for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
         _restore_change_table(database, row)
+    if any(table.durable for table in database.change_tables.values()):
+        database.offsets = database.log.offsets(con)
+        replay(database, con)
     views = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
+    database.replaying = True
     for _number, row in enumerate(progress(views, "rebuilding views")):
         _restore_view(database, con, row)
+    database.replaying = False
+    for table in database.change_tables.values():
+        if table.durable:
+            relation = database.engine.relations[database.relation_key(table.name)]
+            relation.passed = database.log.count(con, table.scan) > 0
     con.close()
     if (database.views or database.unbuilt or database.change_tables) and not database.read_only:
         reserve_epochs(database)
@@ -111,8 +124,9 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
         json.loads(defaults),
         json.loads(options),
         scan,
-        lost=database.engine.epoch,
     )
+    if not table.durable:
+        table.lost = database.engine.epoch
     database.take_scan(scan)
     database.change_tables[table.name.key] = table
     database.engine.create_table(database.relation_key(table.name), table.columns, retain=table.retain)

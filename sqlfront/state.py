@@ -43,6 +43,11 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                 if values:
                     node_name, kind = of.removeprefix(" for "), "values"
                 rows.append((shown(entry.name), node_name, kind, *figures(view.tree.projection), False))
+            if view.tally is not None:
+                rows += [
+                    (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *figures(table), False)
+                    for table in view.tally.tables()
+                ]
             if view.balance is not None:
                 kept = heavy_tables(view.balance.pieces)
                 rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]

@@ -17,6 +17,7 @@ from sqlfront.statements import (
     ExplainMaterialized,
     ExplainMaterializedView,
     Name,
+    RefreshChangeTables,
     RefreshMaterializedView,
     ShowChangeTables,
     ShowMaterializedViews,
@@ -34,6 +35,16 @@ _QUERY_WORDS = ("select", "with", "from", "values")
 
 def parse_own(text: str, start: int) -> Statement | None:
     """The statement if it is one of ours, else None. Raises ProgrammingError for a syntax error in ours."""
+    parse = _parser(text)
+    return parse(Reader(text), start) if parse is not None else None
+
+
+def is_own(text: str) -> bool:
+    """Whether a statement is one of ours by its first words."""
+    return _parser(text) is not None
+
+
+def _parser(text: str) -> Callable[[Reader, int], Statement] | None:
     head = tokenize(text[:_HEAD])[:6]
     if not head or head[0].keyword not in _FIRST_WORDS:
         return None
@@ -42,7 +53,7 @@ def parse_own(text: str, start: int) -> Statement | None:
         words = ["create", *words[3:]]
     for opening, parse in _STATEMENTS.items():
         if tuple(words[: len(opening)]) == opening:
-            return parse(Reader(text), start)
+            return parse
     return None
 
 
@@ -193,6 +204,15 @@ def _dropped(reader: Reader, what: str) -> tuple[Name, bool, bool]:
 def _refresh(reader: Reader, start: int) -> Statement:
     reader.expect("refresh", "materialized", "view")
     return RefreshMaterializedView(reader.text, start, _last_name(reader))
+
+
+def _refresh_tables(reader: Reader, start: int) -> Statement:
+    reader.expect("refresh", "change", "table")
+    names = [reader.name("the table's name")]
+    while reader.skip(","):
+        names.append(reader.name("the table's name"))
+    reader.end()
+    return RefreshChangeTables(reader.text, start, tuple(names))
 
 
 def _alter_view(reader: Reader, start: int) -> Statement:
@@ -376,6 +396,7 @@ def _refuse_both(reader: Reader, or_replace: bool, if_not_exists: bool, name: Na
 _STATEMENTS: dict[tuple[str, ...], Callable[[Reader, int], Statement]] = {
     ("create", "materialized"): _create_view,
     ("drop", "materialized"): _drop_view,
+    ("refresh", "change"): _refresh_tables,
     ("refresh",): _refresh,
     ("alter", "materialized"): _alter_view,
     ("create", "change"): _create_table,

@@ -126,6 +126,13 @@ class DropChangeTable(Statement):
 
 
 @dataclass(frozen=True)
+class RefreshChangeTables(Statement):
+    """REFRESH CHANGE TABLE t, ...: take in what is new at their sources, as one epoch."""
+
+    names: tuple[Name, ...]
+
+
+@dataclass(frozen=True)
 class ShowChangeTables(Statement):
     pass
 

@@ -17,6 +17,7 @@ from maintenance.critical import Uninterrupted, undo_whole
 from maintenance.engine import Change
 from maintenance.epoch import shown as shown_relation
 from sqlfront.database import ChangeTable, Database, ViewEntry
+from sqlfront.durable import compact_logs, log_changes
 from sqlfront.loading import lossless, restore_lossless
 from sqlfront.names import shown
 from storage.errors import Error, StaleRead
@@ -34,6 +35,8 @@ class Transaction:
         self._database, self._con = database, con
         self._tables: dict[str, list[tuple[pa.Table, np.ndarray]]] = {}
         self._truncated: dict[str, ChangeTable] = {}
+        self._changed: dict[str, ChangeTable] = {}
+        self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
         self.epoch: Epoch | None = None
         self.snapshot: Snapshot | None = None
@@ -57,6 +60,11 @@ class Transaction:
         rows = self._database.engine.relations[name].as_declared(rows)
         weights = np.ones(rows.num_rows, np.int64) if weights is None else weights
         self._tables.setdefault(name, []).append((rows, weights))
+        self._changed[name] = table
+
+    def note_offset(self, table: ChangeTable, source: str, position: Any) -> None:
+        """Note how far a change table follows a source with this transaction; `position` is any JSON value."""
+        self._offsets[table.scan, source] = position
 
     def truncated(self, table: ChangeTable) -> None:
         """Note that a lost change table starts again from empty."""
@@ -92,11 +100,14 @@ class Transaction:
         with database.engine.lock, Uninterrupted() as signals:
             with committing(con) as undo:
                 catch_up(database)
-                con.execute("SELECT 1")  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
+                con.execute(
+                    "SELECT 1"
+                ).fetchall()  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
                 changes = self.changes(consume=True)
                 if changes:
                     applied = database.engine.apply(changes)
                     undo.callback(database.engine.undo, applied)
+                logged = self._log(changes)
                 signals.check()
             for table in self._truncated.values():
                 table.lost = None
@@ -104,7 +115,22 @@ class Transaction:
                 database.engine.relations[relation].passed = True
             self.epoch = database.engine.commit(applied) if applied is not None else None
             database.note_epoch()
+            database.offsets |= self._offsets
+            for number, rows in logged.items():
+                database.log.note_appended(number, rows)
+            if logged:
+                compact_logs(database, now=False)
             return self.epoch
+
+    def _log(self, changes: dict[str, Change]) -> dict[int, int]:
+        """Write what changes in durable tables, and their sources' offsets, in the transaction that commits them."""
+        database, epoch = self._database, self._database.engine.epoch + 1
+        logged = log_changes(database, self._con, self._changed, changes, epoch)
+        durable = {table.scan for table in database.change_tables.values() if table.durable}
+        for (number, source), position in self._offsets.items():
+            if number in durable:
+                database.log.note_offset(self._con, number, source, position, epoch)
+        return logged
 
 
 class Snapshot:

@@ -32,7 +32,7 @@ class View:
         return shown(self._entry.name)
 
     def count(self) -> int:
-        """The number of SQL rows. O(1) for bags and one-table results; else a walk over the tuples."""
+        """The number of SQL rows. O(1), but for HAVING and inside a transaction: then a query counts them."""
         from maintenance.output import row_count
 
         transaction = self._connection._transaction

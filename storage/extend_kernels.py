@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from storage.delta_kernels import gather_keys, prefetch_row, reserve_scratch
 from storage.jit import kernel
-from storage.layout import CHUNK, HASHES, KEYS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
+from storage.layout import CHUNK, HASHES, KEYS, LINKS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
 from storage.memory import load, load32, prefetch, store
 from storage.table_kernels import find, hash_words
-from storage.wave_kernels import OWN, SIDES, TAILS, WAVE, enter_list, list_members
+from storage.wave_kernels import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
 _AHEAD = 12
 _DEAD = -1
@@ -84,9 +84,46 @@ def candidate_key(side, listed, row, member, out):
             store(out, j, load(member, load(listed, candidates - 1 - word)))
 
 
-@kernel("int64(int64,int64,int64,int64,int64)")
-def keep_common(at, scratch, matches, rows, s):
-    """Keep the matches of members of side `s` that the other sides have too, with the row of side 0; how many."""
+@kernel("int64(int64,int64)")
+def first_partner(at, s):
+    """The side in which members of side `s` are looked up first."""
+    last = load(at, 2) - 1
+    return last if s != last else last - 1
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
+def list_alone(at, scratch, matches, row, s, member, count):
+    """List `count` members of side `s` from `member` on for one row of the delta, and make ready to look each up in
+    another side while the next is on its way; returns the member after the last one listed (0: none)."""
+    listed = at + load(at, _OFFSETS + s) * 8
+    side = at + load(at, _OFFSETS + first_partner(at, s)) * 8
+    own = load(listed, _TABLE)
+    table = load(side, _TABLE)
+    link_place = 2 * (load(own, LINKS) + 2 * load(listed, _INDEX))
+    temporary = load(scratch, TEMPORARY)
+    hashes = load(scratch, HASHES)
+    rows = load(own, ROWS)
+    width = load(own, WIDTH) * 8
+    keys = load(table, KEYS)
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    for i in range(count):
+        address = rows + (member - 1) * width
+        member = load32(address, link_place)
+        prefetch(rows + (member - 1) * width)
+        store(matches, 2 * i, row)
+        store(matches, 2 * i + 1, address)
+        candidate_key(side, listed, row, address, temporary)
+        h = hash_words(temporary, keys)
+        store(hashes, i, h)
+        prefetch(slots + (h & mask) * 8)
+    return member
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def keep_common(at, scratch, matches, rows, s, ready):
+    """Keep the matches of members of side `s` that the other sides have too, with the row of side 0; how many. They are
+    `ready` to be looked up in the first side after `list_alone`."""
     listed = at + load(at, _OFFSETS + s) * 8
     temporary = load(scratch, TEMPORARY)
     hashes = load(scratch, HASHES)
@@ -98,7 +135,7 @@ def keep_common(at, scratch, matches, rows, s):
         keys = load(table, KEYS)
         slots = load(table, SLOTS)
         mask = load(table, MASK)
-        for i in range(rows):
+        for i in range(0 if ready != 0 and t == first_partner(at, s) else rows):
             candidate_key(side, listed, load(matches, 2 * i), load(matches, 2 * i + 1), temporary)
             h = hash_words(temporary, keys)
             store(hashes, i, h)
@@ -146,7 +183,7 @@ def step_extend(at, scratch, delta, width, rows):
             left -= made
             enter_list(wave, 0, wave + OWN * 8, member, made, 0)
             member = list_members(load(side, _TABLE), load(side, _INDEX), matches, 1, 1, wave)
-            found = made if sides == 1 else keep_common(at, scratch, matches, made, s)
+            found = made if sides == 1 else keep_common(at, scratch, matches, made, s, 0)
             if member == 0:
                 position += 1
             continue
@@ -175,11 +212,16 @@ def step_extend(at, scratch, delta, width, rows):
                     out += taken
             if active > 0:
                 block = matches + found * 16
-                rest = list_members(load(side, _TABLE), load(side, _INDEX), block, 1, active, wave)
+                lone = 1 if active == 1 and sides > 1 else 0
+                if lone == 1:
+                    row = load(load(wave, SOURCE), 0)
+                    rest = list_alone(at, scratch, block, row, t, load(wave, MEMBER), out)
+                else:
+                    rest = list_members(load(side, _TABLE), load(side, _INDEX), block, 1, active, wave)
                 if rest != 0:
                     member = rest
                     s = t
-                found += out if sides == 1 else keep_common(at, scratch, block, out, t)
+                found += out if sides == 1 else keep_common(at, scratch, block, out, t, lone)
         position += n if member == 0 else n - 1
     store(at, _POSITION, -1 if position >= rows else position)
     store(at, _MEMBER, member)

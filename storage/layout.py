@@ -44,6 +44,8 @@ MATCHES, MATCHES_CAPACITY, TEMPORARY = 4, 5, 6
 BAD_TABLE, BAD_ROW = 7, 8
 STACK = 9
 COUNTERS, RUNS, WAVES = 10, 11, 12
+# Whether a row of the leaf's delta has a heavy value.
+HEAVY = 13
 BUFFERS = 16
 MAX_BUFFERS = 40
 # The last buffer has a word for each row of a leaf's delta: which of its values are heavy.
@@ -54,12 +56,13 @@ TEMPORARY_WORDS = 512
 MAX_LIMBS = 120
 
 # What a run reports.
-OVERFLOW, VIOLATION, SHRINK, REBALANCE = 1, 2, 4, 8
+OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16
 
 # Operations of a delta program: word 0 is the operation, word 1 its length.
 END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
 TRANSITION, SIGN, SCALE, CLEAR = 13, 14, 15, 16
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 17, 18, 19, 20, 21
+SKIP_LIGHT, SKIP_ALONE = 22, 23
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.

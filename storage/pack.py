@@ -39,6 +39,11 @@ def text_size(type_: str, arrow_type: Any) -> int:
     return {"string": 4, "large_string": 8}.get(str(arrow_type), 0) if type_ == "VARCHAR" else 0
 
 
+def is_declared(type_: str, arrow_type: Any) -> bool:
+    """Whether Arrow values are sure to be as DuckDB exports a column of this type: nothing is to be cast or checked."""
+    return bool(plain_size(type_, arrow_type)) or text_size(type_, arrow_type) == 4
+
+
 def whole_number_code(type_: str) -> bool:
     """True if a type's one-word code is the (scaled) integer that a sum adds up."""
     if type_.startswith("DECIMAL("):

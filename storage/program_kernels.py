@@ -26,6 +26,7 @@ from storage.layout import (
     END,
     EXTEND,
     FLAGS,
+    HEAVY,
     INDEX_ENTRY,
     INDEX_LIST,
     INDEXES,
@@ -33,11 +34,13 @@ from storage.layout import (
     LIFT,
     LIMBS,
     NOTE,
+    NULL_CODE,
     OVERFLOW,
     PATH,
     PATH_END,
     PROBE,
     PROJECT,
+    REFUSED,
     ROUTE,
     ROWS,
     RUNS,
@@ -46,6 +49,8 @@ from storage.layout import (
     SETTLE,
     SHRINK,
     SIGN,
+    SKIP_ALONE,
+    SKIP_LIGHT,
     STACK,
     STATUS,
     STEPS,
@@ -59,7 +64,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
-from storage.route_kernels import step_balance, step_note, step_route, step_settle, step_status
+from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
 from storage.step_kernels import step_best, step_probe
 from storage.support_kernels import step_sign, step_transition
 from storage.table_kernels import clear, first_negative, sweep
@@ -191,6 +196,12 @@ def run(program, scratch, data, first, rows, sign):
             clear(load(pc, 2))
         elif operation == STATUS:
             step_status(pc, scratch, delta, width, n)
+        elif operation == SKIP_LIGHT:
+            if leaf_rows == 0 or load(scratch, HEAVY) == 0:
+                after = pc + load(pc, 2) * 8
+        elif operation == SKIP_ALONE:
+            if alone(pc, load(scratch, BUFFERS), leaf_rows):
+                after = pc + load(pc, 2) * 8
         elif operation == NOTE:
             step_note(pc, scratch, delta, width, n)
         elif operation == PATH_END:
@@ -248,6 +259,18 @@ def run_epoch(entries, count, scratch, sign):
         for i in range(count):
             run(load(entries, 5 * i + 2), scratch, 0, 0, 0, 1)
     return load(scratch, FLAGS)
+
+
+@kernel("int64(int64,int64)")
+def run_row(entry, scratch):
+    """Run an epoch of one row, by an entry of `run_epoch` with two words more: how many words of the row must not be
+    NULL_CODE (else the run is refused and nothing changed), and the place of the word that is set when it has run."""
+    data = load(entry, 3)
+    for i in range(load(entry, 5)):
+        if load(data, i) == NULL_CODE:
+            return REFUSED
+    store(data, load(entry, 6), 1)
+    return run_epoch(entry, 1, scratch, 1)
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")

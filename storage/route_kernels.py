@@ -16,6 +16,7 @@ from storage.layout import (
     BUFFERS,
     DIRTY_USED,
     FLAGS,
+    HEAVY,
     KEYS,
     LIMBS,
     LIVE,
@@ -43,8 +44,9 @@ def is_heavy(at, scratch, row):
 @kernel("void(int64,int64,int64,int64,int64)")
 def step_status(at, scratch, delta, width, rows):
     """[STATUS, length, conditions, (heavy table, 0, n, places...)...]: find which words of each row of a leaf's delta
-    are heavy; ROUTE goes by it. Bit i of a row's status is that of condition i."""
+    are heavy; ROUTE and SKIP_LIGHT go by it. Bit i of a row's status is that of condition i."""
     statuses = buffer(scratch, STATUSES, rows)
+    any_heavy = 0
     conditions = load(at, 2)
     for i in range(rows):
         store(statuses, i, 0)
@@ -54,7 +56,28 @@ def step_status(at, scratch, delta, width, rows):
             for i in range(rows):
                 heavy = is_heavy(condition, scratch, delta + i * width * 8)
                 store(statuses, i, load(statuses, i) | (heavy << bit))
+                any_heavy |= heavy
         condition += (3 + load(condition, 2)) * 8
+    store(scratch, HEAVY, any_heavy)
+
+
+@kernel("boolean(int64,int64,int64)")
+def alone(at, delta, rows):
+    """[SKIP_ALONE, length, words to skip, terms, (n, (place, place)...)...]: whether the delta is of one row, and in
+    each term two of its words differ that have to be equal."""
+    if rows != 1:
+        return False
+    term = at + 4 * 8
+    for _ in range(load(at, 3)):
+        pairs = load(term, 0)
+        equal = True
+        for i in range(pairs):
+            if load(delta, load(term, 1 + 2 * i)) != load(delta, load(term, 2 + 2 * i)):
+                equal = False
+        if equal:
+            return False
+        term += (1 + 2 * pairs) * 8
+    return True
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")

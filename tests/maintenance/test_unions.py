@@ -144,6 +144,20 @@ def _sum(plan: Plan) -> Plan:
     return Plan(**{**plan.__dict__, "free": ()})
 
 
+def test_pieces_find_room_or_are_refused():
+    kept = Kept({"r": "ab", "s": "bc", "t": "ca"}, [], [])
+    star = [(x, 0, 1, 1) for x in range(1, 400)] + [(0, x, 1, 1) for x in range(400)]
+    kept.apply({"r": star, "s": star})
+    query = "SELECT DISTINCT r.a, r.b, s.c FROM r, s, t WHERE r.b = s.b AND s.c = t.c AND t.a = r.a"
+    kept.con.execute("SET memory_limit = '1MB'")
+    with pytest.raises(sqlfront.OperationalError, match=r"(?s)view v would need about .* MiB.*memory_limit"):
+        kept.con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.5) AS {query}")
+    kept.con.execute("SET memory_limit = '4GB'")
+    kept.con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.5) AS {query}")
+    kept.apply({"t": [(3, 0, 1, 1), (0, 5, 1, 1)]})
+    assert kept.con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
 @pytest.mark.parametrize(("query", "power"), [
     (f"SELECT count(*) AS n {PATH}", lambda epsilon: max(epsilon, 1 - epsilon)),
     (f"SELECT DISTINCT e.x {JOINED}", lambda epsilon: epsilon),

@@ -1,4 +1,4 @@
-"""Trees with every join stored: they keep the contract, give the query's rows, and join what makes few rows first."""
+"""Plans with every join stored: they keep the contract, give the query's rows, and store what changes need."""
 
 from __future__ import annotations
 
@@ -11,24 +11,16 @@ from hypothesis import strategies as st
 from planner.check import check_plan
 from planner.classify import plan_view
 from planner.cost import MATERIALIZED
-from planner.plan import Node, Plan
+from planner.plan import Plan
 from planner.query import Definition
-from planner.rules.materialize import STRATEGY
+from planner.rules.materialize import STRATEGY, TooManyJoins
 from tests.planner.evaluate import assert_computes
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import databases, queries
 
 
-def _plan(definition: Definition, weights: dict[str, float] | None = None) -> Plan:
-    plan = plan_view(definition, weights, materialize=True)
-    assert isinstance(plan, Plan)
-    return plan
-
-
-def _joins(node: Node) -> set[str]:
-    """The atoms below each node of two children, as one word."""
-    words = {"".join(sorted(leaf.atom or "" for leaf in node.leaves()))} if len(node.children) == 2 else set()
-    return words.union(*(_joins(child) for child in node.children))
+def _plan(definition: Definition) -> Plan:
+    return plan_view(definition, materialize=True)
 
 
 @settings(max_examples=300, deadline=None)
@@ -56,33 +48,48 @@ def test_one_table_has_no_joins_to_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "weights", "joins"),
+    ("text", "joins"),
     [
-        # A declared key says that a join makes no more rows than its other side; the large table is joined last.
-        ("L(o, s), O(o, c), C(c), P(s, p)", {"L": 1000, "O": 100, "C": 10, "P": 50}, {"CO", "CLO", "CLOP"}),
-        # Without keys the small tables are joined first.
-        ("A(x), B(x, y), C(y, z), D(z)", {"A": 5, "B": 900, "C": 900, "D": 1}, {"CD", "AB", "ABCD"}),
-        # A product comes last.
-        ("A(x), B(x), C(y), D(y)", {"A": 1, "B": 1000, "C": 1, "D": 1000}, {"AB", "CD", "ABCD"}),
+        # L's change finds each of the others by itself; theirs find what hangs together without them. P's columns are
+        # among those of S, so a change of S looks P up by itself.
+        ("O(o), L(o, p, s), P(p), S(p, s) -> *", {"LO", "LS", "LOS", "LPS", "LOPS"}),
+        ("A(x), B(x, y), C(y, z), D(z) -> *", {"AB", "BC", "CD", "ABC", "BCD", "ABCD"}),
+        # A single table is stored anew if it is summed down.
+        ("R(a, b), S(b, c) -> a", {"S", "RS"}),
+        ("R(a, b), S(b, c) -> a, c", {"RS"}),
+        # Parts that nothing joins stay apart.
+        ("A(x), B(x), C(y), D(y) -> x, y", {"AB", "CD", "ABCD"}),
+        ("R(a, b), S(b, c), T(c, a) -> *", {"RS", "ST", "RT", "RST"}),
     ],
 )
-def test_small_joins_come_first(text: str, weights: dict[str, float], joins: set[str]) -> None:
-    definition = parse_definition(f"{text} -> *")
-    keys = {"O": "o", "C": "c"} if "L" in weights else {}
-    atoms = tuple(
-        replace(atom, keys=(frozenset({keys[atom.name]}),)) if atom.name in keys else atom for atom in definition.atoms
-    )
-    assert _joins(_plan(replace(definition, atoms=atoms), weights).root) == joins
+def test_the_joins_that_changes_are_joined_with_are_stored(text: str, joins: set[str]) -> None:
+    stored = [
+        "".join(sorted(leaf.atom or "" for leaf in node.leaves())) for node in _plan(parse_definition(text)).joins
+    ]
+    assert set(stored) == joins and len(stored) == len(joins)
+    assert [len(name) for name in stored] == sorted(len(name) for name in stored)
 
 
-def test_a_tree_that_forgets_a_column_is_found() -> None:
+def test_a_join_has_the_columns_that_are_needed_outside() -> None:
+    plan = _plan(parse_definition("R(a,b,x), S(b,c,y), T(c,d) -> a, y"))
+    found = {"".join(sorted(leaf.atom or "" for leaf in node.leaves())): set(node.variables) for node in plan.joins}
+    assert found == {"R": set("ab"), "T": set("c"), "RS": set("acy"), "ST": set("by"), "RST": set("ay")}
+
+
+def test_too_many_joins_are_refused() -> None:
+    spokes = ", ".join(f"S{i}(x{i}, y{i})" for i in range(9))
+    hub = f"H({', '.join(f'x{i}' for i in range(9))})"
+    with pytest.raises(TooManyJoins, match="more than 256 joins of 10 tables"):
+        _plan(parse_definition(f"{hub}, {spokes} -> *"))
+
+
+def test_a_join_that_forgets_a_column_is_found() -> None:
     definition = parse_definition("R(a,b), S(b,c), T(c,d) -> a, d")
     plan = _plan(definition)
-
-    def without(node: Node, variable: str) -> Node:
-        kept = tuple(v for v in node.variables if v != variable or node.atom is not None)
-        return replace(node, variables=kept, children=tuple(without(child, variable) for child in node.children))
-
-    for variable in "bc":
-        with pytest.raises(AssertionError, match="columns"):
-            check_plan(replace(plan, root=without(plan.root, variable)), definition)
+    for place, join in enumerate(plan.joins[:-1]):
+        for variable in join.variables:
+            kept = replace(join, variables=tuple(v for v in join.variables if v != variable))
+            with pytest.raises(AssertionError, match="columns needed outside"):
+                check_plan(replace(plan, joins=(*plan.joins[:place], kept, *plan.joins[place + 1 :])), definition)
+    with pytest.raises(AssertionError, match="is stored before"):
+        check_plan(replace(plan, joins=plan.joins[1:]), definition)

@@ -246,7 +246,7 @@ def test_a_table_that_keeps_no_rows_refuses_what_would_need_them(con):
 
 
 REFUSED = {
-    "CREATE CHANGE TABLE x (a BIGINT) WITH (durable = true)": "durable log",
+    "CREATE CHANGE TABLE x (a BIGINT) WITH (durable = true)": "no file to keep it in",
     "CREATE CHANGE TABLE x (a BIGINT) WITH (nosuch = 1)": "its options: durable, retain",
     "CREATE CHANGE TABLE x (a BIGINT) WITH (retain = 7)": "takes a bool",
     "CREATE CHANGE TABLE x (a BIGINT) FROM spark OPTIONS (path = 'p')": "FROM is not supported",

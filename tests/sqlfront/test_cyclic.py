@@ -31,7 +31,7 @@ def churn(con: sqlfront.Connection, seed: int, epochs: int = 12) -> None:
         con.execute(f"INSERT INTO e VALUES {', '.join(map(str, rows))}")
         if choose.random() < 0.6:
             con.execute(f"DELETE FROM e WHERE src = {choose.randrange(5)} AND dst < {choose.randrange(5)}")
-        con.execute("CHECK MATERIALIZED VIEW v")
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,35 @@ def test_a_self_join_that_looks_the_same_from_each_atom_keeps_one_store(con, que
     assert ("looks the same from a, b" in str(con.explain("v"))) == bool(terms)
     churn(con, seed=terms)
     con.execute("DELETE FROM e")
-    con.execute("CHECK MATERIALIZED VIEW v")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT count(*) AS n, sum(a.w * b.w * c.w) AS s {RING}",
+        f"SELECT count(*) AS n {RING_OF_4}",
+        f"SELECT count(*) AS n {RING} AND a.src = a.w AND b.src = b.w AND c.src = c.w",
+    ],
+)
+def test_single_changes_of_a_symmetric_view(query, loops):
+    """A row joins itself if it is a loop, and else not: its change is met once then."""
+    choose = random.Random(3)
+    con = sqlfront.connect(":memory:")
+    con.execute("CREATE CHANGE TABLE e (src BIGINT, dst BIGINT, w BIGINT) WITH (retain = true)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    bag: list[tuple[int, int, int]] = []
+    for number in range(90):
+        if bag and choose.random() < 0.4:
+            con.apply_row("e", bag.pop(choose.randrange(len(bag))), -1)
+        else:
+            source, target = choose.randrange(4), choose.randrange(4)
+            bag.append((source, source if loops and choose.random() < 0.3 else target, choose.randrange(4)))
+            con.apply_row("e", bag[-1])
+        if number % 6 == 5:
+            assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    con.close()
 
 
 def test_the_change_feed_of_a_symmetric_view_is_exact(con):
@@ -77,7 +105,7 @@ def test_an_epoch_of_a_symmetric_view_is_undone_whole(con):
     con.execute("ROLLBACK")
     assert con.execute("SELECT n FROM v").fetchall() == before
     con.execute("INSERT INTO e VALUES (3, 1, 1)")
-    con.execute("CHECK MATERIALIZED VIEW v")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
 def test_sums_of_a_symmetric_view_may_outgrow_a_word():
@@ -114,7 +142,7 @@ def test_cyclic_views_follow_their_table(con, query):
     assert con.explain("v").to_dict()["shape"] == "cyclic"
     churn(con, seed=len(query), epochs=8)
     con.execute("DELETE FROM e")
-    con.execute("CHECK MATERIALIZED VIEW v")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
 
 
 def test_a_loomis_whitney_join_binds_one_variable_from_three_sides():
@@ -132,5 +160,5 @@ def test_a_loomis_whitney_join_binds_one_variable_from_three_sides():
                 rows = [tuple(choose.randrange(3) for _ in range(3)) for _ in range(6)]
                 con.execute(f"INSERT INTO {name} VALUES {', '.join(map(str, rows))}")
             con.execute(f"DELETE FROM {choose.choice('rstu')} WHERE x = {choose.randrange(3)}")
-            con.execute("CHECK MATERIALIZED VIEW v")
+            assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
         assert con.view("v").count() > 0

@@ -75,16 +75,38 @@ def test_explain_says_it(con):
         "space": "O(N + intermediate results)",
     }
     assert "strategy = 'auto'" in plan["suggestion"]
-    joins = [node["form"] for node in _walk(plan["tree"]) if len(node["children"]) == 2]
-    assert len(joins) == 2 and all(form.startswith("stored") for form in joins)
+    joins = [(node["variables"], node["form"], node["rows"]) for node in plan["joins"]]
+    assert joins == [(["a", "b", "c"], "stored", 0), (["b", "c", "t_a"], "stored", 0)]
     text = "\n".join(" ".join(map(str, row)) for row in con.execute("EXPLAIN MATERIALIZED VIEW v").fetchall())
-    assert "every join materialized" in text
+    assert "every join materialized" in text and "join of r, s  stored; index on c; 0 rows" in text
+    assert "join of s, t" in con.explain("v").svg()
+    kinds = con.execute("SHOW STATE FOR v").df()["kind"].tolist()
+    assert (kinds.count("leaf"), kinds.count("view")) == (3, 4)
 
 
-def _walk(node):
-    yield node
-    for child in node["children"]:
-        yield from _walk(child)
+def test_a_change_is_one_look_up_for_each_stored_join(con):
+    """A dimension's row finds the join of all others by its key: no path through the tables between."""
+    con.execute(
+        "INSERT INTO s SELECT i % 10, i FROM range(1000) AS x(i); INSERT INTO t SELECT i, i FROM range(1000) AS x(i)"
+    )
+    con.execute(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'materialize') AS {VIEWS['path']}")
+    before = con.view("v").cost()["steps"]
+    con.execute("INSERT INTO r VALUES (1, 3)")
+    assert con.view("v").count() == 100
+    # 100 rows are listed, written and counted once for the join with s and once for the result.
+    assert con.view("v").cost()["steps"] - before < 2 * 100 * (1 + 4) + 50
+
+
+def test_too_many_joins_are_refused(con):
+    spokes = ", ".join(f"s AS s{i}" for i in range(9))
+    con.execute(f"CREATE TABLE hub ({', '.join(f'x{i} BIGINT' for i in range(9))})")
+    joined = " AND ".join(f"s{i}.b = hub.x{i}" for i in range(9))
+    with pytest.raises(sqlfront.NotSupportedError, match=r"(?s)too many joins.*more than 256.*strategy = 'auto'"):
+        con.execute(
+            "CREATE MATERIALIZED VIEW v WITH (strategy = 'materialize') AS "
+            f"SELECT s0.c, s8.c AS d FROM hub, {spokes} WHERE {joined}"
+        )
+    assert con.execute("SHOW MATERIALIZED VIEWS").fetchall() == []
 
 
 def test_auto_is_the_default(con):

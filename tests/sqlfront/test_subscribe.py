@@ -375,7 +375,7 @@ def test_every_way_of_writing_is_told_once(sums):
 
 def test_single_rows_are_told_and_take_the_short_way_again_afterwards(sums):
     def short_way_is_open():
-        return sums._database.engine._gates["main.r"]._open
+        return sums._database.engine.gates["main.r"]._open
 
     sums.apply_row("r", (1, 1))
     assert short_way_is_open()
@@ -739,7 +739,7 @@ def test_a_subscription_that_is_forgotten_ends_with_the_next_epoch(sums):
     entry = sums._database.views["main", "v"]
     sums.apply_row("r", (1, 1))
     assert entry.feed is None and entry.maintained.delta is None
-    assert sums._database.engine._gates["main.r"]._open
+    assert sums._database.engine.gates["main.r"]._open
 
 
 def test_the_memory_of_a_large_change_is_given_back(sums):

@@ -1,0 +1,82 @@
+"""Spark as an equal of DuckDB: its changes in (con.register_changes), maintained views out, its dialect understood.
+
+sqlfront.spark.register(spark, con)                  # views of con in Spark SQL, as temporary views
+sqlfront.spark.sql(spark, con, "CREATE MATERIALIZED VIEW v AS SELECT ...")
+spark.read.format("sqlfront").option("view", "v").load()
+spark.readStream.format("sqlfront_changes").option("view", "v").load()
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.dialects import is_ours
+from storage.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+    from sqlfront.spark.server import ViewServer
+
+_servers: weakref.WeakKeyDictionary[Any, ViewServer] = weakref.WeakKeyDictionary()
+
+
+def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str = "127.0.0.1") -> None:
+    """Make the views of a connection's database usable in a Spark session, and the session's tables as sources.
+
+    Registers the data sources `name` and `name`_changes, and a temporary view for each materialized view: a second
+    database takes another name. `host` is this machine's address as executors reach it. Executors need sqlfront and
+    pyarrow installed. Serving ends with `unregister`, or when `con` is closed.
+    """
+    from sqlfront.spark.server import ViewServer
+    from sqlfront.spark.source import ChangeSource, ViewSource
+
+    database = con._database
+    if database not in _servers:
+        _servers[database] = ViewServer(con, spark.sparkContext.defaultParallelism, host)
+    server = _servers[database]
+    database.spark = spark
+    for kind, called in ((ViewSource, name), (ChangeSource, f"{name}_changes")):
+        # A class made here travels to the workers with its values.
+        values = {"address": server.address, "secret": server.secret, "called": called}
+        spark.dataSource.register(type(kind.__name__, (kind,), values))
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    refresh(spark, con, name=name)
+
+
+def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
+    """Make temporary views in Spark for the materialized views that there are now, without their schemas."""
+    from sqlfront.names import shown
+    from storage.spark_source import spark_name
+
+    for entry in con._database.views.values():
+        frame = spark.read.format(name).option("view", shown(entry.name)).load()
+        frame.createOrReplaceTempView(spark_name(entry.name.name))
+
+
+def unregister(con: Connection) -> None:
+    """Serve a database's views no more."""
+    server = _servers.pop(con._database, None)
+    if server is not None:
+        server.shutdown()
+    con._database.spark = None
+
+
+def sql(spark: Any, con: Connection, statement: str) -> Any:
+    """Run one statement in Spark's dialect: sqlfront's own here, any other in Spark. A DataFrame, or None.
+
+    Views that are created or dropped are so in Spark too.
+    """
+    if con._database.spark is not spark:
+        raise ProgrammingError("this session is not registered", hint="sqlfront.spark.register(spark, con) first")
+    if not is_ours(statement):
+        return spark.sql(statement)
+    before = {entry.name.name for entry in con._database.views.values()}
+    con.execute(statement, dialect="spark")
+    for gone in before - {entry.name.name for entry in con._database.views.values()}:
+        spark.catalog.dropTempView(gone)
+    refresh(spark, con)
+    if con.description is None:
+        return None
+    found = con.to_arrow_table()
+    return spark.createDataFrame(found) if found.num_columns else None

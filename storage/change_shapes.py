@@ -1,0 +1,114 @@
+"""The shapes in which sources tell changes, and one SQL query that makes signed rows of any of them.
+
+| shape | columns beside the table's | a row means |
+|---|---|---|
+| plain | none | an insert |
+| weight | `_weight` | so many copies come, or go |
+| change_type | `_change_type` (Spark's and Delta's change feeds) | insert, delete, an image before or after an update |
+| debezium | `op`, `before`, `after` | c, r: `after` comes; d: `before` goes; u: both |
+
+The query filters, projects and nets, so that whoever runs it (DuckDB or Spark) hands over only what views read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from storage.errors import ProgrammingError
+
+SHAPES = ("auto", "plain", "weight", "change_type", "debezium")
+VERSION = "_commit_version"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of a source: the table's columns with DuckDB's names of their types; those that views `read`
+    (None: all), and SQL conditions one of which every wanted row satisfies (None: all rows are wanted)."""
+
+    columns: tuple[tuple[str, str], ...]
+    read: frozenset[str] | None = None
+    conditions: tuple[str, ...] | None = None
+
+    @property
+    def needed(self) -> list[tuple[str, str]]:
+        return [(name, type_) for name, type_ in self.columns if self.read is None or name.casefold() in self.read]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine writes names, errors, and values as a column's type (the table's own cast, where it has that)."""
+
+    quote: Callable[[str], str]
+    error: str
+    cast: Callable[[str, str], str]
+
+    def text(self, value: str) -> str:
+        return f"CAST({value} AS {'STRING' if self.error == 'raise_error' else 'VARCHAR'})"
+
+
+def shape_of(shape: str, columns: Sequence[str], wanted: Wanted) -> str:
+    """The shape of a source with these columns. ProgrammingError if it does not have what the shape or table needs."""
+    if shape not in SHAPES:
+        raise ProgrammingError(f"there is no shape {shape!r} of changes", hint="one of " + ", ".join(SHAPES))
+    known, own = {name.casefold() for name in columns}, {name.casefold() for name, _ in wanted.columns}
+    if shape == "auto":
+        signs = [("weight", {"_weight"}), ("change_type", {"_change_type"}), ("debezium", {"op", "before", "after"})]
+        shape = next((name for name, needs in signs if needs <= known and not needs & own), "plain")
+    needs = {"weight": {"_weight"}, "change_type": {"_change_type"}, "debezium": {"op", "before", "after"}}
+    required = needs.get(shape, set()) | (own if shape != "debezium" else set())
+    missing = required - known
+    if missing:
+        raise ProgrammingError(
+            f"the source has no column {', '.join(sorted(missing))}",
+            why=f"changes of shape {shape!r} have the table's columns and those that say what happened",
+            hint=f"its columns: {', '.join(columns)}",
+        )
+    return shape
+
+
+def signed_rows(relation: str, shape: str, wanted: Wanted, dialect: Dialect, where: str | None = None) -> str:
+    """A query for the netted changes in a relation: the needed columns and `_weight`. `where` restricts its rows."""
+    quote = dialect.quote
+    needed = [name for name, _ in wanted.needed]
+    branches = _branches(shape, dialect)
+    parts = []
+    for prefix, weight, condition in branches:
+        values = [f"{dialect.cast(prefix + quote(name), type_)} AS {quote(name)}" for name, type_ in wanted.needed]
+        conditions = " AND ".join(f"({text})" for text in (where, condition) if text)
+        filtered = f" WHERE {conditions}" if conditions else ""
+        parts.append(f"SELECT {', '.join([*values, f'{weight} AS __weight'])} FROM {relation}{filtered}")
+    restricted = " WHERE " + " OR ".join(f"({text})" for text in wanted.conditions) if wanted.conditions else ""
+    chosen = ", ".join([*map(quote, needed), f"CAST(SUM(__weight) AS BIGINT) AS {quote('_weight')}"])
+    grouping = f" GROUP BY {', '.join(map(quote, needed))}" if needed else ""
+    union = " UNION ALL ".join(parts)
+    return f"SELECT {chosen} FROM ({union}) AS __changes{restricted}{grouping} HAVING SUM(__weight) <> 0"
+
+
+def _branches(shape: str, dialect: Dialect) -> list[tuple[str, str, str | None]]:
+    """(what precedes a column, the weight, the condition) of each kind of row that a shape holds."""
+    quote = dialect.quote
+    if shape == "weight":
+        weight = quote("_weight")
+        return [("", f"CASE WHEN {weight} IS NULL THEN {_error(dialect, '_weight', weight)} ELSE {weight} END", None)]
+    if shape == "change_type":
+        kind = quote("_change_type")
+        signs = (
+            f"CASE WHEN {kind} IN ('insert', 'update_postimage') THEN 1 "
+            f"WHEN {kind} IN ('delete', 'update_preimage') THEN -1 ELSE {_error(dialect, '_change_type', kind)} END"
+        )
+        return [("", signs, None)]
+    if shape == "debezium":
+        op = quote("op")
+        known = f"CASE WHEN {op} IN ('c', 'r', 'u', 'd') THEN {{}} ELSE {_error(dialect, 'op', op)} END"
+        # Tombstones, which have no `op`, only follow a delete.
+        return [
+            (f"{quote('before')}.", known.format(-1), f"{op} IS NOT NULL AND {op} NOT IN ('c', 'r')"),
+            (f"{quote('after')}.", known.format(1), f"{op} IS NOT NULL AND {op} IN ('c', 'r', 'u')"),
+        ]
+    return [("", "1", None)]
+
+
+def _error(dialect: Dialect, what: str, value: str) -> str:
+    """An expression that fails: the value is none that the shape has."""
+    return f"CAST({dialect.error}(CONCAT('{what} is not known: ', COALESCE({dialect.text(value)}, 'NULL'))) AS INT)"

@@ -1,0 +1,136 @@
+"""Maintained views read from Spark: as tables, point by point, and as streams of changes; and Spark's dialect."""
+
+from __future__ import annotations
+
+import decimal
+from collections import Counter
+
+import pytest
+
+import sqlfront
+import sqlfront.spark
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(scope="module")
+def con(spark, tmp_path_factory):
+    con = sqlfront.connect(str(tmp_path_factory.mktemp("served") / "served.duckdb"))
+    con.execute("CREATE CHANGE TABLE t (a BIGINT, s VARCHAR, d DATE, u UUID, x DOUBLE, h HUGEINT)")
+    con.execute("CREATE MATERIALIZED VIEW totals AS SELECT s, sum(a) AS total, count(*) AS n FROM t GROUP BY s")
+    con.execute("CREATE MATERIALIZED VIEW everything AS SELECT a, s, d, u, x, h FROM t")
+    con.execute(
+        "INSERT INTO t SELECT i, 's' || (i % 3), DATE '2024-01-01' + i::INTEGER, "
+        "('00000000-0000-0000-0000-' || lpad(i::VARCHAR, 12, '0'))::UUID, i / 4, i * 10::HUGEINT FROM range(200) r(i)"
+    )
+    con.execute("INSERT INTO t VALUES (NULL, NULL, NULL, NULL, NULL, NULL), (1, 's1', NULL, NULL, 'NaN', -1)")
+    sqlfront.spark.register(spark, con)
+    yield con
+    sqlfront.spark.unregister(con)
+    con.close()
+
+
+def load(spark, view, **options):
+    return spark.read.format("sqlfront").options(view=view, **options).load()
+
+
+def same(frame, con, query):
+    expected = Counter(map(repr, con.execute(query).fetchall()))
+    assert Counter(repr(tuple(row)) for row in frame.collect()) == expected
+
+
+def test_views_are_tables_of_spark(spark, con):
+    same(spark.sql("SELECT s, total, n FROM totals"), con, "SELECT s, total::DECIMAL(38, 0), n FROM totals")
+    same(
+        spark.sql("SELECT * FROM everything"),
+        con,
+        "SELECT a, s, d, u::VARCHAR, x, h::DECIMAL(38, 0) FROM everything",
+    )
+    assert dict(spark.table("everything").dtypes) == {
+        "a": "bigint", "s": "string", "d": "date", "u": "string", "x": "double", "h": "decimal(38,0)",
+    }  # fmt: skip
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW named USING sqlfront OPTIONS (view 'totals')")
+    [row] = spark.sql("SELECT sum(n) AS n FROM named JOIN VALUES ('s1'), ('s2') AS k(s) USING (s)").collect()
+    assert row.n == 134
+
+
+@pytest.mark.parametrize("where", [
+    "a = 3", "a <=> NULL", "a IN (1, 2, 999)", "s > 's1'", "s <> 's1'", "a IS NULL", "a IS NOT NULL AND a < 5",
+    "u = '00000000-0000-0000-0000-000000000007'", "u = 'nonsense'", "d >= DATE '2024-03-01'", "x = 0.25", "h = 20",
+    "a = 1 OR s = 's2'", "x > 1e9",
+])  # fmt: skip
+def test_filters_mean_the_same(spark, con, where):
+    """Pushed or not, a filter gives what Spark itself makes of the whole view."""
+    whole = spark.createDataFrame(load(spark, "everything").collect(), load(spark, "everything").schema)
+    expected = Counter(map(repr, whole.where(where).collect()))
+    assert Counter(map(repr, load(spark, "everything").where(where).collect())) == expected
+
+
+def test_filters_and_columns_are_pushed(spark, con):
+    from sqlfront.spark import _servers
+
+    server = _servers[con._database]
+    before = set(server._snapshots)
+    assert load(spark, "everything").where("a = 3 AND s = 's0'").select("a").collect() == [(3,)]
+    narrow = spark.read.format("sqlfront").schema("total DECIMAL(38,0)").option("view", "totals").load()
+    assert decimal.Decimal(6567 + 0) in {row.total for row in narrow.collect()} or narrow.count() == 4
+    tables = [table for number, table in server._snapshots.items() if number not in before]
+    assert tables[0].num_rows == 1
+    assert {tuple(table.column_names) for table in tables[1:]} == {("total",)}
+
+
+def test_partitions_are_of_one_epoch(spark, con):
+    frame = load(spark, "everything", partitions="3")
+    assert frame.rdd.getNumPartitions() == 3
+    before = frame.count()
+    con.execute("INSERT INTO t (a) VALUES (5000)")
+    assert load(spark, "everything").count() == before + 1
+    con.execute("DELETE FROM t WHERE a = 5000")
+
+
+def test_the_changes_of_a_view_are_a_stream(spark, con, tmp_path):
+    seen = []
+    changes = spark.readStream.format("sqlfront_changes").option("view", "totals").load()
+
+    def start():
+        writer = changes.writeStream.foreachBatch(lambda frame, number: seen.extend(frame.collect()))
+        return writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+
+    start().awaitTermination()
+    con.execute("INSERT INTO t (a, s) VALUES (7, 'new')")
+    con.execute("UPDATE t SET a = 8 WHERE s = 'new'")
+    start().awaitTermination()
+    told = [(row.s, int(row.total), row._change_type) for row in seen]
+    assert told == [("new", 7, "insert"), ("new", 7, "update_preimage"), ("new", 8, "update_postimage")]
+    con.execute("DELETE FROM t WHERE s = 'new'")
+    start().awaitTermination()
+    assert [(row.s, row._change_type) for row in seen[3:]] == [("new", "delete")]
+    assert [row._commit_version for row in seen] == sorted(row._commit_version for row in seen)
+
+
+def test_a_view_is_made_in_sparks_dialect(spark, con):
+    made = 'CREATE MATERIALIZED VIEW `by kind` AS SELECT `s`, max(a) AS m FROM t WHERE s <> "s0" GROUP BY `s`'
+    assert sqlfront.spark.sql(spark, con, made) is None
+    same(sqlfront.spark.sql(spark, con, "SELECT * FROM `by kind`"), con, 'SELECT * FROM "by kind"')
+    shown = sqlfront.spark.sql(spark, con, "SHOW MATERIALIZED VIEWS")
+    assert '"by kind"' in {row.name for row in shown.collect()}
+    sqlfront.spark.sql(spark, con, "DROP MATERIALIZED VIEW `by kind`")
+    assert "by kind" not in {table.name for table in spark.catalog.listTables()}
+
+
+def test_what_is_wrong_is_said(spark, con):
+    with pytest.raises(Exception, match="there is no materialized view nosuch"):
+        load(spark, "nosuch").collect()
+    with pytest.raises(Exception, match="no view is named"):
+        spark.read.format("sqlfront").load().collect()
+    with sqlfront.connect() as other, pytest.raises(sqlfront.ProgrammingError, match="not registered"):
+        sqlfront.spark.sql(spark, other, "SHOW MATERIALIZED VIEWS")
+
+
+def test_only_who_has_the_secret_is_served(spark, con):
+    import pyarrow.flight as flight
+
+    from sqlfront.spark import _servers
+
+    with flight.connect(_servers[con._database].address) as client, pytest.raises(flight.FlightUnauthenticatedError):
+        list(client.do_action(flight.Action("epoch", b'{"secret": "guessed"}')))
