@@ -146,10 +146,12 @@ def _sum(plan: Plan) -> Plan:
 
 def test_pieces_find_room_or_are_refused():
     kept = Kept({"r": "ab", "s": "bc", "t": "ca"}, [], [])
-    star = [(x, 0, 1, 1) for x in range(1, 400)] + [(0, x, 1, 1) for x in range(400)]
-    kept.apply({"r": star, "s": star})
+    kept.apply({
+        "r": [(a, b, 1, 1) for a in range(20) for b in range(200)],
+        "s": [(b, c, 1, 1) for b in range(200) for c in range(10)],
+    })  # fmt: skip
     query = "SELECT DISTINCT r.a, r.b, s.c FROM r, s, t WHERE r.b = s.b AND s.c = t.c AND t.a = r.a"
-    kept.con.execute("SET memory_limit = '1MB'")
+    kept.con.execute("SET memory_limit = '3MB'")
     with pytest.raises(sqlfront.OperationalError, match=r"(?s)view v would need about .* MiB.*memory_limit"):
         kept.con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.5) AS {query}")
     kept.con.execute("SET memory_limit = '4GB'")
