@@ -183,7 +183,7 @@ class MaintainedView:
                 break
             self.limbs += 1
         self.balance_by(self.epsilon)
-        self.refresh(machine)
+        self.refresh(machine, room)
         for index in self.ranked.values():
             index.build(machine, self._stores(), {atom: self._leaf_shape(atom) for atom in self.sources})
 
@@ -205,14 +205,14 @@ class MaintainedView:
             self.pieces = pieces
             self.balance = Balance(pieces, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
 
-    def refresh(self, machine: Machine) -> None:
+    def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
         self.bind_leaves()
         self.reader = None
         for index in self.ranked.values():
             index.widen(self._stores())
         if self.balance is not None:
-            self.balance.refresh(machine)
+            self.balance.refresh(machine, room)
 
     def _fill(self, machine: Machine, room: Room | None) -> int:
         flags = 0

@@ -106,6 +106,19 @@ FAULTS = [
         "any_heavy |= heavy", "any_heavy |= 0", "tests/maintenance/test_skew.py -k hub",
     ),
     Fault(
+        "the current bucket excludes what it puts out", "storage/hop_kernels.py",
+        "if current >= 0 and bucket != current:", "if current >= 0:", "tests/maintenance/test_pieces.py -k unions",
+    ),
+    Fault(
+        "a piece of the binary strategy is forgotten", "planner/triangles.py",
+        'trees.listed("H(LL)*", "H*", "LL", WHOLE),', "", "tests/maintenance/test_pieces.py -k hub_instance",
+    ),
+    Fault(
+        "parts take a change before the pieces that join what was", "maintenance/pieces.py",
+        "if position == last or self.symmetric:", "if position == 0 or self.symmetric:",
+        "tests/maintenance/test_pieces.py -k closed",
+    ),
+    Fault(
         "the cut list of a wave starts over", "storage/extend_kernels.py",
         "position += n if member == 0 else n - 1", "position += n", EXTEND,
     ),
