@@ -111,18 +111,18 @@ def _sqlfront(stream: Stream, options: argparse.Namespace, rows: list[dict[str, 
         run = _single(con, stream.changes[:half])
         peak = max(peak, load, harness.resident())
         rows.append(run.row(side="sqlfront", what="single changes", **{"join rows": _joined(stream)}))
-        run = Run()
+        run, view = Run(), con.view("v")
         for at in range(half, len(stream.changes), 100):
             batches = {table: _arrow(part) for table, part in _by_table(stream.changes[at : at + 100])}
             start = time.perf_counter()
             con.apply(batches)
             middle = time.perf_counter()
-            con.view("v").top(10)
+            view.top(10)
             run.change.append(middle - start)
             run.read.append(time.perf_counter() - middle)
         peak = max(peak, harness.resident())
         rows.append(run.row(side="sqlfront", what="batches of 100", **{"join rows": _joined(stream)}))
-        found = con.view("v").top(10)
+        found = view.top(10)
         assert found == _recomputed(stream.first, stream.changes), "sqlfront and DuckDB differ"
     return peak
 

@@ -103,8 +103,8 @@ def _decoded(view: MaintainedView, variable: str) -> Column:
 
 def _summed(number: int, term: Term, type_: str) -> Column | None:
     """A sum that rows are ordered by, in a type that holds it."""
-    if type_ in _WHOLE:
-        bound, scale = 2 ** _WHOLE[type_], 0
+    if type_ in _WHOLE or type_ == "HUGEINT":
+        bound, scale = 2 ** _WHOLE.get(type_, 127), 0
     elif type_.startswith("DECIMAL("):
         digits, _, places = type_[len("DECIMAL(") : -1].partition(",")
         bound, scale = 10 ** int(digits), int(places)

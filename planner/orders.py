@@ -31,6 +31,8 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
         cost=orders[0].cost,
         reason=orders[0].reason,
         suggestion=None,
+        projected=False,
+        variables_added=(),
         orders=orders,
         ranked_only=True,
     )

@@ -93,10 +93,6 @@ class Plan:
         """The cost of all that is maintained: of the core, whose class `cost` is, and of its companions."""
         return self.total or self.cost
 
-    @property
-    def first_order(self) -> OrderPlan | None:
-        return self.orders[0] if self.orders else None
-
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None
     ranked_only: bool = False

@@ -15,7 +15,7 @@ from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_names import Scope, resolve
 from sqlfront.bind_output import Selection, item_aliases, position_of
 from sqlfront.bind_refusals import check_expression, keyword, refusal
-from sqlfront.bind_types import Typing
+from sqlfront.bind_types import Typing, is_lossless
 from sqlfront.parse_tree import (
     SourceText,
     Tree,
@@ -176,7 +176,7 @@ def read_limit(limit: Tree | None, con: Any, source: SourceText) -> Limit | None
         if tree["class"] != "CONSTANT":
             why = "a view's query is fixed when it is created"
             raise refusal(f"{name.upper()} with an expression", source, span(tree) or at, why, "write a number")
-        values.append(int(con.execute(f"SELECT CAST({render(tree)} AS BIGINT)").fetchone()[0]))
+        values.append(con.execute(f"SELECT CAST({render(tree)} AS BIGINT)").fetchone()[0])
     return Limit(values[0], values[1] or 0)
 
 
@@ -280,7 +280,9 @@ def _linear(tree: Tree, typing: Typing, evaluate: Callable[[Tree], Any]) -> list
     """An exact number as a sum of coefficients times expressions of one table (None: 1). _Obstacle if it is none."""
     atoms = atoms_of(tree)
     kind = typing.type_of(tree)
-    if kind not in _SUMMABLE and not kind.startswith("DECIMAL"):
+    if tree["class"] == "CAST" and not tree["try_cast"] and is_lossless(typing.type_of(tree["child"]), kind):
+        return _linear(tree["child"], typing, evaluate)
+    if kind not in {*_SUMMABLE, "HUGEINT"} and not kind.startswith("DECIMAL"):
         floating = kind in ("FLOAT", "DOUBLE")
         why = "sums of floating numbers depend on the order in which they are rounded" if floating else f"it is {kind}"
         raise _Obstacle(f"{render(tree)} is no exact number: {why}")

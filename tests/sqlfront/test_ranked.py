@@ -1,4 +1,4 @@
-"""Views with ORDER BY and LIMIT: the worked examples, random trees and streams against DuckDB, and what reads cost."""
+"""Ranked enumeration: the worked examples, random orders and streams against DuckDB, and what it costs."""
 
 from __future__ import annotations
 
@@ -134,40 +134,6 @@ def test_a_long_path_with_few_ends_is_not_joined(con: Any) -> None:
     assert walk.cells < 20 * 120
 
 
-def test_rows_are_read_in_turn_until_the_data_changes(con: Any) -> None:
-    con.execute("CREATE TABLE r(a INT, b INT); INSERT INTO r SELECT range % 7, range FROM range(500)")
-    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, b FROM r ORDER BY a DESC, b")
-    view = con.view("v")
-    assert list(view.ordered()) == con.execute("SELECT * FROM r ORDER BY a DESC, b").fetchall()
-    rows = view.ordered()
-    assert [next(rows) for _ in range(3)] == view.top(3)
-    con.execute("INSERT INTO r VALUES (9, 9)")
-    assert con.view("v").top(1) == [(9, 9)]
-    with pytest.raises(sqlfront.StaleRead):
-        list(rows)
-    assert next(view.ordered()) == (9, 9)
-    con.execute("CREATE MATERIALIZED VIEW g AS SELECT a, count(*) AS n FROM r GROUP BY a ORDER BY n")
-    with pytest.raises(sqlfront.NotSupportedError, match="one after the other"):
-        con.view("g").ordered()
-
-
-def test_orders_can_be_added_and_are_kept_in_the_file(tmp_path: Any) -> None:
-    path = str(tmp_path / "ordered.duckdb")
-    with sqlfront.connect(path) as con:
-        con.execute("CREATE TABLE r(a INT, w INT); INSERT INTO r VALUES (1, 5), (2, NULL), (3, 4), (4, 5)")
-        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM r ORDER BY w DESC NULLS FIRST LIMIT 3")
-        con.execute("CREATE MATERIALIZED VIEW o AS SELECT a, w FROM r")
-        con.execute("ALTER MATERIALIZED VIEW o SET (order_by = 'w')")
-        con.execute("REFRESH MATERIALIZED VIEW o")
-        assert con.view("o").top(2) == [(3, 4), (1, 5)]
-    with sqlfront.connect(path) as con:
-        assert con.view("v").rows() == [(2,), (1,), (4,)]
-        assert con.view("o").top(2) == [(3, 4), (1, 5)]
-        con.execute("DELETE FROM r WHERE a = 1")
-        assert con.view("v").rows() == [(2,), (4,), (3,)]
-        assert con.view("o").top(1) == [(3, 4)]
-
-
 ORDERS = [
     "r.w + s.w + t.w DESC",
     "r.w - 2 * t.w, r.x DESC",
@@ -196,7 +162,8 @@ def _value(rng: random.Random, nulls: float, below: int) -> str:
     return "NULL" if rng.random() < nulls else str(rng.randrange(below))
 
 
-def _change(rng: random.Random, nulls: float) -> str:
+def change(rng: random.Random, nulls: float) -> str:
+    """A random change of one of three tables."""
     table = rng.choice("rst")
     value = lambda below: _value(rng, nulls, below)  # noqa: E731
     chance = rng.random()
@@ -212,7 +179,8 @@ def _change(rng: random.Random, nulls: float) -> str:
     return f"DELETE FROM {table}"
 
 
-def _tables(con: Any) -> None:
+def make_tables(con: Any) -> None:
+    """Three empty tables, of several types."""
     con.execute(
         "CREATE TABLE r(a BIGINT, b INT, w INT, x VARCHAR); CREATE TABLE s(b BIGINT, c INT, w DECIMAL(7, 2), v DOUBLE)"
     )
@@ -223,9 +191,9 @@ def _tables(con: Any) -> None:
 def test_random_orders_and_streams_against_duckdb(con: Any, seed: int) -> None:
     """After every change a view is what DuckDB's completed ORDER BY ... LIMIT gives, and so is its replayed feed."""
     rng = random.Random(seed)
-    _tables(con)
+    make_tables(con)
     for _ in range(25):
-        con.execute(_change(rng, 0.15 if seed % 2 else 0))
+        con.execute(change(rng, 0.15 if seed % 2 else 0))
     select, order = rng.choice(SELECTS), rng.choice(ORDERS)
     if seed % 3 == 2:
         select, order = rng.choice(DISTINCT), rng.choice(["1 DESC, 2", "ALL", "2 NULLS FIRST"])
@@ -240,7 +208,7 @@ def test_random_orders_and_streams_against_duckdb(con: Any, seed: int) -> None:
         con.execute(f'CREATE MATERIALIZED VIEW "{name}_all" AS {query}')
         feeds[name], replayed[name] = con.view(name).subscribe(), Counter[Any]()
     for step in range(14):
-        con.execute(_change(rng, 0.15 if seed % 2 else 0) if step < 12 else f"DELETE FROM {'rst'[step - 12]}")
+        con.execute(change(rng, 0.15 if seed % 2 else 0) if step < 12 else f"DELETE FROM {'rst'[step - 12]}")
         for name in queries:
             expected = con._duck.execute(f"{completed[name]} {limit}").fetchall()
             assert con.execute(f'SELECT * FROM "{name}"').fetchall() == expected, (seed, step)
@@ -248,8 +216,8 @@ def test_random_orders_and_streams_against_duckdb(con: Any, seed: int) -> None:
             everything = con._duck.execute(completed[name]).fetchall()
             assert con.view(f"{name}_all").top(10) == everything[:10]
             assert con.view(f"{name}_all").count() == len(everything)
-            while (change := feeds[name].poll()) is not None:
-                for row in change.to_pylist():
+            while (told := feeds[name].poll()) is not None:
+                for row in told.to_pylist():
                     sign = 1 if row["_change_type"] == "insert" else -1
                     replayed[name][tuple(row.values())[:-3]] += sign
             assert +replayed[name] == Counter(expected)
@@ -354,105 +322,3 @@ def test_rows_with_a_null_sum_are_ordered_by_what_comes_after_it(con: Any) -> No
     con.execute("INSERT INTO r VALUES (1, NULL, 1), (1, 5, 2); INSERT INTO s VALUES (1, NULL), (1, 1)")
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT id, s.w FROM r, s WHERE r.k = s.k ORDER BY r.w + s.w, id LIMIT 9")
     assert con.view("v").rows() == [(2, 1), (1, 1), (1, None), (2, None)]
-
-
-def test_an_order_that_no_tree_keeps_is_sorted_and_named(con: Any) -> None:
-    _tables(con)
-    con.execute(
-        "INSERT INTO r VALUES (1, 1, 1, 'a'), (2, 1, 5, 'b'), (2, 2, 3, 'c'); INSERT INTO s VALUES (1, 1, 1, 0.5)"
-    )
-    cases = {
-        "SELECT a, count(*) AS n FROM r GROUP BY a ORDER BY sum(w) DESC LIMIT 1": ([(2, 2)], "aggregates"),
-        "SELECT r.a FROM r, s, r AS q WHERE r.b = s.b AND s.c = q.b AND q.a = r.a LIMIT 1": ([(1,)], "cyclic"),
-        "SELECT r.a FROM r, s WHERE r.b = s.b ORDER BY r.w * s.w DESC LIMIT 1": ([(2,)], "no sum"),
-        "SELECT r.a FROM r, s WHERE r.b = s.b ORDER BY r.w + s.v DESC LIMIT 1": ([(2,)], "floating"),
-    }
-    for number, (query, (rows, why)) in enumerate(cases.items()):
-        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
-        assert con.execute(f"SELECT * FROM v{number}").fetchall() == rows
-        assert con.view(f"v{number}").top(5) == rows
-        assert con.execute(f"SELECT * FROM v{number} WHERE a = 1").fetchall() == [r for r in rows if r[0] == 1]
-        order = con.explain(f"v{number}").to_dict()["orders"][0]
-        assert order["strategy"] == "sorted when read" and why in order["reason"], order
-
-
-def test_reads_in_a_kept_order_take_only_the_first_rows(con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sqlfront import lookups
-
-    _tables(con)
-    con.execute("INSERT INTO r SELECT i % 3, i % 4, i * 7 % 9, 'x' || i FROM range(20) AS t(i)")
-    con.execute("INSERT INTO s SELECT i % 4, i % 3, i * 5 % 8, i FROM range(9) AS t(i)")
-    con.execute("INSERT INTO t SELECT i % 3, i % 5, i * 3 % 7, i FROM range(9) AS t(i)")
-    con.execute(
-        f"CREATE MATERIALIZED VIEW o WITH (order_by = 'score, a DESC; t.w DESC, r.a') AS "
-        f"SELECT r.a, s.c, t.d, r.w + s.w + t.w AS score, t.w AS tw {JOIN} ORDER BY score DESC"
-    )
-    served: list[bool] = []
-    scan = lookups._ordered_scan
-    monkeypatch.setattr(lookups, "_ordered_scan", lambda *a: served.append((found := scan(*a)) is not None) or found)
-    con._duck.execute("CREATE TEMP TABLE plain AS SELECT * FROM o")
-    assert con.view("o").count() > 30
-    ties = ", ".join(name for name in ("a", "c", "d", "tw"))
-    assert con.view("o").top(7) == con.execute(f"SELECT * FROM plain ORDER BY score DESC, {ties} LIMIT 7").fetchall()
-    for query, kept in [
-        ("SELECT * FROM o ORDER BY score DESC LIMIT 5", True),
-        ("SELECT score FROM o ORDER BY score DESC LIMIT 5 OFFSET 3", True),
-        ("SELECT score, a FROM o ORDER BY 1, a DESC LIMIT 7", True),
-        ("SELECT tw AS c FROM o ORDER BY c DESC LIMIT 3", True),
-        ("SELECT tw, a FROM o ORDER BY tw DESC, a LIMIT 3", True),
-        ("SELECT score FROM o ORDER BY score + 0 DESC LIMIT 5", False),
-        ("SELECT score FROM o WHERE a = 1 ORDER BY score DESC LIMIT 5", False),
-        ("SELECT max(a) FROM o ORDER BY 1 LIMIT 5", False),
-        ("SELECT score FROM o ORDER BY score DESC NULLS FIRST LIMIT 5", False),
-    ]:
-        served.clear()
-        found = con.execute(query).fetchall()
-        expected = con._duck.execute(query.replace("FROM o", "FROM plain")).fetchall()
-        assert [row[0] for row in found] == [row[0] for row in expected] or "*" in query
-        assert served == [kept], query
-    con.execute("SELECT * FROM o ORDER BY score DESC LIMIT ?", [4])
-    assert served[-1] and len(con.fetchall()) == 4
-
-
-def test_ordered_views_survive_refresh_and_are_read_by_views(con: Any) -> None:
-    _tables(con)
-    rng = random.Random(4)
-    for _ in range(40):
-        con.execute(_change(rng, 0))
-    con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT r.a, t.d, r.w + t.w AS score {JOIN} ORDER BY score DESC LIMIT 6")
-    con.execute(f"CREATE MATERIALIZED VIEW o AS SELECT r.a, t.d {JOIN} ORDER BY r.w + t.w DESC")
-    con.execute("CREATE MATERIALIZED VIEW of_top AS SELECT d, count(*) AS n, sum(score) AS total FROM v GROUP BY d")
-    con.execute("CREATE MATERIALIZED VIEW of_all AS SELECT d, count(*) AS n FROM o GROUP BY d")
-    for _ in range(15):
-        con.execute(_change(rng, 0))
-        for name, source in (("of_top", "v"), ("of_all", "o")):
-            more = ", sum(score)" if source == "v" else ""
-            expected = con._duck.execute(f"SELECT d, count(*){more} FROM {source} GROUP BY d").fetchall()
-            assert sorted(con.view(name).rows()) == sorted(expected)
-        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
-    before = con.view("v").rows()
-    con.execute("REFRESH MATERIALIZED VIEW v")
-    assert con.view("v").rows() == before
-
-
-def test_null_order_is_frozen_at_creation(con: Any) -> None:
-    con.execute("CREATE TABLE r(a INT)")
-    con.execute("INSERT INTO r VALUES (1), (NULL), (2)")
-    con.execute("SET default_null_order = 'nulls_first'")
-    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM r ORDER BY a LIMIT 2")
-    con.execute("RESET default_null_order")
-    assert con.view("v").rows() == [(None,), (1,)]
-    con.execute("REFRESH MATERIALIZED VIEW v")
-    assert con.view("v").rows() == [(None,), (1,)]
-    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
-
-
-def test_a_view_without_an_order_has_no_first_rows(con: Any) -> None:
-    con.execute("CREATE TABLE r(a INT); CREATE MATERIALIZED VIEW v AS SELECT a FROM r")
-    with pytest.raises(sqlfront.ProgrammingError, match="no order"):
-        con.view("v").top(3)
-    con.execute("CREATE MATERIALIZED VIEW o AS SELECT a FROM r ORDER BY a")
-    with pytest.raises(sqlfront.ProgrammingError, match="-1"):
-        con.view("o").top(-1)
-    with pytest.raises(sqlfront.NotSupportedError, match="percentage"):
-        con.execute("CREATE MATERIALIZED VIEW p AS SELECT a FROM r ORDER BY a LIMIT 10%")

@@ -37,16 +37,29 @@ class Query:
     strategy: str = "auto"
     reads: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    order: str = ""
+    limit: str = ""
 
     @property
     def sql(self) -> str:
-        return self._select(self.items)
+        order = f" ORDER BY {self.order}" if self.order else ""
+        return f"{self._select(self.items)}{order} {self.limit}".rstrip()
+
+    @property
+    def completed(self) -> str:
+        """The query with every output column behind its ORDER BY."""
+        return self._ordered(self._select(self.items))
 
     @property
     def judged(self) -> str:
         """The query with the values and signs under each floating sum as lists, for an exact sum."""
         lists = [f"list({f.expression}){f.condition} AS l{f.place}" for f in self.floats]
-        return self._select((*self.items, *lists))
+        return self._ordered(self._select((*self.items, *lists)))
+
+    def _ordered(self, text: str) -> str:
+        ties = ", ".join(str(place) for place in range(1, len(self.items) + 1))
+        order = ", ".join(filter(None, (self.order, ties)))
+        return f"{text} ORDER BY {order} {self.limit}" if self.order or self.limit else text
 
     def _select(self, items: tuple[str, ...]) -> str:
         text = f"SELECT {'DISTINCT ' if self.mode == 'set' else ''}{', '.join(items)} {self.body}"
@@ -81,7 +94,13 @@ def random_query(choose: random.Random, tables: tuple[Table, ...], most: int, *,
     names = tuple(dict.fromkeys(atom.table.name for atom in atoms))
     if mode != "group":
         items = [f"{key} AS k{i}" for i, key in enumerate(keys)]
-        return Query(tuple(items), body, mode, tables=names, features=frozenset(features), columns=tuple(columns))
+        order, limit = _random_order(
+            random.Random(f"{body} {keys} order"), atoms if mode == "bag" else [], items, features
+        )
+        found = frozenset(features)
+        return Query(
+            tuple(items), body, mode, tables=names, features=found, columns=tuple(columns), order=order, limit=limit
+        )
     if choose.random() < 0.2:
         keys, columns = [], []
         features.add("scalar")
@@ -175,6 +194,28 @@ def _condition(choose: random.Random, name: str, column: Column) -> str:
     if isinstance(value, bytes):
         return f"octet_length({name}) > 0"
     return f"{name} {choose.choice(['=', '<>', '>=', '<'])} CAST('{value}' AS {column.type})"
+
+
+def _random_order(choose: random.Random, atoms: list[_Atom], items: list[str], features: set[str]) -> tuple[str, str]:
+    """ORDER BY's items, of output columns and of the atoms' own columns and sums, and LIMIT; or nothing."""
+    if choose.random() < 0.5:
+        return "", ""
+    pool = [str(place) for place in range(1, len(items) + 1)]
+    values = [f"{atom.alias}.{c.name}" for atom in atoms for c in atom.table.columns]
+    numbers = [
+        f"{atom.alias}.{c.name}" for atom in atoms for c in atom.columns("int", "decimal") if c.type != "BOOLEAN"
+    ]
+    ordered = choose.sample(pool, choose.randint(0, len(pool))) + choose.sample(values, min(len(values), 1))
+    if len(numbers) > 1 and choose.random() < 0.6:
+        chosen = choose.sample(numbers, 2)
+        ordered.insert(0, f"{chosen[0]}::DECIMAL(28,3) {choose.choice('+-')} {chosen[1]}::DECIMAL(28,3) * 2")
+        features.add("order by sum")
+    choose.shuffle(ordered)
+    directions = ["", " DESC", " NULLS FIRST", " DESC NULLS LAST", " DESC NULLS FIRST"]
+    order = ", ".join(item + choose.choice(directions) for item in ordered[:3])
+    limit = choose.choice(["", "LIMIT 3", "LIMIT 8", "LIMIT 2 OFFSET 1"])
+    features.add("limit" if limit else "order by")
+    return order, limit
 
 
 def _grouped(

@@ -90,7 +90,7 @@ class Replay:
                 raise
             return
         self.views[name] = query
-        self.judge.execute(f"CREATE VIEW {name} AS {query.sql}")
+        self.judge.execute(f"CREATE VIEW {name} AS {query.completed}")
         self.shapes.add(self.con.explain(name).to_dict()["shape"])
         if len(self.views) % 2:
             self.followers[name] = Follower(self.con, name)
@@ -232,6 +232,10 @@ class Replay:
             others = sorted(map(repr, self.other.execute(f"SELECT * FROM {name}").fetchall()))
             assert others == self.committed[name], "another cursor sees what is not committed"
         view = self.con.view(name)
+        if query.order and query.limit:
+            assert found == expected, f"{found} is not in the order of {expected}"
+        if query.order:
+            assert view.top(5) == expected[:5], f"{view.top(5)} are not the first rows of {expected}"
         assert view.count() == len(expected), f"count {view.count()}, not {len(expected)}"
         for row in found[:2]:
             if not any(isinstance(value, float) for value in row):

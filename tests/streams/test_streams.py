@@ -25,7 +25,7 @@ FEATURES = [
     "product", "exact sum", "float sum", "kept values", "retained table", "passing table", "ordinary table", "key",
     "several tables at once", "materialized joins",
     "rows", "insert", "delete", "update", "absent", "begin", "commit", "rollback", "drop", "check", "refresh",
-    "view on view", "view and table",
+    "view on view", "view and table", "order by", "limit", "order by sum",
     "1 atoms", "2 atoms", "3 atoms", "4 atoms", "5 atoms",
 ]  # fmt: skip
 

@@ -1,0 +1,167 @@
+"""hops: the first rows of paths and stars over a bipartite power-law graph, distinct ends ordered by their weights.
+
+`python -m benchmarks.hops` makes authors and papers (a million edges with a power law) and runs, in one run: co-authors
+(two hops), author and paper (three), co-authors of co-authors (four) and three authors of a paper, each SELECT DISTINCT
+... ORDER BY the sum of the weights LIMIT k: building the view, reading k rows, and 10 rows after single changes; beside
+DuckDB and SQLite, which are stopped after `--patience` seconds. The rows are compared with theirs where they come to an
+end. The shape of the experiments is that of Deep, Hu and Koutris 2022, section 8.6.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness
+
+QUERIES = {
+    "2 hops": "SELECT DISTINCT p.a, q.a AS z, p.w, q.w AS v FROM e p, e q WHERE p.p = q.p ORDER BY p.w + q.w",
+    "3 hops": "SELECT DISTINCT p.a, r.p AS z, p.w, r.v FROM e p, e q, e r "
+    "WHERE p.p = q.p AND q.a = r.a ORDER BY p.w + r.v",
+    "4 hops": "SELECT DISTINCT p.a, s.a AS z, p.w, s.w AS v FROM e p, e q, e r, e s "
+    "WHERE p.p = q.p AND q.a = r.a AND r.p = s.p ORDER BY p.w + s.w",
+    "3 star": "SELECT DISTINCT p.a, q.a AS y, r.a AS z, p.w, q.w AS u, r.w AS v FROM e p, e q, e r "
+    "WHERE p.p = q.p AND q.p = r.p ORDER BY p.w + q.w + r.w",
+}
+COLUMNS = ("a", "p", "w", "v")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _options(arguments)
+    edges = make_edges(options.edges, options.exponent, seed=1)
+    changes = make_edges(2 * options.changes, options.exponent, seed=2)[: options.changes]
+    rows: list[dict[str, Any]] = []
+    for name in options.queries:
+        query = QUERIES[name]
+        ours, first = run_sqlfront(query, edges, changes, options.k)
+        rows.append({"query": name, "side": "sqlfront", **ours})
+        for side, run in (("DuckDB", run_duckdb), ("SQLite", run_sqlite)):
+            seconds, found = run(f"{query}, {_ties(query)} LIMIT 10", edges, options.patience)
+            rows.append({"query": name, "side": side, "top 10, ms": seconds * 1e3 if found is not None else None})
+            if found is not None:
+                assert found == first, f"{side} finds other rows of {name}: {found}, not {first}"
+    notes = [
+        f"{options.edges:,} edges; '-' of a peer: stopped after {options.patience:.0f} s; DuckDB and SQLite run cold"
+    ]
+    harness.report("hops", "hops: SELECT DISTINCT ends of paths ORDER BY the sum of their weights", rows, notes=notes)
+
+
+def make_edges(edges: int, exponent: float, seed: int) -> np.ndarray:
+    """Distinct rows (author, paper, the author's weight, the paper's weight)."""
+    rng = np.random.default_rng(seed)
+    authors, papers = max(10, edges // 3), max(10, edges // 6)
+    pairs = np.unique(_drawn(rng, authors, 2 * edges, exponent) * papers + _drawn(rng, papers, 2 * edges, exponent))
+    pairs = rng.permutation(pairs)[:edges]
+    author, paper = pairs // papers, pairs % papers
+    return np.stack([author, paper, _weight(author), _weight(paper + 17)], axis=1)
+
+
+def _drawn(rng: np.random.Generator, names: int, count: int, exponent: float) -> np.ndarray:
+    """Names drawn with probability proportional to rank ** -exponent."""
+    cumulative = np.cumsum(np.arange(1, names + 1, dtype=float) ** -exponent)
+    return rng.permutation(names)[np.searchsorted(cumulative, rng.random(count) * cumulative[-1])]
+
+
+def _weight(names: np.ndarray) -> np.ndarray:
+    return (names * 2654435761 + 12345) % 1_000_003
+
+
+def run_sqlfront(query: str, edges: np.ndarray, changes: np.ndarray, k: int) -> tuple[dict[str, Any], list[Any]]:
+    import sqlfront
+
+    harness.release()
+    before = harness.resident()
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE CHANGE TABLE e (a BIGINT, p BIGINT, w BIGINT, v BIGINT) WITH (retain = false)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query} LIMIT {k}")
+        start = time.perf_counter()
+        con.apply({"e": _arrow(edges)})
+        built = time.perf_counter() - start
+        view = con.view("v")
+        small, first = _timed(lambda: view.top(10))
+        large, _ = _timed(lambda: view.top(k))
+        kept = harness.resident() - before
+        seconds = []
+        for number, row in enumerate(changes.tolist()):
+            start = time.perf_counter()
+            con.apply_row("e", tuple(row), 1)
+            view.top(10)
+            seconds.append(time.perf_counter() - start)
+            if number % 2:
+                con.apply_row("e", tuple(row), -1)
+    return {
+        "building, s": built,
+        "top 10, ms": small * 1e3,
+        f"top {k:,}, ms": large * 1e3,
+        "change + top 10, p50 ms": float(np.median(seconds) * 1e3),
+        "memory, MiB": kept / 2**20,
+    }, first
+
+
+def run_duckdb(query: str, edges: np.ndarray, patience: float) -> tuple[float, list[Any] | None]:
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"memory_limit": "4GB"}) as con:
+        con.register("given", _arrow(edges))
+        con.execute("CREATE TABLE e AS SELECT * FROM given")
+        timer = threading.Timer(patience, con.interrupt)
+        timer.start()
+        try:
+            return _timed(lambda: con.execute(query).fetchall())
+        except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+            return patience, None
+        finally:
+            timer.cancel()
+
+
+def run_sqlite(query: str, edges: np.ndarray, patience: float) -> tuple[float, list[Any] | None]:
+    con = sqlite3.connect(":memory:")
+    con.execute("CREATE TABLE e (a INTEGER, p INTEGER, w INTEGER, v INTEGER)")
+    con.executemany("INSERT INTO e VALUES (?, ?, ?, ?)", edges.tolist())
+    con.execute("CREATE INDEX by_paper ON e (p)")
+    con.execute("CREATE INDEX by_author ON e (a)")
+    until = time.perf_counter() + patience
+    con.set_progress_handler(lambda: int(time.perf_counter() > until), 100_000)
+    try:
+        return _timed(lambda: con.execute(query).fetchall())
+    except sqlite3.OperationalError:
+        return patience, None
+    finally:
+        con.close()
+
+
+def _timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    found = run()
+    return time.perf_counter() - start, found
+
+
+def _ties(query: str) -> str:
+    return ", ".join(str(place + 1) for place in range(query.split(" FROM ")[0].count(",") + 1))
+
+
+def _arrow(rows: np.ndarray) -> Any:
+    import pyarrow as pa
+
+    return pa.table({name: np.ascontiguousarray(rows[:, place]) for place, name in enumerate(COLUMNS)})
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--edges", type=int, default=1_000_000)
+    parser.add_argument("--exponent", type=float, default=0.6)
+    parser.add_argument("--changes", type=int, default=200)
+    parser.add_argument("--k", type=int, default=10_000)
+    parser.add_argument("--patience", type=float, default=60, help="seconds after which a peer is stopped")
+    parser.add_argument("--queries", nargs="*", default=list(QUERIES))
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    main()
