@@ -41,11 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _changes("tight lists", tight, options.sizes, rows, notes, lambda epsilon: max(epsilon, 1 - epsilon)),
         _changes("two stars", two_stars, options.sizes, rows, notes, lambda epsilon: int(epsilon in (0, 1))),
         _space(options.sizes, rows, notes),
-        _reads(options.reads, read),
     ]
-    harness.report("triangle_costs", "triangle_costs: R(a, b), S(b, c), T(c, a) by epsilon", rows, notes=notes)
-    harness.report("triangle_reads", "triangle_reads: a power-law graph as R, S and T, grouped by its corners", read)
     harness.plot_lines("triangle_costs", panels)
+    harness.report("triangle_costs", "triangle_costs: R(a, b), S(b, c), T(c, a) by epsilon", rows, notes=notes)
+    harness.plot_lines("triangle_reads", [_reads(options.reads, read)])
+    harness.report("triangle_reads", "triangle_reads: a power-law graph as R, S and T, grouped by its corners", read)
 
 
 def tight(epsilon: float, size: int) -> dict[str, np.ndarray]:
