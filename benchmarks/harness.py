@@ -134,6 +134,33 @@ def plot_bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], 
     return path
 
 
+Panel = tuple[str, str, str, Mapping[str, Sequence[tuple[float, float]]]]
+"""A title, the names of both axes, and the points of each line."""
+
+
+def plot_lines(name: str, panels: Sequence[Panel]) -> Path | None:
+    """results/NAME.svg: panels side by side, each with lines on logarithmic axes; None without matplotlib."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        return None
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, places = pyplot.subplots(1, len(panels), figsize=(4.5 * len(panels), 4), layout="constrained")
+    for axes, (title, across, up, lines) in zip(places if len(panels) > 1 else [places], panels, strict=True):
+        for label, points in lines.items():
+            axes.loglog(*zip(*points), marker="o", markersize=3, linewidth=1, label=label)
+        axes.set(title=title, xlabel=across, ylabel=up)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8)
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.svg"
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return path
+
+
 def _short(value: float) -> str:
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:

@@ -226,8 +226,6 @@ def sqlfront_batch(tables: Sequence[Table], batch: Sequence[Change]) -> dict[str
 
 def run_pathway(work: Workload, size: int, *, most: int = 2_000) -> Run:
     """Pathway in a process and environment of its own; at most `most` batches are timed."""
-    if not PEERS.exists():
-        raise Missing("pathway: not installed (script/bench installs it where it can)")
     batches = list(work.batches(size))
     rest = [change for batch in batches[most:] for change in batch]
     message = {
@@ -239,13 +237,24 @@ def run_pathway(work: Workload, size: int, *, most: int = 2_000) -> Run:
         "batches": batches[:most] + ([rest] if rest else []),
         "timed": min(most, len(batches)),
     }
+    result = ask_pathway(message)
+    rows = [tuple(row) for row in result["rows"]]
+    return Run("pathway", size, result["seconds"], rows, result["load"], {"batches timed": len(result["seconds"])})
+
+
+def ask_pathway(message: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
+    """What pathway_side.py answers within so many seconds; Missing if it cannot run, or takes longer."""
+    if not PEERS.exists():
+        raise Missing("pathway: not installed (script/bench installs it where it can)")
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(message, file)
         file.flush()
-        script = Path(__file__).with_name("pathway_side.py")
-        done = subprocess.run([str(PEERS), str(script), file.name], capture_output=True, text=True)
+        command = [str(PEERS), str(Path(__file__).with_name("pathway_side.py")), file.name]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise Missing(f"pathway: stopped after {seconds:g} s") from None
     if done.returncode != 0:
         raise Missing(f"pathway: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'failed'}")
-    result = json.loads(done.stdout)
-    rows = [tuple(row) for row in result["rows"]]
-    return Run("pathway", size, result["seconds"], rows, result["load"], {"batches timed": len(result["seconds"])})
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

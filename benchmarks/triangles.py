@@ -1,9 +1,9 @@
 """triangles: the count of directed 3-cycles of one edge table under changes, and what skew costs.
 
 `python -m benchmarks.triangles` runs, in one run: a power-law graph of 50 k edges with 10 k changes, single and
-in batches of 1,000, beside hand-written SQLite triggers (the plain delta query over two indexes) and DuckDB
-recomputation; two hubs that share no cycle, whose connecting edge comes and goes; a graph of a million edges, with
-its count and its counts per vertex. The final counts of all sides are compared.
+in batches of 1,000, beside hand-written SQLite triggers (the plain delta query over two indexes), DuckDB
+recomputation and Pathway; two hubs that share no cycle, whose connecting edge comes and goes; a graph of a million
+edges, with its count and its counts per vertex. The final counts of all sides are compared.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
+from benchmarks.sides import Missing, ask_pathway
 
 COUNT = "SELECT count(*) AS n FROM e AS a JOIN e AS b ON a.dst = b.src JOIN e AS c ON b.dst = c.src AND c.dst = a.src"
 PER_VERTEX = COUNT.replace("SELECT", "SELECT a.src AS v,") + " GROUP BY a.src"
@@ -165,6 +166,34 @@ def run_duckdb(first: np.ndarray, changes: list[Change], size: int, *, most: int
     return Run("duckdb recompute", size, seconds, timed, count, load)
 
 
+def run_pathway(first: np.ndarray, changes: list[Change], size: int, *, most: int = 20) -> Run:
+    """Pathway in a process of its own, joining edges to paths to triangles; at most `most` batches are timed."""
+    pathway = (
+        "SELECT count(*) AS n FROM e AS a JOIN f AS b ON a.dst = b.src JOIN g AS c ON b.dst = c.src "
+        "WHERE c.dst = a.src"
+    )  # It takes no table twice.
+    vertices = 1 + max(int(first.max()), *(max(a, b) for a, b, _ in changes))
+    columns = [["key", "BIGINT"], ["src", "BIGINT"], ["dst", "BIGINT"]]
+
+    def edge(a: int, b: int) -> list[int]:
+        return [a * vertices + b, a, b]
+
+    batches = [
+        [[table, edge(a, b), weight] for a, b, weight in changes[at : at + size] for table in range(3)]
+        for at in range(0, len(changes), size)
+    ]
+    rest = [change for batch in batches[most:] for change in batch]
+    message = {
+        "tables": [{"name": name, "columns": columns} for name in "efg"], "nullable": [],
+        "sql": pathway, "output": ["n"],
+        "initial": [[edge(a, b) for a, b in first.tolist()]] * 3, "batches": batches[:most] + ([rest] if rest else []),
+        "timed": min(most, len(batches)),
+    }  # fmt: skip
+    answer = ask_pathway(message, seconds=300)
+    count = answer["rows"][0][0] if answer["rows"] else 0
+    return Run("pathway", size, answer["seconds"], min(len(changes), most * size), count, answer["load"])
+
+
 def _write(con: Any, changes: list[Change]) -> None:
     con.register("batch", _arrow(np.array(changes)))
     con.execute("BEGIN")
@@ -184,6 +213,11 @@ def _stream(options: argparse.Namespace, rows: list[dict[str, Any]], notes: list
                 run = side(first, changes, size)
                 kept = best.setdefault(run.side, run)
                 best[run.side] = max(run, kept, key=lambda each: each.rate)
+        if "pathway" not in options.without:
+            try:
+                best["pathway"] = run_pathway(first, changes, size)
+            except Missing as reason:
+                notes.append(f"{reason}.")
         if len({run.count for run in best.values()}) > 1:
             raise SystemExit(f"the sides count {sorted(best.items())} triangles")
         rival = best["sqlite triggers"].rate
@@ -242,6 +276,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = ("stream", "hubs", "million")
     parser.add_argument("--parts", nargs="+", choices=parts, default=parts)
+    parser.add_argument("--without", nargs="*", choices=("pathway",), default=())
     parser.add_argument("--edges", type=int, default=55_000)
     parser.add_argument("--changes", type=int, default=10_000)
     parser.add_argument("--arms", type=int, default=25_000)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from maintenance.relation import Evaluate
 
 
+_MANY = 4096
+
+
 @dataclass
 class Change:
     """Changes of one table: rows in the table's column order and their signed weights (None: all are +1)."""
@@ -158,6 +161,9 @@ class Engine(State):
             encoded = [self._with_programs(item) for item in encoded]
         if flags & at.SHRINK:
             self.shrink([item.relation for item in done])
+        for item in done:
+            if item.rows >= _MANY:
+                self._lay_out(item)
         if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
             done = [self._with_programs(item) for item in done]
         self._counts = self.machine.counters[: self._highest + 1].copy()
@@ -254,6 +260,14 @@ class Engine(State):
         """The same rows with the relation's present programs."""
         programs = self._programs[item.relation.name]
         return Encoded(item.relation, programs, item.address, item.rows, item.keep, item.batch, item.weights)
+
+    @staticmethod
+    def _lay_out(item: Encoded) -> None:
+        """Lay out in groups what an epoch has brought most of, as a bulk build does. O(rows)."""
+        for store in item.relation.stores.values():
+            table = store.table
+            if table.groups and table.live <= 2 * item.rows and not any(True for _ in table.readers):
+                table.compact(0)
 
     def _absent_row(self, encoded: list[Encoded]) -> IntegrityError:
         address, row = int(self.machine.scratch[at.BAD_TABLE]), int(self.machine.scratch[at.BAD_ROW])

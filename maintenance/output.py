@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from maintenance.companions import Groups
-from maintenance.reading import read
+from maintenance.reading import Rows, read
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
 from maintenance.top import RankedWalk
@@ -34,8 +34,11 @@ class Reader:
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._view = view
-        ranked = view.ranked[0] if view.plan.ranked_only else None
-        self._walk = RankedWalk(ranked) if ranked is not None else read(view, where, *_needed(view))
+        self._walk: Rows | RankedWalk
+        if view.plan.ranked_only:
+            self._walk = RankedWalk(view.ranked[0])
+        else:
+            self._walk = read(view, where, *_needed(view))
 
     @property
     def steps(self) -> int:

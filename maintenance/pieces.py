@@ -8,7 +8,6 @@ view's own tree, to which several pieces add.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from maintenance.machine import Machine
 from maintenance.paths import build_path, climb
 from maintenance.programs import Assembler
 from maintenance.relation import LeafStore
+from maintenance.room import Goal, Room, fill
 from maintenance.skew import Column, Letters, Partition, group_expressions, letters_of, partition_column, partition_of
 from maintenance.tree import Tree, View, view_table
 from planner.heavy_light import Edge, Piece, Union, is_whole
@@ -226,13 +226,12 @@ class Pieces:
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int, limbs: int) -> None:
         """Add what a delta of a store changes in the pieces, for the atoms that read it at a position, and in its parts
         between the two positions. The status of its values is known."""
-        partition = self.partition_of(store)
-        with assembler.unless_light() if self._all_heavy(partition) else nullcontext():
-            if position == 0:
-                self._add_pieces(assembler, store, 0, limbs)
-            if position == max(self._positions(store), default=0) or self.symmetric:
-                partition.add_parts(assembler, self.number)
-                self._add_pieces(assembler, store, 1, limbs)
+        last = max(self._positions(store), default=0)
+        if position == 0:
+            self._add_pieces(assembler, store, 0, limbs)
+        if position == last or self.symmetric:
+            self.partition_of(store).add_parts(assembler, self.number)
+            self._add_pieces(assembler, store, 1, limbs)
 
     def add_moves(self, assembler: Assembler, store: LeafStore, column: Column, times: int, limbs: int) -> None:
         """Take rows (times = -1) out of the parts and pieces that tell the heavy values of a column from its light
@@ -240,16 +239,6 @@ class Pieces:
         self._add_pieces(assembler, store, 0, limbs, times, column)
         self.partition_of(store).add_parts(assembler, self.number, times, column)
         self._add_pieces(assembler, store, 1, limbs, times, column)
-
-    def _all_heavy(self, partition: Partition) -> bool:
-        """Whether a row without heavy values is in no part and no piece."""
-        read = [
-            letters
-            for kept in self.trees
-            for atom, letters in kept.letters.items()
-            if self.stores[atom] is partition.store
-        ]
-        return all("H" in letters for letters in (*partition.parts, *read))
 
     def partition_of(self, store: LeafStore) -> Partition:
         return next(one for one in self.partitions if one.store is store)
@@ -263,12 +252,17 @@ class Pieces:
         moved: Column | None = None,
     ) -> None:  # fmt: skip
         partition = self.partition_of(store)
-        for kept in self.trees:
-            for atom, letters in kept.letters.items():
-                if self.stores[atom] is not store or kept.positions[atom] != position:
-                    continue
-                if moved is not None and letters[partition.columns.index(moved)] == "*":
-                    continue
+        reading = [
+            (kept, atom, letters)
+            for kept in self.trees
+            for atom, letters in kept.letters.items()
+            if self.stores[atom] is store
+            and kept.positions[atom] == position
+            and (moved is None or letters[partition.columns.index(moved)] != "*")
+        ]
+
+        def add(chosen: Iterable[tuple[PieceTree, str, Letters]]) -> None:
+            for kept, atom, letters in chosen:
                 leaf, top = kept.tree.leaves[atom], kept.tree.top(atom)
                 if top is not None:
                     assembler.path(self.number)
@@ -278,6 +272,10 @@ class Pieces:
                     climb(kept.tree, leaf, top, assembler, limbs, write_all=True)
                     assembler.path_end()
 
+        add(one for one in reading if "H" not in one[2])
+        with assembler.unless_light():
+            add(one for one in reading if "H" in one[2])
+
     def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
         """Ask for a rebalance if a store, which has been swept, makes one necessary."""
         self.partition_of(store).add_settling(assembler, self.number)
@@ -286,10 +284,11 @@ class Pieces:
 
     # Filling -------------------------------------------------------------------------------------
 
-    def fill(self, machine: Machine, limbs: int) -> int:
+    def fill(self, machine: Machine, limbs: int, room: Room | None = None) -> int:
         """Fill parts and pieces, which are empty, from the stores, whose heavy values are known; returns the flags.
 
-        O(N^1.5): three-way joins take the shortest list, two-way joins have a light or a heavy side.
+        O(N^1.5): three-way joins take the shortest list, two-way joins have a light or a heavy side. Raises
+        OperationalError as soon as it is foreseen that they do not find room.
         """
         flags = 0
         for partition in self.partitions:
@@ -303,11 +302,23 @@ class Pieces:
             for view in kept.tree.stored_inner():
                 assembler = Assembler()
                 scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=shared)
-                flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+                goal = self._goal(kept, view)
+                taken = sum(table.bytes() for table in self.tables() if table is not goal.table)
+                flags |= fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
         sweep = Assembler()
         sweep.finish(at.SWEEP, [*self.tables(), *self.shared_tables()])
         machine.run_once(sweep.program())
         return flags
+
+    def _goal(self, kept: PieceTree, view: View) -> Goal:
+        """A table of a piece, to be filled with what joins below it."""
+        assert view.table is not None and view.shape is not None
+        leaves = [
+            (leaf.node.variables, leaf.table) for leaf in kept.tree.leaves.values() if leaf.node.atom in view.atoms
+        ]
+        sizes = [(frozenset(variables), table.live) for variables, table in leaves if table is not None]
+        labels = [self.base.definition.label(variable) for variable in view.shape.variables]
+        return Goal(view.table, view.shape.variables, labels, sizes)
 
     def add_status(
         self, assembler: Assembler, partition: Partition, others: Iterable[tuple[Table, tuple[int, ...]]] = ()

@@ -20,6 +20,7 @@ from maintenance.machine import Machine, Program
 from maintenance.paths import side_of
 from maintenance.pieces import Pieces
 from maintenance.programs import Assembler, Join
+from maintenance.room import Room
 from maintenance.shapes import COUNT, Part, Shape
 from maintenance.skew import Column, Partition
 from maintenance.tree import View
@@ -86,7 +87,7 @@ class Balance:
             self.majors,
         )
 
-    def refresh(self, machine: Machine) -> None:
+    def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit the tables to the stores, whose layout may have changed. O(N^1.5) if stale, else O(rows)."""
         self._moves.clear()
         for partition in self.pieces.partitions:
@@ -94,7 +95,7 @@ class Balance:
         self.pieces.bind_leaves()
         if self.stale:
             self.base = self.base or 2 * self.size + 1
-            self._rebuild(machine)
+            self._rebuild(machine, room)
             self.stale = False
 
     def rebalance(self, machine: Machine) -> bool:
@@ -117,7 +118,7 @@ class Balance:
 
     # Partitioning anew ---------------------------------------------------------------------------
 
-    def _rebuild(self, machine: Machine) -> None:
+    def _rebuild(self, machine: Machine, room: Room | None = None) -> None:
         """Partition strictly by the present threshold, with wider values as they prove needed."""
         theta = self.threshold
         upper = 1 if self.epsilon == 0 else math.ceil(1.5 * theta)
@@ -131,7 +132,7 @@ class Balance:
                 for column in partition.columns:
                     keys, sizes = partition.groups(column).members()
                     self._mark(machine, column, keys[sizes >= theta], 1)
-            if self.pieces.fill(machine, self._limbs()) & at.OVERFLOW == 0:
+            if self.pieces.fill(machine, self._limbs(), room) & at.OVERFLOW == 0:
                 return
             self._widen()
             self._moves.clear()

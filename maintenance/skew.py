@@ -90,14 +90,20 @@ class Partition:
     def add_parts(self, assembler: Assembler, owner: int, times: int = 1, moved: Column | None = None) -> None:
         """Add a delta whose status is known, counted `times` times, to the parts; with `moved`, to those alone that
         tell its heavy values from its light ones."""
-        for letters, table in self.parts.items():
-            if moved is None or letters[self.columns.index(moved)] != "*":
+        changing = [letters for letters in self.parts if moved is None or letters[self.columns.index(moved)] != "*"]
+
+        def add(chosen: Iterable[Letters]) -> None:
+            for letters in chosen:
                 assembler.path(owner)
                 self.route(assembler, letters)
                 if times != 1:
                     assembler.scale(self.delta, times)
-                assembler.upsert(table)
+                assembler.upsert(self.parts[letters])
                 assembler.path_end()
+
+        add(letters for letters in changing if "H" not in letters)
+        with assembler.unless_light():
+            add(letters for letters in changing if "H" in letters)
 
     def route(self, assembler: Assembler, letters: Letters) -> None:
         """Keep the rows of a part, on a path that has just begun."""

@@ -104,8 +104,8 @@ class MaintainedView:
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        pieces = list(self.balance.pieces.all_tables()) if self.balance is not None else []
-        return [*self._counted(), *pieces, *self.ranked_tables()]
+        parted = list(self.balance.pieces.all_tables()) if self.balance is not None else []
+        return [*self._counted(), *parted, *self.ranked_tables()]
 
     def _counted(self) -> list[Table]:
         return self._summed() + (self.tally.tables() if self.tally is not None else [])
@@ -156,7 +156,8 @@ class MaintainedView:
             view.table = view_table(self.tree, view, label(self, view))
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
-        self.tally = Tally(self.tree, self.limbs) if is_spread(self.tree) and not self.plan.ranked_only else None
+        spread = is_spread(self.tree) and not self.plan.ranked_only
+        self.tally = Tally(self.tree, self.limbs) if spread else None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
         """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
@@ -182,7 +183,7 @@ class MaintainedView:
                 break
             self.limbs += 1
         self.balance_by(self.epsilon)
-        self.refresh(machine)
+        self.refresh(machine, room)
         for index in self.ranked.values():
             index.build(machine, self._stores(), {atom: self._leaf_shape(atom) for atom in self.sources})
 
@@ -204,14 +205,14 @@ class MaintainedView:
             self.pieces = pieces
             self.balance = Balance(pieces, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
 
-    def refresh(self, machine: Machine) -> None:
+    def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
         self.bind_leaves()
         self.reader = None
         for index in self.ranked.values():
             index.widen(self._stores())
         if self.balance is not None:
-            self.balance.refresh(machine)
+            self.balance.refresh(machine, room)
 
     def _fill(self, machine: Machine, room: Room | None) -> int:
         flags = 0

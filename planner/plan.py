@@ -69,8 +69,8 @@ class Plan:
     `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
     is the result (see rules/materialize.py).
     `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
-    `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
+    `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
     """
 
     shape: Shape
@@ -94,5 +94,5 @@ class Plan:
         return self.total or self.cost
 
     weights: tuple[tuple[str, float], ...] = ()
-    ranked_only: bool = False
     union: Union | None = None
+    ranked_only: bool = False

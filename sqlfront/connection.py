@@ -226,11 +226,10 @@ class Connection:
     ) -> Any:  # fmt: skip
         """Give a change table a source of changes, and take in what it has. Returns the Epoch, or None without news.
 
-        `source`: a Spark DataFrame, a stream or iterable of Arrow tables (each is an epoch), or a ChangeSource (see
-        storage/sources.py). `shape`: plain, weight, change_type, debezium; auto goes by the columns. `version`: the
-        column that grows with each commit, for REFRESH CHANGE TABLE. Offsets are kept under `name`.
-        A streaming DataFrame needs a durable table and a `checkpoint`; `trigger` is as of Spark's writer. Its running
-        StreamingQuery is returned; each micro-batch is an epoch, exactly once.
+        `source`: a Spark DataFrame, a stream or iterable of Arrow tables (each is an epoch), or a storage.sources
+        ChangeSource. `shape`: plain, weight, change_type, debezium; auto goes by the columns. `version`: a column that
+        grows with each commit, for REFRESH CHANGE TABLE. Offsets are kept under `name`. A streaming DataFrame needs a
+        durable table and a `checkpoint`; its StreamingQuery is returned, each micro-batch is an epoch, exactly once.
         """
         from sqlfront.sources import register_changes
 

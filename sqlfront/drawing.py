@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
 
+from sqlfront import draw_plot
+from sqlfront.draw_plot import Plot
+
 
 @dataclass(frozen=True)
 class Box:
@@ -39,13 +42,15 @@ LEGEND = {
 }  # fmt: skip
 
 
-def draw_svg(roots: Sequence[Box], heading: Sequence[str]) -> str:
-    """Trees side by side as a standalone SVG document: the heading's lines, the boxes by level, a legend."""
+def draw_svg(roots: Sequence[Box], heading: Sequence[str], plot: Plot | None = None) -> str:
+    """Trees side by side as a standalone SVG document: the heading's lines, the boxes by level, a legend, a plot."""
     placed = _Layout(roots)
     top = PADDING + LINE * len(heading) + GAP
     kinds = [kind for kind in FILLS if kind in placed.kinds]
     width = max(placed.width, LEGEND_WIDTH * len(kinds), *map(_text_width, heading)) + 2 * PADDING
-    height = top + placed.height + GAP + 2 * LINE
+    below = top + placed.height + GAP + 2 * LINE
+    height = below + (draw_plot.HEIGHT + PADDING if plot is not None else 0)
+    width = max(width, draw_plot.WIDTH + 2 * PADDING if plot is not None else 0)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">',
@@ -59,6 +64,8 @@ def draw_svg(roots: Sequence[Box], heading: Sequence[str]) -> str:
         x = PADDING + LEGEND_WIDTH * number
         parts.append(f'<rect x="{x}" y="{y}" width="12" height="12" fill="{FILLS[kind]}" stroke="#64748b"/>')
         parts.append(_text(x + 18, y + 10, LEGEND[kind]))
+    if plot is not None:
+        parts += draw_plot.draw_plot(plot, PADDING, below)
     return "\n".join([*parts, "</svg>", ""])
 
 

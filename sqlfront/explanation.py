@@ -23,6 +23,7 @@ from planner.wording import enumerate_words, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
 from sqlfront.heavy import skew_data, skew_lines
 from sqlfront.rewrites import Rewrite, find_rewrites
+from sqlfront.tradeoff import choice_plot
 from storage.table import Table
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ class Explanation:
             "steps": self._steps(),
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
-            "orders": self._orders(),
             "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
+            "orders": self._orders(),
             "companions": [_node(tree, tree.root) for tree in self.companions],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
         }
@@ -115,14 +116,17 @@ class Explanation:
         return [line for root in self._boxes() for line in draw_text(root)]
 
     def svg(self) -> str:
-        """The tree as an SVG document: the very nodes of `drawing`, and the class above them."""
+        """The tree as an SVG document: the very nodes of `drawing`, the class above them, and below them the exponents
+        that other epsilons would have."""
         cost = self.plan.stated_cost
         heading = [
             f"{self.plan.shape}: {self.plan.strategy}",
             f"{cost.update} per change, {cost.delay} between rows, {cost.space} space",
             *self._spell_steps(self._steps()),
         ]
-        return draw_svg(self._boxes(), heading)
+        heavy = skew_data(self.tree, self.plan, self.maintained)
+        plot = choice_plot(self.definition, self.plan, heavy["epsilon"]) if heavy is not None else None
+        return draw_svg(self._boxes(), heading, plot)
 
     def __str__(self) -> str:
         width = max(len(key) for key, _ in self.lines())
@@ -193,8 +197,8 @@ class Explanation:
             boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
         for order in self._orders():
             if order["tree"] is not None:
-                inside = (_ranked_box(order["tree"]),)
-                boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", inside))
+                ranked = (_ranked_box(order["tree"]),)
+                boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", ranked))
         for name, tree in self.blocks:
             boxes.append(Box(table_name(name), ("a view of its own",), "projection", (_box(tree, tree.root),)))
         return boxes

@@ -13,6 +13,7 @@ from planner.heavy_light import is_whole
 from planner.plan import Plan
 from planner.wording import column
 from sqlfront.epsilon import CHOICES, EPSILON, with_epsilon
+from sqlfront.tradeoff import choice_table
 from storage.table import Table
 
 
@@ -58,9 +59,7 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
         kept = figures["pieces"].get(piece["name"]) if figures is not None else None
         rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
         yield f"piece {piece['name']}, {piece['reading']} ({parts}){rows}"
-    for choice in data["choices"]:
-        delay = f"{choice['delay']} between rows, " if choice["delay"] != "O(1)" else ""
-        yield f"epsilon = {choice['epsilon']:g}: {choice['update']} per change, {delay}{choice['space']} space"
+    yield from choice_table(data["choices"], data["epsilon"])
 
 
 def heavy_tables(pieces: Pieces) -> Iterator[tuple[str, str, Table]]:

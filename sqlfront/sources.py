@@ -63,7 +63,7 @@ def pull(connection: Connection, names: Sequence[Sequence[str]]) -> Epoch | None
     with ExitStack() as locks:
         for table in tables:
             locks.enter_context(database.attached.lock(table.scan))
-        found = ((table, rows, at) for table in tables for rows, at in _news(database, table))
+        found = ((table, rows, at) for table in tables for rows, at in news(database, table))
         if len(tables) > 1:
             return _commit(connection, list(found))
         for item in found:
@@ -101,7 +101,8 @@ def _commit(connection: Connection, items: Sequence[tuple[ChangeTable, Any, Any]
     return transaction.epoch
 
 
-def _news(database: Database, table: ChangeTable) -> Any:
+def news(database: Database, table: ChangeTable) -> Any:
+    """What is new at a table's source, as (rows, the offset behind them)."""
     source = _source(database, table)
     after = database.offsets.get((table.scan, source.name))
     return source.read(after, wanted_of(database, table))
@@ -118,8 +119,6 @@ def _table(connection: Connection, parts: Sequence[str]) -> ChangeTable:
 
 def _source(database: Database, table: ChangeTable) -> ChangeSource:
     """The table's source: what has been registered, or that of its CREATE statement, opened at first need."""
-    import duckdb
-
     sources, declared = database.attached.sources, table.options.get("source")
     if table.scan in sources:
         return sources[table.scan]
@@ -132,9 +131,7 @@ def _source(database: Database, table: ChangeTable) -> ChangeSource:
     if kind == "spark":
         sources[table.scan] = _spark_table(database, options)
     else:
-        own = kind == "duckdb" and "file" not in options
-        con = database.root.cursor() if own else duckdb.connect(":memory:")
-        sources[table.scan] = make_source(f"{kind}:{sorted(options.items())}", kind, options, con)
+        sources[table.scan] = make_source(f"{kind}:{sorted(options.items())}", kind, options, database.root.cursor)
     return sources[table.scan]
 
 
@@ -152,8 +149,6 @@ def _spark_table(database: Database, options: dict[str, str]) -> ChangeSource:
 
 
 def _as_source(source: Any, shape: str, version: str, name: str | None) -> ChangeSource:
-    import duckdb
-
     if isinstance(source, ChangeSource):
         return source
     if _is_spark(source):
@@ -166,7 +161,7 @@ def _as_source(source: Any, shape: str, version: str, name: str | None) -> Chang
             f"a {type(source).__name__} is no source of changes",
             hint="a Spark DataFrame, a stream or iterable of Arrow tables, or an object with `name` and `read`",
         )
-    return ArrowSource(name or "arrow", duckdb.connect(":memory:"), source, shape)
+    return ArrowSource(name or "arrow", source, shape)
 
 
 def _is_spark(source: Any) -> bool:

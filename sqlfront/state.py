@@ -43,16 +43,16 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                 if values:
                     node_name, kind = of.removeprefix(" for "), "values"
                 rows.append((shown(entry.name), node_name, kind, *figures(view.tree.projection), False))
+            if view.tally is not None:
+                rows += [
+                    (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *figures(table), False)
+                    for table in view.tally.tables()
+                ]
             for index in view.ranked.values():
                 by = f" by {index.order.label}{of}"
                 rows += [
                     (shown(entry.name), (node.node.atom or label(view, node)) + by, "ranked", *figures(table), False)
                     for node, table in zip(index.nodes, index.tables(), strict=True)
-                ]
-            if view.tally is not None:
-                rows += [
-                    (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *figures(table), False)
-                    for table in view.tally.tables()
                 ]
             if view.balance is not None:
                 kept = heavy_tables(view.balance.pieces)

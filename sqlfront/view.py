@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.connection import Connection
+    from sqlfront.copies import Copy
     from sqlfront.database import ViewEntry
 
 
@@ -141,6 +142,18 @@ class View:
             connection._database, self._entry, snapshot=snapshot, after=after, timeout=timeout, buffer=buffer
         )
         return found if callback is None else CallbackThread(found, callback)
+
+    def copy_to(self, path: str, table: str | None = None) -> Copy:
+        """Keep a table in another DuckDB file equal to the view, epoch by epoch, until the result is closed.
+
+        The table (by default of the view's name) is made if it is not there. Each write notes its epoch in its own
+        transaction: after a crash nothing is missing or doubled when the view is copied there again.
+        """
+        from sqlfront.copies import Copy
+
+        self._connection._ready()
+        self._connection._start_reading()
+        return Copy(self._connection._database, self._entry, path, table or self._entry.name.name)
 
     def _values(self, row: Any) -> list[Any]:
         """A row's values in column order. ProgrammingError if it is no row of this view."""

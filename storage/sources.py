@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from storage.capture_sql import quote
@@ -39,25 +40,33 @@ DUCKDB = Dialect(quote, "error", lambda value, type_: f"CAST({value} AS {type_})
 
 
 class DuckDBSource:
-    """A DuckDB table of changes; rows are taken in order of `version`, a column that grows with each commit."""
+    """A DuckDB table of changes; rows are taken in order of `version`, a column that grows with each commit.
 
-    def __init__(self, name: str, con: Any, table: str, shape: str = "auto", version: str = VERSION) -> None:
-        self.name, self._con, self._table, self._shape, self._version = name, con, table, shape, version
+    `open` gives a connection for one read: nobody is kept from the file in between.
+    """
+
+    def __init__(
+        self, name: str, open: Callable[[], Any], table: str, shape: str = "auto", version: str = VERSION
+    ) -> None:
+        self.name, self._open, self._table, self._shape, self._version = name, open, table, shape, version
 
     def read(self, after: Any | None, wanted: Wanted) -> Iterator[tuple[pa.Table, Any]]:
-        columns = relation_columns(self._con, self._table)
-        version = _version_column(columns, self._version)
-        last, span = version_span(lambda sql: self._con.execute(sql).fetchall(), self._table, quote(version), after)
-        if span is not None:
+        with self._open() as con:
+            columns = relation_columns(con, self._table)
+            version = _version_column(columns, self._version)
+            last, span = version_span(lambda sql: con.execute(sql).fetchall(), self._table, quote(version), after)
+            if span is None:
+                return
             sql = signed_rows(self._table, shape_of(self._shape, columns, wanted), wanted, DUCKDB, span)
-            yield fetched(self._con, sql), last
+            rows = fetched(con, sql)
+        yield rows, last
 
 
 class FileSource:
     """Parquet, CSV or JSON files of changes by a glob; each file is taken once, by its name, and never changes then."""
 
-    def __init__(self, name: str, con: Any, kind: str, path: str, shape: str = "auto") -> None:
-        self.name, self._con, self._kind, self._path, self._shape = name, con, kind, path, shape
+    def __init__(self, name: str, kind: str, path: str, shape: str = "auto") -> None:
+        self.name, self._kind, self._path, self._shape = name, kind, path, shape
 
     def read(self, after: Any | None, wanted: Wanted) -> Iterator[tuple[pa.Table, Any]]:
         taken = set(after or ())
@@ -68,9 +77,10 @@ class FileSource:
         if new:
             files = ", ".join("'" + name.replace("'", "''") + "'" for name in new)
             relation = f"read_{self._kind}([{files}], union_by_name = true)"
-            columns = relation_columns(self._con, relation)
-            sql = signed_rows(relation, shape_of(self._shape, columns, wanted), wanted, DUCKDB)
-            yield fetched(self._con, sql), sorted(taken.union(new))
+            with connect_memory() as con:
+                shape = shape_of(self._shape, relation_columns(con, relation), wanted)
+                rows = fetched(con, signed_rows(relation, shape, wanted, DUCKDB))
+            yield rows, sorted(taken.union(new))
 
 
 class ArrowSource:
@@ -79,10 +89,10 @@ class ArrowSource:
     After a restart the same stream is registered again, from its beginning: the batches taken in before are skipped.
     """
 
-    def __init__(self, name: str, con: Any, stream: Any, shape: str = "auto") -> None:
+    def __init__(self, name: str, stream: Any, shape: str = "auto") -> None:
         import pyarrow as pa
 
-        self.name, self._con, self._shape = name, con, shape
+        self.name, self._shape = name, shape
         if hasattr(stream, "__arrow_c_stream__"):
             stream = pa.RecordBatchReader.from_stream(stream)
         self._batches: Iterator[Any] = iter(stream)
@@ -95,14 +105,17 @@ class ArrowSource:
             self._number += 1
             if self._number > (after or 0):
                 table = batch if isinstance(batch, pa.Table) else pa.table(batch)
-                self._con.register("batch", table)
                 shape = shape_of(self._shape, table.column_names, wanted)
-                yield fetched(self._con, signed_rows("batch", shape, wanted, DUCKDB)), self._number
+                with connect_memory() as con:
+                    con.register("batch", table)
+                    rows = fetched(con, signed_rows("batch", shape, wanted, DUCKDB))
+                yield rows, self._number
 
 
 FILE_KINDS = {"parquet", "csv", "json"}
 _OPTIONS: dict[str, tuple[set[str], set[str]]] = {  # kind: (required, optional)
     "duckdb": ({"table"}, {"file", "shape", "version"}),
+    "triggers": ({"table", "file"}, set()),
     **{kind: ({"path"}, {"shape"}) for kind in FILE_KINDS},
     "spark": ({"table"}, {"shape", "version"}),
 }
@@ -124,16 +137,39 @@ def check_source(kind: str, options: Mapping[str, Any]) -> None:
             raise ProgrammingError(f"option {name!r} of a source is a string, not {value!r}", hint="write it in quotes")
 
 
-def make_source(name: str, kind: str, options: Mapping[str, str], con: Any) -> ChangeSource:
-    """A source that DuckDB reads; `con` is a cursor for it alone, of the database itself if the table is there."""
+def make_source(name: str, kind: str, options: Mapping[str, str], own: Callable[[], Any]) -> ChangeSource:
+    """A source that DuckDB reads; `own` gives a cursor of the database that has the change table."""
     shape = options.get("shape", "auto")
     if kind in FILE_KINDS:
-        return FileSource(name, con, kind, options["path"], shape)
-    table = ".".join(quote(part) for part in options["table"].split("."))
+        return FileSource(name, kind, options["path"], shape)
+    *schema, table_name = options["table"].split(".")
+    if kind == "triggers":
+        from storage.trigger_source import TriggerSource
+
+        return TriggerSource(name, partial(opened, options["file"]), schema[0] if schema else "main", table_name)
+    table = ".".join(map(quote, [*schema, table_name]))
     if "file" in options:
-        con.execute(f"ATTACH IF NOT EXISTS '{options['file'].replace(chr(39), chr(39) * 2)}' AS source (READ_ONLY)")
-        table = f"source.{table}"
-    return DuckDBSource(name, con, table, shape, options.get("version", VERSION))
+        own = partial(opened, options["file"], read_only=True)
+    return DuckDBSource(name, own, table, shape, options.get("version", VERSION))
+
+
+def opened(file: str, *, read_only: bool = False) -> Any:
+    """A connection to another database file. OperationalError if it cannot be had."""
+    import duckdb
+
+    try:
+        return duckdb.connect(file, read_only=read_only)
+    except duckdb.Error as error:
+        raise OperationalError(
+            f"the source {file} cannot be opened", why=str(error), hint="another process may have it open: try again"
+        ) from error
+
+
+def connect_memory() -> Any:
+    """A connection that only computes."""
+    import duckdb
+
+    return duckdb.connect(":memory:")
 
 
 def relation_columns(con: Any, relation: str) -> list[str]:

@@ -42,8 +42,8 @@ class Fault:
 FAULTS = [
     Fault(
         "only the top of a path is updated", "maintenance/paths.py",
-        "_climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)",
-        "_climb(tree, leaf, top, assembler, limbs, write_all=False, times=times)",
+        "climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)",
+        "climb(tree, leaf, top, assembler, limbs, write_all=False, times=times)",
     ),
     Fault(
         "both atoms of a self-join read the old state", "maintenance/state.py",
@@ -104,6 +104,19 @@ FAULTS = [
     Fault(
         "heavy values are passed over", "storage/route_kernels.py",
         "any_heavy |= heavy", "any_heavy |= 0", "tests/maintenance/test_skew.py -k hub",
+    ),
+    Fault(
+        "the current bucket excludes what it puts out", "storage/hop_kernels.py",
+        "if current >= 0 and bucket != current:", "if current >= 0:", "tests/maintenance/test_pieces.py -k unions",
+    ),
+    Fault(
+        "a piece of the binary strategy is forgotten", "planner/triangles.py",
+        'trees.listed("H(LL)*", "H*", "LL", WHOLE),', "", "tests/maintenance/test_pieces.py -k hub_instance",
+    ),
+    Fault(
+        "parts take a change before the pieces that join what was", "maintenance/pieces.py",
+        "if position == last or self.symmetric:", "if position == 0 or self.symmetric:",
+        "tests/maintenance/test_pieces.py -k closed",
     ),
     Fault(
         "the cut list of a wave starts over", "storage/extend_kernels.py",
@@ -332,6 +345,29 @@ FAULTS = [
         "                logged = self._log(changes)\n                signals.check()\n",
         "                signals.check()\n            logged = self._log(changes)\n",
         "tests/sqlfront/test_durable.py -k killed",
+    ),
+    Fault(
+        "an offset is forgotten at COMMIT", "sqlfront/transactions.py",
+        "database.offsets |= self._offsets", "pass", "tests/sqlfront/test_durable.py -k offsets",
+    ),
+    Fault(
+        "a batch that comes again is taken again", "sqlfront/streaming.py",
+        'number <= last["batch"]', 'number < last["batch"]', "tests/spark/test_exactly_once.py -k comes_again",
+    ),
+    Fault(
+        "an image before an update is taken for an insert", "storage/change_shapes.py",
+        "IN ('delete', 'update_preimage') THEN -1", "IN ('delete', 'update_preimage') THEN 1",
+        "tests/storage/test_sources.py -k each_shape",
+    ),
+    Fault(
+        "a part of an execution reads the present epoch", "sqlfront/spark/server.py",
+        'wanted = ("session", "execution", "view", "columns", "where")',
+        'wanted = ("session", "execution", "view", "columns", "where", "part")',
+        "tests/spark/test_serving.py -k parts_of_an_execution",
+    ),
+    Fault(
+        "a copy deletes all copies of a row", "sqlfront/copies.py",
+        "WHERE k <= n", "WHERE true", "tests/sqlfront/test_copies.py -k is_the_view",
     ),
     Fault(
         "compaction keeps what it has replaced", "storage/change_log.py",

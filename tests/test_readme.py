@@ -59,7 +59,13 @@ def run_sql(code: str, con: sqlfront.Connection) -> None:
         before = end
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
+def marked(paths: list[Path]) -> list[Any]:
+    """Pages and examples as parameters; those that start Spark run in the worker that has it."""
+    spark = [pytest.mark.xdist_group("spark")]
+    return [pytest.param(path, id=path.name, marks=spark if "spark" in path.stem else []) for path in paths]
+
+
+@pytest.mark.parametrize("page", marked([page for page in PAGES if blocks(page)]))
 def test_snippets_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
@@ -93,9 +99,9 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("example", marked(EXAMPLES))
 def test_examples_run(example, tmp_path):
-    done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
 

@@ -33,14 +33,14 @@ def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str =
 
     database = con._database
     if database not in _servers:
-        _servers[database] = ViewServer(con, spark.sparkContext.defaultParallelism, host)
-    server = _servers[database]
+        _servers[database] = ViewServer(con, host)
+    server, context = _servers[database], spark.sparkContext
     database.spark = spark
     for kind, called in ((ViewSource, name), (ChangeSource, f"{name}_changes")):
         # A class made here travels to the workers with its values.
         values = {"address": server.address, "secret": server.secret, "called": called}
+        values |= {"session": context.applicationId, "parallelism": context.defaultParallelism}
         spark.dataSource.register(type(kind.__name__, (kind,), values))
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     refresh(spark, con, name=name)
 
 

@@ -1,14 +1,14 @@
 """Serves views to Spark's Python workers: an Arrow Flight server in the process that holds the database.
 
-A read first pins a *snapshot*: the wanted columns and rows of a view, of one epoch. Its partitions are slices of that
-table, so all executors see one epoch whatever is committed meanwhile. Snapshots are dropped, oldest first, when those
-held together exceed `HELD_BYTES`. Every request carries the server's secret.
+The first task of an execution that reads a view pins a *snapshot*: the wanted columns and rows, of one epoch. The
+execution's tasks get slices of that table, so all executors, and tasks that run again, see one epoch whatever is
+committed meanwhile. Snapshots are dropped, oldest first, when those held together exceed `HELD_BYTES`. Every request
+carries the server's secret.
 """
 
 from __future__ import annotations
 
 import hmac
-import itertools
 import json
 import secrets
 import threading
@@ -20,7 +20,7 @@ import pyarrow.flight as flight
 
 from sqlfront.feed import HELD_ROWS, Subscription
 from sqlfront.names import name_parts
-from sqlfront.spark.types import spark_columns, spark_schema, spark_type
+from sqlfront.spark.types import spark_columns, spark_schema
 from storage.capture_sql import quote, table_sql
 from storage.errors import Error, OperationalError, ProgrammingError
 
@@ -29,30 +29,26 @@ if TYPE_CHECKING:
     from sqlfront.database import ViewEntry
 
 HELD_BYTES = 1 << 30
-ROWS_PER_PARTITION = 1 << 16
+MOST_REMEMBERED = 1 << 12
 _CONTROL = "`_change_type` string, `_commit_version` bigint, `_commit_timestamp` timestamp_ntz"
-_TESTS = {
-    "EqualTo": "= ?", "EqualNullSafe": "IS NOT DISTINCT FROM ?", "GreaterThan": "> ?", "GreaterThanOrEqual": ">= ?",
-    "LessThan": "< ?", "LessThanOrEqual": "<= ?", "IsNull": "IS NULL", "IsNotNull": "IS NOT NULL",
-}  # fmt: skip
 
 
 class ViewServer(flight.FlightServerBase):
     """The views of one database; `address` and `secret` are what a client needs."""
 
-    def __init__(self, connection: Connection, parallelism: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, connection: Connection, host: str = "127.0.0.1") -> None:
         super().__init__(f"grpc://{host}:0")
         self.address, self.secret = f"grpc://{host}:{self.port}", secrets.token_hex(16)
-        self._connection, self._parallelism = connection, parallelism
-        self._lock, self._numbers = threading.Lock(), itertools.count(1)
-        self._snapshots: OrderedDict[int, pa.Table] = OrderedDict()
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._snapshots: OrderedDict[str, pa.Table | None] = OrderedDict()
         self._subscriptions: dict[str, Subscription] = {}
 
     # Requests: JSON in, JSON or Arrow out ----------------------------------------------------------
 
     def do_action(self, context: Any, action: Any) -> list[bytes]:
         request = self._request(action.body.to_pybytes())
-        answer = {"describe": self._describe, "snapshot": self._snapshot, "epoch": self._epoch, "follow": self._follow}
+        answer = {"describe": self._describe, "epoch": self._epoch, "follow": self._follow}
         return [json.dumps(_told(answer[action.type], request)).encode()]
 
     def do_get(self, context: Any, ticket: Any) -> flight.RecordBatchStream:
@@ -70,40 +66,47 @@ class ViewServer(flight.FlightServerBase):
         columns = spark_schema(self._entry(request).definition.columns)
         return {"schema": columns, "changes": f"{columns}, {_CONTROL}"}
 
-    def _snapshot(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Pin some columns of the rows for which filters hold; the slices that are its partitions."""
-        entry = self._entry(request)
-        wanted = [name.casefold() for name in request["columns"]]
-        types = {name.casefold(): (name, type_) for name, type_ in entry.definition.columns}
-        chosen = [types[name] for name in wanted]
-        tests, values = _where(request["filters"], types)
-        with self._connection._database.engine.lock, self._connection.cursor() as cursor:
-            columns = spark_columns(chosen) or "1 AS one"
-            view = table_sql(cursor._database.name, entry.name)
-            table = cursor.execute(f"SELECT {columns} FROM {view}{tests}", values or None).to_arrow_table()
-            epoch = cursor._database.engine.epoch
-        number = next(self._numbers)
-        with self._lock:
-            self._snapshots[number] = table
-            while len(self._snapshots) > 1 and sum(held.nbytes for held in self._snapshots.values()) > HELD_BYTES:
-                self._snapshots.popitem(last=False)
-        rows = table.num_rows
-        most = int(request.get("partitions") or self._parallelism)
-        count = max(1, most if request.get("partitions") else min(most, -(-rows // ROWS_PER_PARTITION)))
-        ends = [rows * (i + 1) // count for i in range(count)]
-        return {"snapshot": number, "epoch": epoch, "slices": list(zip([0, *ends[:-1]], ends, strict=True))}
-
     def _slice(self, request: dict[str, Any]) -> pa.Table:
+        """Part `i` of `n` of what an execution reads of a view: the first part that is asked for pins the snapshot."""
+        wanted = ("session", "execution", "view", "columns", "where")
+        key = json.dumps([request.get(name) for name in wanted])
         with self._lock:
-            table = self._snapshots.get(request["snapshot"])
+            if key not in self._snapshots:
+                self._snapshots[key] = self._read(request)
+                self._drop_oldest()
+            table = self._snapshots[key]
         if table is None:
             raise OperationalError(
-                f"the snapshot of epoch {request['epoch']} is not held any more",
-                why=f"snapshots of more than {HELD_BYTES >> 20} MB were read since",
-                hint="read the view again",
+                f"the snapshot of {request['view']} that this execution reads is not held any more",
+                why=f"snapshots of more than {HELD_BYTES >> 20} MB were read since it began",
+                hint="run it again",
             )
-        first, end = request["slice"]
+        i, n = request["part"]
+        first, end = table.num_rows * i // n, table.num_rows * (i + 1) // n
         return table.slice(first, end - first)
+
+    def _read(self, request: dict[str, Any]) -> pa.Table:
+        """The wanted columns of a view's rows, of the present epoch."""
+        entry = self._entry(request)
+        types = {name.casefold(): (name, type_) for name, type_ in entry.definition.columns}
+        columns = spark_columns(types[name.casefold()] for name in request["columns"]) or "1 AS one"
+        where = f" WHERE {request['where']}" if request.get("where") else ""
+        with self._connection.cursor() as cursor:
+            view = table_sql(cursor._database.name, entry.name)
+            return cursor.execute(f"SELECT {columns} FROM {view}{where}").to_arrow_table()
+
+    def _drop_oldest(self) -> None:
+        """Hold no more than `HELD_BYTES`, but always the latest. What was dropped is remembered: to read it again in
+        the same execution would mix epochs."""
+        held = [key for key, table in self._snapshots.items() if table is not None]
+        total = sum(table.nbytes for table in self._snapshots.values() if table is not None)
+        for key in held[:-1]:
+            if total <= HELD_BYTES:
+                break
+            total -= self._snapshots[key].nbytes  # type: ignore[union-attr]
+            self._snapshots[key] = None
+        while len(self._snapshots) > MOST_REMEMBERED:
+            self._snapshots.popitem(last=False)
 
     def _epoch(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"epoch": self._connection._database.engine.epoch}
@@ -150,21 +153,6 @@ class ViewServer(flight.FlightServerBase):
             )
         with self._connection.cursor() as cursor:
             return cursor._database.view(cursor._duck, name_parts(request["view"]))
-
-
-def _where(filters: list[list[Any]], types: dict[str, tuple[str, str]]) -> tuple[str, list[Any]]:
-    """A WHERE clause for pushed filters ([kind, column, values]) and its parameters: constants lead to the tree."""
-    tests, values = [], []
-    for kind, column, given in filters:
-        name, type_ = types[column.casefold()]
-        # What is a string only in Spark is compared as one.
-        operand = f"CAST({quote(name)} AS VARCHAR)" if spark_type(type_)[1] == "VARCHAR" else quote(name)
-        if kind == "In":
-            tests.append(f"{operand} IN ({', '.join('?' * len(given))})")
-        else:
-            tests.append(f"{operand} {_TESTS[kind]}")
-        values += given
-    return (" WHERE " + " AND ".join(tests) if tests else ""), values
 
 
 def _told(answer: Any, request: dict[str, Any]) -> Any:

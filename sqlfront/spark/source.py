@@ -7,27 +7,20 @@ the process that holds the database.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
-
-# Only filters over values of these types are pushed: they mean the same in DuckDB.
-_VALUES = (int, str, bool)
-_PUSHED = {
-    "EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual", "In", "IsNull",
-    "IsNotNull",
-}  # fmt: skip
 
 
 class Part(InputPartition):
@@ -49,8 +42,8 @@ class Client:
             [answer] = client.do_action(flight.Action(what, body))
             return dict(json.loads(answer.body.to_pybytes()))
 
-    def rows(self, part: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        request = {**self.options, **json.loads(part.value), "secret": self.secret}
+    def rows(self, part: InputPartition, schema: pa.Schema, **more: Any) -> Iterator[pa.RecordBatch]:
+        request = {**self.options, **json.loads(part.value), **more, "secret": self.secret}
         with flight.connect(self.address) as client:
             for chunk in client.do_get(flight.Ticket(json.dumps(request).encode())):
                 batch = chunk.data
@@ -61,23 +54,24 @@ class Client:
 class ViewSource(DataSource):
     """`spark.read.format("sqlfront").option("view", "v")`: a maintained view.
 
-    Options: `view`; `partitions`, how many. A read with a schema of fewer columns moves only those.
+    Options: `view`; `partitions`, how many; `where`, a condition in DuckDB's SQL on the rows that are wanted, whose
+    equalities lead to the tree. A read with a schema of fewer columns moves only those.
     """
 
-    address, secret, called = "", "", "sqlfront"
+    address, secret, called, session, parallelism = "", "", "sqlfront", "", 1
 
     @classmethod
     def name(cls) -> str:
         return cls.called
 
     def _client(self) -> Client:
-        return Client(self.address, self.secret, {key: self.options[key] for key in self.options})
+        return Client(self.address, self.secret, {**self.options, "session": self.session})
 
     def schema(self) -> str:
         return str(self._client().ask("describe")["schema"])
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return ViewReader(self._client(), schema)
+        return ViewReader(self._client(), schema, self.parallelism)
 
 
 class ChangeSource(ViewSource):
@@ -96,30 +90,24 @@ class ChangeSource(ViewSource):
 
 
 class ViewReader(DataSourceReader):
-    """Reads one snapshot of a view, in slices."""
+    """Reads a view in slices of the snapshot that its execution has pinned.
 
-    def __init__(self, client: Client, schema: StructType) -> None:
+    Spark asks a loaded DataFrame once for its partitions, so they name no snapshot; and it keeps the filters that were
+    pushed into it for all that is done with it later, so none are taken here.
+    """
+
+    def __init__(self, client: Client, schema: StructType, parallelism: int) -> None:
         self._client, self._schema = client, schema
-        self._filters: list[list[Any]] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take the filters that the server applies; Spark applies the others."""
-        for one in filters:
-            column: tuple[str, ...] = getattr(one, "attribute", ())
-            given: Any = getattr(one, "value", ())
-            values = list(given) if isinstance(given, tuple) else [given]
-            whole = type(one).__name__ in _PUSHED and len(column) == 1 and all(type(v) in _VALUES for v in values)
-            if whole and not (type(one).__name__ == "In" and not values):
-                self._filters.append([type(one).__name__, column[0], values])
-            else:
-                yield one
+        self._count = int(client.options.get("partitions", parallelism))
 
     def partitions(self) -> Sequence[InputPartition]:
-        found = self._client.ask("snapshot", columns=self._schema.names, filters=self._filters)
-        return [Part({"snapshot": found["snapshot"], "epoch": found["epoch"], "slice": s}) for s in found["slices"]]
+        return [Part({"part": [i, self._count], "columns": self._schema.names}) for i in range(self._count)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from self._client.rows(partition, to_arrow_schema(self._schema))
+        task = TaskContext.get()
+        assert task is not None
+        execution = task.getLocalProperty("spark.sql.execution.id") or f"stage {task.stageId()}"
+        yield from self._client.rows(partition, to_arrow_schema(self._schema), execution=execution)
 
 
 class ChangeReader(DataSourceStreamReader):

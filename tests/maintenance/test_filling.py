@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +99,23 @@ def test_a_new_view_lies_in_the_order_of_its_walk():
     join.create()
     assert join.jumps() == 0
     assert join.read() == expected(r, s)
+    join.check()
+
+
+@pytest.mark.parametrize("rows", [4_000, 5_000])
+def test_what_comes_at_once_lies_in_groups(rows):
+    """As if the view had been built over it; a stream of small epochs moves nothing."""
+    join = Join(view=True)
+    keys = np.random.default_rng(2).permutation(np.arange(rows) % 500)
+    join.con.apply({"s": pa.table({"a": keys, "c": np.arange(rows)})})
+    table = join.maintained.sources["s"].store.table
+    words = [table.key_of(row) for row in range(rows)]
+    runs = min(1 + sum(one[place] != other[place] for one, other in pairwise(words)) for place in (0, 1))
+    assert (runs == 500) == (rows > 4096)
+    join.con.apply({"r": pa.table({"a": [1, 2, 2], "b": ["x", "y", "z"]})})
+    texts = {1: "x", 2: "yz"}
+    listed = Counter((key, text, c) for c, key in enumerate(keys.tolist()) for text in texts.get(key, ""))
+    assert join.read() == listed
     join.check()
 
 

@@ -395,7 +395,7 @@ def tight(epsilon: float, base: int) -> Triangles:
     if epsilon >= 0.5:
         partners, width = math.ceil(threshold) - 1, 1
     else:
-        width = math.ceil(threshold)
+        width = math.floor(threshold) + 1
         partners = base // 2 // (width + 1)
     s = [(0, c, 1, 1) for c in range(partners)]
     t = [(c, a, 1, 1) for c in range(partners) for a in range(width)]

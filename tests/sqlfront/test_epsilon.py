@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as xml
 from contextlib import contextmanager
 
 import pytest
@@ -10,6 +12,7 @@ import sqlfront
 import sqlfront.transactions
 from planner.cost import exponent, leading_power
 
+SVG = "{http://www.w3.org/2000/svg}"
 TABLES = {"r": "ab", "s": "bc", "t": "ca"}
 JOIN = "FROM r, s, t WHERE r.b = s.b AND s.c = t.c AND t.a = r.a"
 TRIANGLES = f"SELECT count(*) AS n {JOIN}"
@@ -150,7 +153,7 @@ def test_explain_tells_of_the_pieces(con, free, delay, space):
     assert len(pieces) == (5 if free == 3 else 7) and figures["pieces"].keys() == {p["name"] for p in pieces}
     text = str(con.explain("v"))
     assert all(f"piece {piece['name']}, {piece['reading']}" in text for piece in pieces)
-    assert f"epsilon = 0.5: O(N^0.5) amortised per change, {'' if free == 3 else 'O(N'}" in text
+    assert re.search(r"0\.5 +O\(N\^0\.5\) amortised +O\(N", text) and ("next row" in text) == (free != 3)
     assert con.explain("v").svg().count("piece ") == len(pieces)
     kinds = [row["kind"] for row in con.view("v").state()]
     assert kinds.count("piece") == sum(map(len, figures["pieces"].values())) > 0
@@ -346,7 +349,27 @@ def test_the_figures_are_those_of_the_partition(con):
     assert figures["pieces"] == {"r HL * s LH": (1,), "s HL * t LH": (1,), "t HL * r LH": (1,)}
     text = str(explained)
     assert "s: 1 of s.b, 1 of s.c are heavy; rows by the two: HH 1, HL 39, LH 39, LL 0" in text
-    assert "epsilon = 0.25: O(N^0.75) amortised per change, O(N^1.25) space" in text
+    table = [line.split("  ") for line in text.splitlines() if "amortised" in line or "one change" in line]
+    cells = [[cell.strip() for cell in line if cell.strip() not in ("", "heavy")] for line in table]
+    assert ["0.25", "O(N^0.75) amortised", "O(N^1.25)"] in cells
+    assert ["0.5 (now)", "O(N^0.5) amortised", "O(N)"] in cells
+
+
+def test_other_epsilons_are_drawn(con):
+    """The lines of the picture are max(eps, 1 - eps) and max(1, min(1 + eps, 2 - 2 eps))."""
+    con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.75) AS {TRIANGLES}")
+    picture = xml.fromstring(con.explain("v").svg())
+    lines = picture.findall(f"{SVG}polyline")
+    named = {text.text for text in picture.findall(f"{SVG}text")}
+    assert len(lines) == 2 and {"one change", "memory", "exponent of N by epsilon"} <= named
+    for line, stated in zip(lines, (lambda e: max(e, 1 - e), lambda e: max(1, min(1 + e, 2 - 2 * e))), strict=True):
+        places = [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+        (left, base), (right, _), (_, third) = places[0], places[-1], places[len(places) // 3]
+        scale = (third - base) / (stated(1 / 3) - stated(0))
+        assert scale < 0  # The greater the exponent, the higher the point.
+        for x, y in places:
+            assert y == pytest.approx(base + scale * (stated((x - left) / (right - left)) - stated(0)), abs=1)
+    assert not xml.fromstring(con.explain("SELECT a FROM r").svg()).findall(f"{SVG}polyline")
 
 
 def test_show_state_counts_all_that_is_kept(con):

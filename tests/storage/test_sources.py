@@ -8,6 +8,7 @@ import pyarrow.parquet
 import pytest
 
 import sqlfront
+from sqlfront.sources import news
 from storage.change_shapes import Wanted, shape_of, signed_rows
 from storage.sources import DUCKDB, ChangeSource, DuckDBSource, FileSource
 from storage.spark_source import SPARK, spark_conditions
@@ -80,7 +81,7 @@ def test_shapes_go_by_the_columns():
 def test_versions_are_taken_once(duck):
     duck.execute("CREATE TABLE feed (a BIGINT, s VARCHAR, v VARCHAR)")
     duck.execute("INSERT INTO feed VALUES (1, 'x', '001'), (2, 'y', '002'), (9, 'never', NULL)")
-    source = DuckDBSource("feed", duck, "feed", version="V")
+    source = DuckDBSource("feed", duck.cursor, "feed", version="V")
     assert isinstance(source, ChangeSource)
     [(first, at)] = source.read(None, Wanted(COLUMNS))
     assert (first.num_rows, at) == (2, "002")
@@ -89,11 +90,11 @@ def test_versions_are_taken_once(duck):
     [(second, at)] = source.read(at, Wanted(COLUMNS))
     assert (second.column("a").to_pylist(), at) == ([3], "003")
     with pytest.raises(sqlfront.ProgrammingError, match="no column nosuch"):
-        list(DuckDBSource("feed", duck, "feed", version="nosuch").read(None, Wanted(COLUMNS)))
+        list(DuckDBSource("feed", duck.cursor, "feed", version="nosuch").read(None, Wanted(COLUMNS)))
 
 
-def test_files_are_taken_once(duck, tmp_path):
-    source = FileSource("files", duck, "csv", str(tmp_path / "*.csv"))
+def test_files_are_taken_once(tmp_path):
+    source = FileSource("files", "csv", str(tmp_path / "*.csv"))
     with pytest.raises(sqlfront.OperationalError, match="no file matches"):
         list(source.read(None, Wanted(COLUMNS)))
     (tmp_path / "it's one.csv").write_text("s,a\nx,1\n")
@@ -193,3 +194,35 @@ def test_tables_refreshed_together_are_one_epoch(tmp_path):
         con.execute("REFRESH CHANGE TABLE t, u")
         assert con._database.engine.epoch == before + 1
         assert sorted(con.execute("FROM v").fetchall()) == [(1,), (2,)]
+
+
+def test_triggers_in_another_file_see_all_its_clients(tmp_path):
+    path, fed = str(tmp_path / "other.duckdb"), str(tmp_path / "fed.duckdb")
+
+    def client(*statements):
+        with duckdb.connect(path) as other:
+            for statement in statements:
+                other.execute(statement)
+
+    def take():
+        with sqlfront.connect(fed) as con:
+            con.execute("REFRESH CHANGE TABLE t")
+            return sorted(con.execute("FROM t").fetchall(), key=repr)
+
+    client("CREATE TABLE t (a BIGINT, s VARCHAR)", "INSERT INTO t VALUES (1, 'x'), (1, 'x')")
+    with sqlfront.connect(fed) as con:
+        con.execute(f"CREATE CHANGE TABLE t (a BIGINT, s VARCHAR) FROM triggers OPTIONS (table = 't', file = '{path}')")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a")
+    assert take() == [(1, "x"), (1, "x")] == take()
+    client("INSERT INTO t VALUES (2, NULL)", "UPDATE t SET s = 'y' WHERE a = 1", "BEGIN", "DELETE FROM t", "ROLLBACK")
+    assert take() == [(1, "y"), (1, "y"), (2, None)] == take()
+    client("DELETE FROM t WHERE a = 1")
+    with sqlfront.connect(fed) as con:  # A reader that dies after it has read: the same batch comes again.
+        table = con._database.change_tables["main", "t"]
+        assert [rows.num_rows for rows, _ in news(con._database, table)] == [1]
+    client("TRUNCATE t", "INSERT INTO t VALUES (7, 'z')")
+    assert take() == [(2, None)]
+    assert take() == [(7, "z")] == take()
+    client("DROP TRIGGER __sqlfront_source_insert ON t")
+    with pytest.raises(sqlfront.OperationalError, match="may have been missed"):
+        take()
