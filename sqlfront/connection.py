@@ -210,10 +210,9 @@ class Connection:
         if self._transaction is None and self._revision == self._database.revision and not self._closed:
             relation = self._gates.get(table)
             if relation is not None:
-                engine = self._database.engine
-                gate = engine.gates.get(relation)
+                gate = self._database.engine.gates.get(relation)
                 number = gate.run(row, weight) if gate is not None else None
-                return number if number is not None else engine.apply_any_row(relation, row, weight)
+                return number or self._database.engine.apply_any_row(relation, row, weight)
         from sqlfront import apply
 
         self._ready()
