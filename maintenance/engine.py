@@ -280,6 +280,6 @@ class Engine(State):
             gate.close()
         self.gates, self._ingests = {}, {}
         for name, relation in self.relations.items():
-            heard = any(view.delta is not None for view in self._readers(relation))
+            heard = any(view.is_heard for view in self._readers(relation))
             self.gates[name] = RowGate(self, relation, self._programs[name], heard)
             self._ingests[name] = Ingest(relation, self._programs[name])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
-from maintenance.output_change import OutputChange, read_change
+from maintenance.output_change import OutputChange, read_change, view_rows
+from maintenance.top_change import TopRows
 from maintenance.view import MaintainedView
 from storage.errors import Error, OperationalError
 
@@ -87,6 +88,10 @@ class Outlets:
                 change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
             for listener in list(listeners):
                 listener(epoch, change)
+        for name in {*self._listeners, *self._fed} & self._views.keys():
+            top = self._views[name].top
+            if top is not None:
+                top.commit()
         self.begin()
 
     def _gather(self, name: str) -> None:
@@ -95,7 +100,12 @@ class Outlets:
             return
         wanted = name in self._listeners or name in self._fed
         for member in view.members:
-            if wanted and member.delta is None:
+            if member.definition.limit is not None:
+                if not wanted:
+                    member.top = None
+                elif member.top is None:
+                    member.top = TopRows(view_rows(member, self._evaluate))
+            elif wanted and member.delta is None:
                 member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
             elif not wanted:
                 member.delta = None

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from maintenance.companions import Groups
-from maintenance.reading import read
+from maintenance.reading import Rows, read
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
+from maintenance.top import RankedWalk
 from maintenance.view import MaintainedView
 from maintenance.walk import BATCH, FIRST_BATCH, Walk
-from planner.query import RawColumn
+from planner.query import Limit, RawColumn
 from storage import layout as at
 from storage.errors import DataError
 from storage.layout import NULL_CODE
@@ -33,7 +34,11 @@ class Reader:
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._view = view
-        self._walk = read(view, where, *_needed(view))
+        self._walk: Rows | RankedWalk
+        if view.plan.ranked_only:
+            self._walk = RankedWalk(view.ranked[0])
+        else:
+            self._walk = read(view, where, *_needed(view))
 
     @property
     def steps(self) -> int:
@@ -41,6 +46,9 @@ class Reader:
         return self._walk.steps
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if isinstance(self._walk, RankedWalk):
+            yield from top_batches(self._view, self._walk, self._view.definition.limit or Limit(None))
+            return
         capacity, any_rows = FIRST_BATCH, False
         while rows := self._walk.next(capacity):
             any_rows = True
@@ -52,15 +60,39 @@ class Reader:
     def count_tuples(self) -> int:
         """The number of distinct tuples of the free variables, by walking them without decoding."""
         total = 0
+        assert not isinstance(self._walk, RankedWalk)
         while rows := self._walk.next(gather=False):
             total += rows
         return total
 
     def _batch(self, rows: int) -> pa.RecordBatch:
+        assert not isinstance(self._walk, RankedWalk)
         repeat = None
         if self._view.definition.mode == "bag" and not self._walk.all_ones(COUNT):
             repeat = np.repeat(np.arange(rows), numbers(self._walk, COUNT))
         return raw_batch(self._view, self._walk, rows, repeat)
+
+
+def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterator[pa.RecordBatch]:
+    """The raw columns of `limit` rows of a view in the order of a ranked walk. O(log N) each, also those skipped."""
+    skip, left = limit.offset, limit.rows
+    capacity = FIRST_BATCH
+    while left is None or left > 0:
+        if left is not None:
+            capacity = min(skip + left, BATCH)
+        rows = walk.next(capacity)
+        if not rows:
+            return
+        counts = np.ones(rows, np.int64) if view.definition.mode == "set" else numbers(walk, COUNT)
+        ends = np.cumsum(counts)
+        taken = np.minimum(ends, np.iinfo(np.int64).max if left is None else skip + left)
+        repeats = np.maximum(taken - np.maximum(ends - counts, skip), 0)
+        repeat = None if (repeats == 1).all() else np.repeat(np.arange(rows), repeats)
+        count = rows if repeat is None else len(repeat)
+        skip, left = max(0, skip - int(ends[-1])), None if left is None else left - count
+        if count:
+            yield raw_batch(view, walk, rows, repeat)
+        capacity = min(2 * capacity, BATCH)
 
 
 def _needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
@@ -207,6 +239,8 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 def row_count(view: MaintainedView) -> int:
     """The number of rows of the maintained core (before HAVING). O(1)."""
     tree = view.tree
+    if view.plan.ranked_only:
+        return sum(batch.num_rows for batch in Reader(view))
     if tree.projection is not None:
         return tree.projection.live
     if view.definition.mode == "bag":
@@ -217,7 +251,7 @@ def row_count(view: MaintainedView) -> int:
     if view.tally is not None:
         return view.tally.total
     walk = read(view)
-    if isinstance(walk, Walk) and len(walk.levels) == 1:
+    if isinstance(walk, Walk):
         return 0 if walk.empty else walk.levels[0].table.live
     return Reader(view).count_tuples()
 

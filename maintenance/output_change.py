@@ -11,12 +11,12 @@ from maintenance.companion_change import changed_groups, rewound
 from maintenance.emission import Factor, OutputDelta, factors
 from maintenance.machine import Machine
 from maintenance.netting import net
-from maintenance.output import Reader, numbers, raw_batch
+from maintenance.output import Reader, numbers, raw_batch, schema
 from maintenance.reading import merging, trees_read
 from maintenance.shapes import COUNT, Part
 from maintenance.tree import Tree
 from maintenance.view import MaintainedView
-from planner.query import output_keys, raw_places, shown_tuple
+from planner.query import Limit, output_keys, raw_places, shown_tuple
 from storage import layout as at
 from storage import lookup_kernels, scan_kernels
 from storage.sums import combine
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
+_PLACE = "place in the batch"
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
 
 
@@ -55,6 +56,8 @@ def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> O
 
     To be called when the epoch has been applied and before anything else is. O(tuples changed).
     """
+    if view.top is not None:
+        return _compared(view, view.top.make(view_rows(view, evaluate)))
     assert view.delta is not None
     gathered = _Gathered(view, view.delta)
     if view.definition.mode == "bag":
@@ -70,8 +73,37 @@ def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> O
 
 def view_batches(view: MaintainedView, evaluate: Evaluate) -> Iterator[pa.RecordBatch]:
     """A view's SQL rows, one per copy."""
+    if view.definition.limit is not None and not view.plan.ranked_only:
+        yield from _first_rows(view, view.definition.limit, evaluate)
+        return
     for raw in Reader(view):
         yield from sql_rows(view, evaluate, raw)[0].to_batches()
+
+
+def view_rows(view: MaintainedView, evaluate: Evaluate) -> pa.Table | None:
+    """All of a view's SQL rows; None if there are none."""
+    import pyarrow as pa
+
+    batches = list(view_batches(view, evaluate))
+    return pa.Table.from_batches(batches) if batches else None
+
+
+def _first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Iterator[pa.RecordBatch]:
+    """The rows of a limited view that is sorted when it is read. O(rows log rows)."""
+    import pyarrow as pa
+
+    table = pa.Table.from_batches(list(Reader(view)), schema(view)).combine_chunks()
+    for raw in table.to_batches():
+        rows, visible = sql_rows(view, evaluate, raw)
+        items = view.definition.orders[0].sorting
+        sorting = ", ".join(f"({expression}) {direction}" for expression, direction in items)
+        kept = pa.Table.from_batches([raw]).take(pa.array(visible))
+        kept = kept.append_column(_PLACE, pa.array(np.arange(len(visible))))
+        types = {column.name: column.type for column in view.definition.raw} | {_PLACE: "BIGINT"}
+        found = evaluate(kept, types, [f'"{_PLACE}"', f"row_number() OVER (ORDER BY {sorting or 1})"])
+        places, numbers = (column.to_numpy() for column in found.columns)
+        first = places[np.argsort(numbers)][limit.offset : limit.end]
+        yield from rows.take(pa.array(first)).combine_chunks().to_batches()
 
 
 def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch) -> tuple[pa.Table, np.ndarray]:
@@ -119,6 +151,15 @@ def _output(
 ) -> tuple[pa.Table, np.ndarray]:
     """The SQL rows of the tuples at `picked`, and which of those HAVING lets through."""
     return sql_rows(view, evaluate, raw_batch(view, gathered.rows(when, picked), len(picked)))
+
+
+def _compared(view: MaintainedView, found: tuple[pa.Table, np.ndarray] | None) -> OutputChange:
+    import pyarrow as pa
+
+    if found is None:
+        return OutputChange(pa.table({}), np.empty(0, np.int64), np.empty(0, np.int64))
+    positions, weights = net(found[0].columns, found[1])
+    return OutputChange(found[0].take(pa.array(positions)), weights, np.where(weights > 0, INSERT, DELETE))
 
 
 def _netted(view: MaintainedView, rows: pa.Table, weights: np.ndarray) -> OutputChange:
@@ -270,13 +311,10 @@ def images(change: OutputChange, version: int, timestamp: Any) -> pa.Table:
 
 def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, timestamp: Any) -> pa.Table | None:
     """All rows of a view as inserts; None if it has none. O(rows)."""
-    import pyarrow as pa
-
-    batches = list(view_batches(view, evaluate))
-    if not batches:
+    rows = view_rows(view, evaluate)
+    if rows is None or not rows.num_rows:
         return None
-    rows = pa.Table.from_batches(batches)
-    return _stamped(rows, np.full(rows.num_rows, INSERT), version, timestamp) if rows.num_rows else None
+    return _stamped(rows, np.full(rows.num_rows, INSERT), version, timestamp)
 
 
 def plain(table: pa.Table) -> pa.Table:

@@ -226,10 +226,9 @@ class Pieces:
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int, limbs: int) -> None:
         """Add what a delta of a store changes in the pieces, for the atoms that read it at a position, and in its parts
         between the two positions. The status of its values is known."""
-        last = max(self._positions(store), default=0)
         if position == 0:
             self._add_pieces(assembler, store, 0, limbs)
-        if position == last or self.symmetric:
+        if position == max(self._positions(store), default=0) or self.symmetric:
             self.partition_of(store).add_parts(assembler, self.number)
             self._add_pieces(assembler, store, 1, limbs)
 

@@ -43,10 +43,10 @@ def spending(view: MaintainedView, steps: int) -> Spending:
 def predict(view: MaintainedView) -> dict[str, float]:
     """The predicted steps of one changed row, by table: each look-up lists as many rows as a group has on average.
 
-    A leaf that other views read too is updated at nobody's expense. Empty where heavy values are told from light ones:
-    what a change meets there depends on its values more than on the mean. O(nodes^2).
+    A leaf that other views read too is updated at nobody's expense. Empty where heavy values are told from light
+    ones, or a best may change or not: what a change meets depends on its values more than on the mean. O(nodes^2).
     """
-    if view.balance is not None:
+    if view.balance is not None or view.ranked:
         return {}
     found: dict[str, float] = {}
     stores = {id(source.store): source for member in view.members for source in member.sources.values()}

@@ -102,10 +102,8 @@ class State:
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine, room)
-                lay_out(
-                    [tree for member in view.members for tree in trees_read(member)],
-                    [store.table for _, store in fresh],
-                )
+                walked = [tree for one in view.members if not one.plan.ranked_only for tree in trees_read(one)]
+                lay_out(walked, [store.table for _, store in fresh])
             except BaseException:
                 self._close_stores(view)
                 self._assemble()
@@ -205,7 +203,7 @@ class State:
     def _touched(self, relation: Relation) -> list[Table]:
         tables = [store.table for store in relation.stores.values()]
         for view in self._readers(relation):
-            tables += view.tables()
+            tables += [*view.tables(), *view.ranked_tables()]
         return tables
 
     @staticmethod
@@ -319,6 +317,7 @@ class State:
             sweep.finish(at.SWEEP, stores)
             for view in self._readers(relation):
                 sweep.finish(at.SWEEP, view.tables(), view.number)
+                view.add_ranking(sweep, relation)
                 for store in relation.stores.values():
                     view.add_settling(sweep, store)
             self._programs[name] = RelationPrograms(body.program(), check.program(), sweep.program())

@@ -105,7 +105,7 @@ class Tree:
             leaf.full = True
         if plan.projected:
             self._demand_projection()
-        else:
+        elif not plan.ranked_only:
             self._demand_enumeration(counted)
         self._settle()
 

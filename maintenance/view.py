@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from maintenance.covers import add_sum_paths, status_of_partners
 from maintenance.emission import OutputDelta
@@ -13,12 +13,14 @@ from maintenance.machine import Machine
 from maintenance.paths import build_path, build_projection, update_path
 from maintenance.pieces import Pieces
 from maintenance.programs import Assembler
+from maintenance.ranked import RankedIndex, RankedNode
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
 from maintenance.room import Goal, Room, fill
-from maintenance.shapes import Part, shape_of
+from maintenance.shapes import Part, Shape, shape_of
 from maintenance.symmetry import Term, symmetric_terms
 from maintenance.tally import Tally, is_spread
+from maintenance.top_change import TopRows
 from maintenance.tree import Tree, View, view_table
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
@@ -29,6 +31,8 @@ from storage.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from maintenance.first_rows import FirstRows
 
 
 @dataclass
@@ -51,6 +55,8 @@ class MaintainedView:
     `tally` counts its tuples where no table's size or count is their number (see tally.py).
     `epsilon` says when a value is heavy, where the plan is a union of `pieces` over heavy and light parts; `balance`
     keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
+    `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows of a view with
+    a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does).
     """
 
     name: str
@@ -74,11 +80,19 @@ class MaintainedView:
     epsilon: float = 0.5
     pieces: Pieces | None = None
     balance: Balance | None = None
+    ranked: dict[int, RankedIndex] = field(default_factory=dict)
+    top: TopRows | None = None
+    reader: FirstRows | Literal[False] | None = None
 
     @property
     def members(self) -> list[MaintainedView]:
         """The view and its companions, which share its name and its number."""
         return [self, *self.companions]
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody reads the view's changes."""
+        return self.delta is not None or self.top is not None
 
     @property
     def relations(self) -> set[str]:
@@ -90,10 +104,15 @@ class MaintainedView:
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        return self._counted() + (list(self.balance.pieces.all_tables()) if self.balance is not None else [])
+        parted = list(self.balance.pieces.all_tables()) if self.balance is not None else []
+        return [*self._counted(), *parted, *self.ranked_tables()]
 
     def _counted(self) -> list[Table]:
         return self._summed() + (self.tally.tables() if self.tally is not None else [])
+
+    def ranked_tables(self) -> list[Table]:
+        """The tables of the ranked trees, which their own steps sweep."""
+        return [table for index in self.ranked.values() for table in index.tables()]
 
     def _summed(self) -> list[Table]:
         """The tree's own tables, whose values have `limbs` words."""
@@ -137,7 +156,8 @@ class MaintainedView:
             view.table = view_table(self.tree, view, label(self, view))
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
-        self.tally = Tally(self.tree, self.limbs) if is_spread(self.tree) else None
+        spread = is_spread(self.tree) and not self.plan.ranked_only
+        self.tally = Tally(self.tree, self.limbs) if spread else None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
         """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
@@ -164,6 +184,11 @@ class MaintainedView:
             self.limbs += 1
         self.balance_by(self.epsilon)
         self.refresh(machine, room)
+        for index in self.ranked.values():
+            index.build(machine, self._stores(), {atom: self._leaf_shape(atom) for atom in self.sources})
+
+    def _stores(self) -> dict[str, LeafStore]:
+        return {atom: source.store for atom, source in self.sources.items()}
 
     @property
     def divided(self) -> bool:
@@ -183,6 +208,9 @@ class MaintainedView:
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
         self.bind_leaves()
+        self.reader = None
+        for index in self.ranked.values():
+            index.widen(self._stores())
         if self.balance is not None:
             self.balance.refresh(machine, room)
 
@@ -226,6 +254,10 @@ class MaintainedView:
         """Add the update paths of this view's atoms that read `store` at this position."""
         if self.balance is not None and position == 1 and self._reads(store):
             self.balance.pieces.partition_of(store).add_notes(assembler, self.number)
+        for atom, source in self.sources.items():
+            if source.store is store and source.position == position:
+                for index in self.ranked.values():
+                    index.add_path(assembler, atom, self._leaf_shape(atom))
         if self.terms:
             if position == 0 and self._reads(store):
                 self._add_terms(assembler)
@@ -233,6 +265,17 @@ class MaintainedView:
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
                 self._add_path(assembler, atom, position, 1)
+
+    def _leaf_shape(self, atom: str) -> Shape:
+        shape = self.tree.leaves[atom].shape
+        assert shape is not None
+        return shape
+
+    def add_ranking(self, assembler: Assembler, relation: Relation) -> None:
+        """Bring the ranked trees up to date with a change of `relation`, once for each node."""
+        atoms = {atom for atom, source in self.sources.items() if source.relation is relation}
+        for index in self.ranked.values():
+            index.add_ranking(assembler, atoms)
 
     def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
         """Ask for a rebalance if a change of `store`, which has been swept, makes one necessary."""
@@ -308,18 +351,20 @@ class MaintainedView:
         """Begin to gather the output's change anew."""
         if self.delta is not None:
             self.delta.clear()
+        if self.top is not None:
+            self.top.forget()
 
     def widen(self, limbs: int) -> None:
         """Give the values of the view's own tables more limbs."""
         if self.delta is not None:
             self.delta.widen(limbs)
-        if self.tally is not None:
-            self.tally.widen(limbs)
         self._widen_tables(limbs)
 
     def _widen_tables(self, limbs: int) -> None:
         """`widen`, without forgetting what has been gathered of the output's change."""
         self.limbs = limbs
+        if self.tally is not None:
+            self.tally.widen(limbs)
         for table in self._summed():
             table.widen(limbs)
         for view in self.tree.stored_inner():
@@ -359,6 +404,9 @@ def unbuilt_view(
     terms = symmetric_terms(tree) or ()
     view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
     view.pieces = pieces_of(view) if plan.union is not None else None
+    for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
+        if order_plan.root is not None:
+            view.ranked[place] = RankedIndex(order, order_plan.root, codecs, number, distinct=definition.mode == "set")
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
         kept.companion = companion
@@ -373,7 +421,7 @@ def pieces_of(view: MaintainedView) -> Pieces:
     return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
 
 
-def label(view: MaintainedView, node: View) -> str:
+def label(view: MaintainedView, node: View | RankedNode) -> str:
     """A node's name for people: its variables in the user's spelling."""
     return "[" + ", ".join(view.definition.label(v) for v in node.node.variables) + "]"
 

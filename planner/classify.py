@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from planner.companions import add_companions
+from planner.orders import add_orders
 from planner.plan import Plan
 from planner.query import Definition
 from planner.rules.cyclic import plan_cyclic
@@ -36,5 +37,6 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
             if materialize:
                 plan = materialize_joins(definition, plan)
             plan = replace(plan, weights=tuple(rates.items()))
+            plan = add_orders(plan, definition, rates)
             return add_companions(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
     raise AssertionError("the last rule answers every query")

@@ -31,6 +31,19 @@ PROJECTED_CONSTANT = replace(PROJECTED, update="O(1 + change of the extended res
 PROJECTED_AMORTISED = replace(PROJECTED, update="O(1 + change of the extended result) amortised")
 """The same with foreign keys."""
 
+RANKED = Cost(preprocessing="O(N log N)", update="O(N log N)", delay="O(log N)", space="O(N)")
+"""Deep, Hu and Koutris 2022, Theorem 19, kept under changes; the update's N is met only when one key holds all rows and
+the best of a group with that key changes."""
+
+RANKED_LOGARITHMIC = replace(RANKED, update="O(log N)")
+"""The same when every step to a parent meets one row."""
+
+RANKED_DISTINCT_DELAY = "O(N log N), O(log N) where rows do not repeat"
+"""Deep, Hu and Koutris 2022, Theorem 24: a row of the projection is come to once for each row of the join at worst."""
+
+SORTED = Cost(preprocessing="O(1)", update="O(1)", delay="O(rows log rows) to the first", space="O(1)")
+"""Nothing is kept for the order: the rows are sorted when they are read."""
+
 MATERIALIZED = Cost(
     preprocessing="O(N + intermediate results)",
     update="O(1 + change of every intermediate result)",

@@ -47,6 +47,18 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class OrderPlan:
+    """How the rows of one order are found: along a ranked tree or, without a `root`, by sorting them at each read.
+
+    `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order.
+    """
+
+    root: Node | None
+    cost: Cost
+    reason: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """What runs and why.
 
@@ -58,6 +70,7 @@ class Plan:
     is the result (see rules/materialize.py).
     `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
+    `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
     """
 
     shape: Shape
@@ -73,11 +86,17 @@ class Plan:
     joins: tuple[Node, ...] = ()
     companions: tuple[Plan, ...] = ()
     total: Cost | None = None
+    orders: tuple[OrderPlan, ...] = ()
 
     @property
     def stated_cost(self) -> Cost:
         """The cost of all that is maintained: of the core, whose class `cost` is, and of its companions."""
         return self.total or self.cost
 
+    @property
+    def first_order(self) -> OrderPlan | None:
+        return self.orders[0] if self.orders else None
+
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None
+    ranked_only: bool = False

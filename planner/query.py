@@ -136,6 +136,55 @@ class Companion:
 
 
 @dataclass(frozen=True)
+class Term:
+    """One item of an order: the value of a variable, or a sum of integers.
+
+    `parts` are coefficients and variables. A sum (`summed`) is NULL if one of them is; the coefficients are those of
+    the variables' codes, decimals being scaled: the value is (sum + `constant`) / `whole`. Otherwise there is one
+    variable, and its value counts.
+    """
+
+    parts: tuple[tuple[int, str], ...]
+    summed: bool = False
+    descending: bool = False
+    nulls_first: bool = False
+    whole: int = 1
+    constant: int = 0
+
+
+@dataclass(frozen=True)
+class Order:
+    """A total order of a view's rows: ORDER BY and then all output columns, so that what ties is the same row.
+
+    `terms` compare rows of the join; they are empty where `obstacle` says why the order is none that can be kept part
+    by part. `sorting` is the same order as DuckDB SQL over the raw columns: expressions, each with its direction;
+    `served` are its items as a query of the view would write them, None where it cannot.
+    `label` is ORDER BY as the user wrote it, `directions` those of its items and, last, of columns. `sums` say of an
+    item that is a sum which term it is: (expression as in `sorting`, number of the term).
+    """
+
+    terms: tuple[Term, ...]
+    sorting: tuple[tuple[str, str], ...]
+    served: tuple[str | None, ...]
+    label: str
+    directions: tuple[str, ...] = ()
+    obstacle: str | None = None
+    sums: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Limit:
+    """LIMIT (None: all) and OFFSET."""
+
+    rows: int | None
+    offset: int = 0
+
+    @property
+    def end(self) -> int | None:
+        return None if self.rows is None else self.offset + self.rows
+
+
+@dataclass(frozen=True)
 class Definition:
     """A view's query: the join core, what it sums, and what the user sees.
 
@@ -145,8 +194,10 @@ class Definition:
     `projection` and `having` are DuckDB SQL over the raw columns' names; `columns` names and types
     the view's output as DESCRIBE does. `labels` gives each variable the user's own spelling.
     `notes` say, for EXPLAIN, what was done to the query before it was planned. `companions` keep the values that
-    aggregates which are no sums need (MIN, MAX, DISTINCT). `derived` are the definitions of query blocks that are views
-    of their own, by the table name under which atoms read them, each after those it reads.
+    aggregates which are no sums need (MIN, MAX, DISTINCT). `orders` are those in which rows are asked for, that of
+    ORDER BY first; with a `limit` the view's rows are only the first ones of the first order. `derived` are the
+    definitions of query blocks that are views of their own, by the table name under which atoms read them, each after
+    those it reads.
     """
 
     atoms: tuple[Atom, ...]
@@ -161,6 +212,8 @@ class Definition:
     labels: tuple[tuple[str, str], ...] = field(default=())
     notes: tuple[str, ...] = ()
     companions: tuple[Companion, ...] = ()
+    orders: tuple[Order, ...] = ()
+    limit: Limit | None = None
     derived: tuple[tuple[str, Definition], ...] = ()
 
     def atom(self, name: str) -> Atom:

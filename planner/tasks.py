@@ -107,7 +107,7 @@ def _count(definition: Definition, plan: Plan) -> Task:
         "O(1) per change and answer", "BKS 2017, Theorem 3.2",
         f"{_CHANGE} answer unless {conjecture} fails", "BKS 2017, Theorem 3.5",
     )  # fmt: skip
-    return _decide("count", definition, plan, _counting(definition, plan), question)
+    return _decide("count", definition, plan, counting_cost(definition, plan), question)
 
 
 def _exists(definition: Definition, plan: Plan) -> Task:
@@ -134,17 +134,17 @@ def _membership(definition: Definition, plan: Plan) -> Task:
     return _decide("membership", definition, plan, found, question)
 
 
-def _counting(definition: Definition, plan: Plan) -> str:
-    """What counting the rows costs: the number is kept, but for tuples that a union's trees have apart."""
-    if plan.union is None or definition.mode == "bag":
-        return "O(1)"
-    power = leading_power(plan.cost.delay)
-    return "O(rows)" if power == "1" else f"O(rows * {power})"
-
-
 def _one_tuple(plan: Plan) -> str:
     """What a tuple costs: in a union of overlapping trees as much as a step of their enumeration."""
     return plan.cost.delay if plan.union is not None else "O(1)"
+
+
+def counting_cost(definition: Definition, plan: Plan) -> str:
+    """What counting the rows of a view costs: their number is kept, but not where trees overlap."""
+    if plan.union is None or definition.mode == "bag" or definition.scalar:
+        return "O(1)"
+    power = leading_power(plan.cost.delay)
+    return "O(rows)" if power == "1" else f"O(rows * {power})"
 
 
 def _one_row(name: Name, plan: Plan) -> Task:

@@ -22,6 +22,7 @@ class Selection:
     """A query's output before it is bound to leaves: resolved trees.
 
     `groups` is None without grouping; `having` may use aggregates. `scalar` marks aggregation of everything.
+    The last `hidden` items are compared by orders and not put out.
     """
 
     mode: Mode
@@ -29,6 +30,7 @@ class Selection:
     groups: list[Tree] = field(default_factory=list)
     having: Tree | None = None
     scalar: bool = False
+    hidden: int = 0
 
 
 @dataclass
@@ -154,8 +156,9 @@ def _bind_rows(selection: Selection, leaves: Leaves, source: SourceText) -> Outp
         return leaves.reference(node)
 
     projection = []
-    for _, tree in selection.items:
-        if selection.mode == "set" and len(atoms_of(tree)) > 1:
+    shown = len(selection.items) - selection.hidden
+    for place, (_, tree) in enumerate(selection.items):
+        if selection.mode == "set" and place < shown and len(atoms_of(tree)) > 1:
             why = "which combinations of rows give equal values cannot be followed row by row"
             hint = "SELECT DISTINCT the columns it uses, and compute the expression when you read the view"
             raise refusal("DISTINCT over an expression of several tables", source, span(tree), why, hint)
@@ -174,10 +177,10 @@ def _variables(free: list[str], leaves: Leaves) -> list[RawColumn]:
 
 def _groups(node: Tree, items: list[tuple[str, Tree]], scope: Scope, environment: Environment) -> list[Tree]:
     """GROUP BY expressions; a number is a position, a bare name that is no column is an alias."""
-    aliases = _item_aliases(node, items)
+    aliases = item_aliases(node, items)
     groups = []
     for tree in node["group_expressions"]:
-        position = _position(tree)
+        position = position_of(tree)
         if position is not None:
             if not 1 <= position <= len(items):
                 raise InternalError("DuckDB accepted a GROUP BY position that does not exist")
@@ -188,7 +191,7 @@ def _groups(node: Tree, items: list[tuple[str, Tree]], scope: Scope, environment
     return groups
 
 
-def _item_aliases(node: Tree, items: list[tuple[str, Tree]]) -> dict[str, Tree]:
+def item_aliases(node: Tree, items: list[tuple[str, Tree]]) -> dict[str, Tree]:
     """Aliases written in the SELECT list; the first of a name wins."""
     written = {tree["alias"].lower() for tree in node["select_list"] if tree.get("alias")}
     aliases: dict[str, Tree] = {}
@@ -198,7 +201,8 @@ def _item_aliases(node: Tree, items: list[tuple[str, Tree]]) -> dict[str, Tree]:
     return aliases
 
 
-def _position(tree: Tree) -> int | None:
+def position_of(tree: Tree) -> int | None:
+    """The position that a number in GROUP BY or ORDER BY names."""
     literal: dict[str, Any] = tree.get("literal") or {}
     return int(literal["text"]) if tree["class"] == "CONSTANT" and literal.get("kind") == "INTEGER" else None
 
@@ -215,7 +219,7 @@ def _having(
     if not node["having"]:
         return None
     check_expression(node["having"], environment.source)
-    aliases, grouped = _item_aliases(node, items), {key(group) for group in groups}
+    aliases, grouped = item_aliases(node, items), {key(group) for group in groups}
 
     def change(tree: Tree) -> Tree | None:
         if tree["class"] == "FUNCTION" and environment.is_aggregate(tree["function_name"]):

@@ -110,16 +110,16 @@ def refuse_modifiers(node: Tree, source: SourceText) -> None:
                 "ORDER BY",
                 source,
                 keyword(source, ("order",), modifier["orders"][0]["expression"]),
-                "a view is a bag of rows; ordered views come later",
-                "leave ORDER BY out and write it in the query that reads the view",
+                "the join around this block does not keep the order of its rows",
+                "leave it out here, and order the whole query",
             )
         if modifier["type"].startswith("LIMIT"):
             raise refusal(
                 "LIMIT",
                 source,
                 keyword(source, ("limit", "offset"), modifier.get("limit") or modifier.get("offset")),
-                "which rows stay depends on all others; top-k views come later",
-                "leave LIMIT out and write it in the query that reads the view",
+                "which rows stay depends on all others, so they are no part of the join around this block",
+                "make the block a materialized view of its own, and read that",
             )
         if modifier["type"] == "DISTINCT_MODIFIER" and modifier["distinct_on_targets"]:
             raise refusal(

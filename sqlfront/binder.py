@@ -8,6 +8,7 @@ table's leaf computes. Blocks that are no part of the join become views of their
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +22,15 @@ from sqlfront.bind_exists import count_for_exists
 from sqlfront.bind_from import Environment, JoinCore, bind_block, select_items
 from sqlfront.bind_functions import Functions, check_functions, check_projection
 from sqlfront.bind_leaves import Leaves
+from sqlfront.bind_order import (
+    Ordering,
+    bind_orders,
+    defaults_of,
+    read_limit,
+    read_orderings,
+    take_modifiers,
+    with_hidden,
+)
 from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
 from sqlfront.bind_refusals import EXPRESSIONS, refusal
 from sqlfront.bind_types import Typing
@@ -36,6 +46,7 @@ def bind_view(
     catalog: CatalogView | None = None,
     *,
     column_names: tuple[str, ...] = (),
+    order_by: tuple[str, ...] = (),
     statement: str | None = None,
     offset: int = 0,
 ) -> Definition:
@@ -43,8 +54,8 @@ def bind_view(
 
     `con` is a DuckDB cursor without an open result: it binds names and types, no table is read.
     `catalog` defaults to DuckDB's own. `column_names` rename the first output columns, as in
-    CREATE VIEW v (a, b). For carets, `statement` is what the user wrote and `offset` where the
-    SELECT stands in it.
+    CREATE VIEW v (a, b); `order_by` are orders besides that of ORDER BY. For carets, `statement` is what the
+    user wrote and `offset` where the SELECT stands in it.
 
     Raises ProgrammingError when DuckDB refuses the query, NotSupportedError when it is valid SQL
     that views do not support: the message names the construct, the place, the reason and a rewrite.
@@ -52,7 +63,9 @@ def bind_view(
     source = SourceText(statement if statement is not None else sql_select, offset)
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     functions = Functions(con, catalog.has_macros())
-    node, unread = count_for_exists(parse_select(sql_select, source), functions.is_aggregate, source)
+    parsed, orders, limiting = take_modifiers(parse_select(sql_select, source))
+    limit = read_limit(limiting, con, source)
+    node, unread = count_for_exists(parsed, functions.is_aggregate, source)
     columns = _describe(sql_select, con, source, column_names)
     blocks = DerivedBlocks(partial(_bind_core, con, functions))
     environment = Environment(catalog, source, functions.is_aggregate, blocks)
@@ -63,11 +76,16 @@ def bind_view(
         at = (source.start, source.start + len(sql_select))
         raise refusal("A query without a table", source, at, why, "create a table or an ordinary view")
     selection = read_selection(node, scope, environment)
+    orderings = read_orderings(
+        node, orders, limit is not None, order_by, selection, scope, environment, defaults_of(con)
+    )
     inner = [tree for _, tree in select_items(node | {"select_list": unread}, scope, environment)]
-    definition = _bind_core(con, functions, core, selection, environment, inner)
+    definition = _bind_core(
+        con, functions, core, selection, environment, inner, orderings, [name for name, _ in columns]
+    )
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
-    return replace(definition, columns=columns, derived=tuple(blocks.definitions.items()))
+    return replace(definition, columns=columns, limit=limit, derived=tuple(blocks.definitions.items()))
 
 
 def _bind_core(
@@ -77,9 +95,12 @@ def _bind_core(
     selection: Selection,
     environment: Environment,
     unread: list[Tree] | None = None,
+    orderings: list[Ordering] | None = None,
+    columns: Sequence[str] = (),
 ) -> Definition:
     """The definition of one query block, whose columns are called as in its selection."""
-    source = environment.source
+    source, names = environment.source, [name for name, _ in selection.items]
+    selection = with_hidden(selection, orderings or [])
     typing = Typing(con, core.atoms)
     _check_values(core, selection, unread or [], typing, functions, con, source)
     conditions = split_conditions(core, typing, source)
@@ -91,20 +112,24 @@ def _bind_core(
     if selection.mode == "group":
         computed = [*output.projection, *([output.having] if output.having else [])]
         check_projection(computed, {raw.name: raw.type for raw in output.raw}, con, functions, source)
+    projection = render_all(output.projection)
+    orders = bind_orders(
+        orderings or [], selection, projection, columns, leaves, typing, lambda tree: _constant(con, tree)
+    )
     definition = Definition(
         atoms=leaves.build(),
         free=tuple(output.free),
         mode=selection.mode,
         measures=aggregates.measures,
         raw=tuple(output.raw),
-        projection=tuple(render_all(output.projection)),
+        projection=tuple(projection[: len(names)]),
         having=render(output.having) if output.having else None,
         scalar=selection.scalar,
         labels=leaves.labels(),
         companions=companions.build(),
+        orders=orders,
     )
     types = _output_types(definition, con)
-    names = [name for name, _ in selection.items]
     return replace(definition, columns=tuple(zip(names, types, strict=True)))
 
 
@@ -168,6 +193,10 @@ def _check_values(
     typing.types_of(aggregates_of(selection, functions.is_aggregate))
     outputs = [tree for _, tree in selection.items] + ([selection.having] if selection.having else [])
     check_functions(trees, outputs, typing, functions, source)
+
+
+def _constant(con: Any, tree: Tree) -> Any:
+    return con.execute(f"SELECT {render(tree)}").fetchone()[0]
 
 
 def _output_types(definition: Definition, con: Any) -> list[str]:

@@ -23,6 +23,7 @@ from sqlfront.epsilon import EPSILON, divides, epsilon_of, with_epsilon
 from sqlfront.failures import translated
 from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
+from sqlfront.tokens import tokenize
 from sqlfront.transactions import captured, transaction
 from sqlfront.update_mix import update_weights
 from storage.errors import DataError, NotSupportedError, ProgrammingError
@@ -67,6 +68,15 @@ _INLINED = "as its text: it only selects, projects and joins"
 _FED = "through its changes, which are computed at each epoch; its rows are stored here as a table's are"
 
 
+def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The orders of the option order_by, each as one would write it after ORDER BY."""
+    text = options.get("order_by", "")
+    ends = [token.start for token in tokenize(text) if token.text == ";"]
+    starts = [0, *(end + 1 for end in ends)]
+    parts = (text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True))
+    return tuple(part for part in parts if part)
+
+
 def build_view(database: Database, con: Any, view: StoredView, bound: Bound | None = None) -> ViewEntry:
     """Build a stored view, whose query may have been bound already, capturing the tables it reads.
 
@@ -74,7 +84,8 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
     """
     if bound is None:
         select = qualified_query(view.select, database.name)
-        bound = bind(EngineCatalog(database, con), con, select, column_names=view.column_names)
+        orders = orders_of(view.options)
+        bound = bind(EngineCatalog(database, con), con, select, column_names=view.column_names, order_by=orders)
     fed = bound.fed
     parts = plan_parts(database, con, bound, f"{database.relation_key(view.name)}#{view.scan}", view.options)
     tables = {atom.table for definition in bound.definitions for atom in definition.atoms} - fed.keys()

@@ -8,6 +8,7 @@ from typing import Any
 from planner.query import output_keys
 from sqlfront.database import Database, ViewEntry
 from sqlfront.freeze import qualified_query
+from sqlfront.order_text import without_order
 from sqlfront.table_catalog import Column, DuckDBCatalog, ForeignKey
 from storage.capture import QualifiedName
 
@@ -77,9 +78,9 @@ class EngineCatalog(DuckDBCatalog):
         if view is None:
             return super().inlined(table)
         self.views_read[table] = view
-        if view.definition.mode != "bag":
+        if view.definition.mode != "bag" or view.definition.limit is not None:
             return None
-        return list(view.column_names), qualified_query(view.select, self.database)
+        return list(view.column_names), qualified_query(without_order(view.select), self.database)
 
     def _view(self, table: str) -> ViewEntry | None:
         key = self.name(table).key

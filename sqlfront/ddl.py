@@ -13,13 +13,14 @@ from typing import Any
 
 from planner.query import Definition
 from sqlfront import persistence
-from sqlfront.build import bind, build_view, discard, plan_parts, unneeded_tables
+from sqlfront.build import bind, build_view, discard, orders_of, plan_parts, unneeded_tables
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import SCHEMA, Database, StoredView, ViewEntry, scan_name
 from sqlfront.epsilon import check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
+from sqlfront.order_text import completed_query
 from sqlfront.statements import CreateMaterializedView, Name
 from sqlfront.transactions import transaction
 from sqlfront.update_mix import check_updates
@@ -48,7 +49,8 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         catalog = EngineCatalog(database, con)
         bound = bind(
             catalog, con, statement.query,
-            column_names=statement.columns, statement=statement.text, offset=statement.query_start,
+            column_names=statement.columns, order_by=orders_of(options),
+            statement=statement.text, offset=statement.query_start,
         )  # fmt: skip
         check_updates(options, bound.definition, catalog)
         if options.keys() & {"epsilon", "reads"}:
@@ -255,7 +257,17 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
         for expression, (name, type_) in zip(definition.projection, definition.columns, strict=True)
     ]
     having = f" WHERE {definition.having}" if definition.having else ""
-    return f"SELECT {', '.join(outputs)} FROM ({core}) AS core{having}"
+    if definition.limit is None or entry.maintained.plan.ranked_only:
+        return f"SELECT {', '.join(outputs)} FROM ({core}) AS core{having}"
+    sorting = definition.orders[0].sorting
+    places = [f"({expression}) AS {quote(f'{number} sorted by')}" for number, (expression, _) in enumerate(sorting)]
+    sort = [f"{quote(f'{number} sorted by')} {direction}" for number, (_, direction) in enumerate(sorting)]
+    limit = "" if definition.limit.rows is None else f" LIMIT {definition.limit.rows}"
+    shown = ", ".join(quote(name) for name, _ in definition.columns)
+    return (
+        f"SELECT {shown} FROM (SELECT {', '.join([*outputs, *places])} FROM ({core}) AS core{having}) AS sorted "
+        f"ORDER BY {', '.join(sort) or 1}{limit} OFFSET {definition.limit.offset}"
+    )
 
 
 def register_all(database: Database, con: Any) -> None:
@@ -271,6 +283,8 @@ def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition
     import duckdb
 
     select = frozen_query(query, catalog)
+    if definition.orders and definition.orders[0].directions:
+        select = completed_query(select, definition, list(definition.orders[0].directions))
     try:
         types = [row[1] for row in con.execute(f"DESCRIBE {qualified_query(select, catalog.database)}").fetchall()]
     except duckdb.Error as error:

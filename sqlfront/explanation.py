@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from maintenance.pieces import Pieces, PieceTree
 from maintenance.prediction import Spending, predict, predicted_mean, spending
+from maintenance.ranked import RankedNode
 from maintenance.symmetry import symmetric_terms
 from maintenance.tally import Tally
 from maintenance.tree import Tree, View
@@ -51,14 +52,17 @@ class Explanation:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """What theory allows and what the view pays, for reading all, count, exists and membership."""
+        """What theory allows and what the view pays, for reading all, count, exists and membership; nothing of a view
+        that is only the first rows of its query."""
+        if self.definition.limit is not None:
+            return ()
         return classify_tasks(self.definition, self.plan, self.views)
 
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
         steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
-        stored beside the tree), companions, blocks. None is what is not known, and `heavy` of a view whose values are
-        not told apart."""
+        stored beside the tree), orders {order, strategy, cost, reason, tree}, companions, blocks. None is what is not
+        known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -87,6 +91,7 @@ class Explanation:
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
             "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
+            "orders": self._orders(),
             "companions": [_node(tree, tree.root) for tree in self.companions],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
         }
@@ -100,6 +105,7 @@ class Explanation:
         rows += [(task.name, self._spell_task(task)) for task in self.tasks]
         for rewrite in self.rewrites:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
+        rows += [("order", line) for order in data["orders"] for line in _spell_order(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("heavy", line) for line in skew_lines(data["heavy"])]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
@@ -126,6 +132,22 @@ class Explanation:
             for i, line in enumerate(value.splitlines() or [""])
         )
 
+    def _orders(self) -> list[dict[str, Any]]:
+        """The orders that the view keeps or is asked for, and how their first rows are found."""
+        found = []
+        for number, (order, plan) in enumerate(zip(self.definition.orders, self.plan.orders, strict=True)):
+            running = self.maintained.ranked.get(number) if self.maintained is not None else None
+            found.append(
+                {
+                    "order": order.label,
+                    "strategy": "sorted when read" if plan.root is None else "ranked enumeration",
+                    "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
+                    "reason": plan.reason,
+                    "tree": None if running is None else _ranked(running.root, self.definition),
+                }
+            )
+        return found
+
     def _spell_task(self, task: Task) -> str:
         source = f" ({task.theorem})" if task.theorem else ""
         because = f"; {task.witness}" if task.witness and task.witness != self.plan.witness else ""
@@ -149,11 +171,13 @@ class Explanation:
         return Pieces(self.tree, self.plan.union, 0, counted=counted, symmetric=symmetric).trees
 
     def _boxes(self) -> list[Box]:
-        """The tree, the joins and the projection kept beside it, the trees over parts, the count, the companions."""
+        """The tree, the joins and the projection maintained beside it, the trees over parts, and the companions."""
         boxes = [_box(self.tree, self.tree.root), *(_join(self.tree, join) for join in self.tree.side_joins())]
         if self.tree.output is not None:
             names = ", ".join(map(self.definition.label, self.tree.output))
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
+        if self.maintained is not None and self.maintained.tally is not None:
+            boxes.append(_tally(self.maintained.tally))
         for kept in self._pieces():
             parts = ", ".join(f"{atom} {part}" for atom, part in kept.piece.parts if not is_whole(part))
             boxes.append(
@@ -164,11 +188,13 @@ class Explanation:
                     (_box(kept.tree, kept.tree.root),),
                 )
             )
-        if self.maintained is not None and self.maintained.tally is not None:
-            boxes.append(_tally(self.maintained.tally))
         for companion, tree in zip(self.definition.companions, self.companions, strict=True):
             notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
             boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
+        for order in self._orders():
+            if order["tree"] is not None:
+                ranked = (_ranked_box(order["tree"]),)
+                boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", ranked))
         for name, tree in self.blocks:
             boxes.append(Box(table_name(name), ("a view of its own",), "projection", (_box(tree, tree.root),)))
         return boxes
@@ -274,6 +300,8 @@ def _planned(database: Database, con: Any, query: str, statement: str | None = N
 
 
 def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:
+    if definition.limit is not None:
+        return ()
     fixed = {database.relation_key(table.name) for table in database.change_tables.values()}
     fixed |= _views_read(database, definition)
     return find_rewrites(
@@ -293,6 +321,33 @@ def _node(tree: Tree, view: View) -> dict[str, Any]:
         "bytes": view.table.bytes() if view.table is not None else None,
         "children": [_node(tree, child) for child in view.children],
     }
+
+
+def _spell_order(order: Mapping[str, Any]) -> list[str]:
+    cost = order["cost"]
+    figures = f"{cost['update']} per change, {cost['delay']} between rows, {cost['space']} space"
+    return [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
+
+
+def _ranked(node: RankedNode, definition: Definition) -> dict[str, Any]:
+    """A node of a ranked tree that runs."""
+    assert node.table is not None
+    return {
+        "variables": [definition.label(variable) for variable in node.node.variables],
+        "atom": node.node.atom,
+        "anchor": [definition.label(variable) for variable in node.link],
+        "rows": node.table.live,
+        "bytes": node.table.bytes(),
+        "children": [_ranked(child, definition) for child in node.children],
+    }
+
+
+def _ranked_box(node: Mapping[str, Any]) -> Box:
+    title = f"{node['atom'] or ''}{'(' if node['atom'] else '['}{', '.join(node['variables'])}"
+    title += ")" if node["atom"] else "]"
+    anchor = ", ".join(node["anchor"]) or "all rows"
+    notes = (f"sorted by best, per {anchor}", f"{node['rows']} rows, {node['bytes']} bytes")
+    return Box(title, notes, "leaf" if node["atom"] else "stored", tuple(map(_ranked_box, node["children"])))
 
 
 def _box(tree: Tree, view: View) -> Box:

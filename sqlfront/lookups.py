@@ -1,4 +1,5 @@
-"""Point look-ups: `WHERE column = constant` on a view goes to the tree instead of scanning it.
+"""Point look-ups: `WHERE column = constant` on a view goes to the tree instead of scanning it; so does
+ORDER BY ... LIMIT in an order that the view keeps.
 
 The reference in the statement's text is replaced by a scan that is narrowed to the constant; DuckDB
 still filters, so narrowing can only save work.
@@ -18,8 +19,10 @@ from sqlfront.counting import counted
 from sqlfront.database import ViewEntry, scan_name
 from sqlfront.ddl import view_query
 from sqlfront.names import locate
+from sqlfront.ordered_reads import served_limit
 from sqlfront.statements import Equality, PassThrough
 from sqlfront.tokens import tokenize
+from sqlfront.top import ranked_scan
 from storage.capture_sql import quote
 from storage.errors import DataError
 
@@ -37,21 +40,32 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
     if (answer := counted(connection, statement)) is not None:
         return answer
     text = statement.text
-    for number, reference in reversed(list(enumerate(statement.references or ()))):
-        if not reference.equalities:
+    references = statement.references or ()
+    for number, reference in reversed(list(enumerate(references))):
+        ordered = len(references) == 1 and statement.kind == "select" and "limit" in statement.text.lower()
+        if not reference.equalities and not ordered:
             continue
         entry = database.views.get(locate(database, connection._duck, reference.parts) or ("", ""))
         if entry is None:
             continue
-        where = _codes(connection, entry, reference.equalities, params)
-        if where is None or where:
+        scan = _ordered_scan(connection, statement, entry, params) if ordered else None
+        # Narrowed before its LIMIT, a view would have other rows.
+        equalities = reference.equalities if entry.definition.limit is None else ()
+        where = _codes(connection, entry, equalities, params)
+        if scan is not None or where is None or where:
             name = f"{scan_name(entry.scan)}_{number}"
-            connection._duck.register(name, _narrow_scan(connection, entry, where))
+            connection._duck.register(name, scan or _narrow_scan(connection, entry, where))
             connection._scans.add(name)
             alias = "" if reference.alias else f" AS {quote(entry.name.name)}"
             query = view_query(entry.definition, entry, name)
             text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"
     return text
+
+
+def _ordered_scan(connection: Connection, statement: PassThrough, entry: ViewEntry, params: Any) -> Any:
+    """The scan of the first rows of one of the view's orders, if the query asks for these; else None."""
+    served = served_limit(connection, statement, entry, params)
+    return None if served is None else ranked_scan(connection._database, entry, *served, connection._session_finder())
 
 
 def _narrow_scan(connection: Connection, entry: ViewEntry, where: Mapping[str, tuple[int, ...]] | None) -> Any:

@@ -57,6 +57,13 @@ OPTIONS = (
         "fewer, the rather are changes cheap and rows dear; at REFRESH if altered",
         bounds=(0, 1),
     ),
+    Option(
+        "materialized view",
+        "order_by",
+        str,
+        "none",
+        "orders, apart by `;`, that queries of the view may ask for besides its own ORDER BY; at REFRESH if altered",
+    ),
     Option("subscription", "snapshot", bool, True, "begin with the view's present rows, as inserts"),
     Option("subscription", "after", int, "the present epoch", "begin with the changes after this epoch, no snapshot"),
     Option("subscription", "buffer", int, 1_000_000, "how many changed rows the reader may fall behind"),

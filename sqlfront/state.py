@@ -48,6 +48,12 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                     (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *figures(table), False)
                     for table in view.tally.tables()
                 ]
+            for index in view.ranked.values():
+                by = f" by {index.order.label}{of}"
+                rows += [
+                    (shown(entry.name), (node.node.atom or label(view, node)) + by, "ranked", *figures(table), False)
+                    for node, table in zip(index.nodes, index.tables(), strict=True)
+                ]
             if view.balance is not None:
                 kept = heavy_tables(view.balance.pieces)
                 rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]

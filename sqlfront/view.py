@@ -12,7 +12,7 @@ from sqlfront.lookups import is_same, output_variables
 from sqlfront.names import shown
 from sqlfront.state import state_rows
 from storage.capture_sql import quote, table_sql
-from storage.errors import NotSupportedError, ProgrammingError
+from storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +35,9 @@ class View:
         """The number of SQL rows. O(1), but for HAVING and inside a transaction: then a query counts them."""
         from maintenance.output import row_count
 
-        transaction = self._connection._transaction
-        if self._entry.definition.having or (transaction is not None and transaction.touched()):
+        transaction, definition = self._connection._transaction, self._entry.definition
+        inside = transaction is not None and transaction.touched()
+        if definition.having or definition.limit or inside:
             return self._connection.sql(f"SELECT count(*) FROM {self._in_full}").fetchall()[0][0]
         with self._reading():
             return row_count(self._entry.maintained)
@@ -51,7 +52,8 @@ class View:
         names = [name for name, _ in self._entry.definition.columns]
         transaction = self._connection._transaction
         free = output_variables(self._entry)
-        plain = set(free) == {name.casefold() for name in names} and not self._entry.definition.having
+        whole = not self._entry.definition.having and not self._entry.definition.limit
+        plain = whole and set(free) == {name.casefold() for name in names}
         if plain and (transaction is None or not transaction.touched()):
             from maintenance.output import contains
 
@@ -72,10 +74,25 @@ class View:
         return self._connection.sql(f"SELECT * FROM {self._in_full}").fetchall()
 
     def top(self, k: int) -> list[tuple[Any, ...]]:
-        """The first k rows of the view's order; views have no order yet."""
-        raise NotSupportedError(
-            "View.top is not supported yet", why="views with ORDER BY come later", hint="SELECT ... ORDER BY ... LIMIT"
-        )
+        """The first k rows in the view's order, that of its ORDER BY and then of its columns.
+
+        O(k log N) with a ranked tree, else a sort of its rows. ProgrammingError if it has no order or k is negative.
+        """
+        from sqlfront.top import top_rows
+
+        self._connection._ready()
+        return top_rows(self._connection, self._entry, k)
+
+    def ordered(self) -> Iterator[tuple[Any, ...]]:
+        """The view's rows in its order, found one after the other as they are asked for, O(log N) each.
+
+        Raises StaleRead at the next row that is not there yet once the data has changed, NotSupportedError where rows
+        are sorted when they are read or a column has to be computed by DuckDB, and in a transaction.
+        """
+        from sqlfront.top import ordered_rows
+
+        self._connection._ready()
+        return ordered_rows(self._connection, self._entry)
 
     def state(self) -> list[dict[str, Any]]:
         """What the view keeps, one dictionary per stored node, as SHOW STATE FOR it."""

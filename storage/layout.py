@@ -10,6 +10,8 @@ and the member's group row. A **group table** (the other side of an index) ends 
 one word with the list's head and the group's size, and, if EXTRA, the group's best value and a flag.
 At most one index is **ordered**: its lists are sorted (see order_kernels), its rows have a word more, at
 TAIL, its groups the tree's root in the second word of their tail.
+In a **ranked** table (see rank_kernels) index 0 is ordered, by RANKS words that follow TAIL instead of by key words,
+and a word of state follows these; a row is in its list only while it is PLACED.
 A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
 """
 
@@ -27,7 +29,8 @@ TAIL, LINKS = 15, 16
 INDEX_LIST, REFERENCES, REFERENCE_LIST = 17, 18, 19
 OWNER, OWNER_INDEX = 20, 21
 ORDER = 22
-HEADER_WORDS = 24
+RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
+HEADER_WORDS = 28
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
@@ -37,6 +40,13 @@ ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
 # How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
 # greatest; unsigned; as the byte strings of a dictionary whose state is the operand.
 ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
+# Added to the kind: greater words come first; NULL comes last.
+ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15
+
+# The state of a row of a ranked table: in its group's list; noted as one to look at again.
+PLACED, WAITING = 1, 2
+# How a leaf of a ranked tree makes its rank words: a key word copied; a value times a coefficient added.
+RANK_COPY, RANK_ADD = 0, 1
 
 # Scratch words; each buffer is (address, capacity in words).
 STEPS, FLAGS, HASHES, HASHES_CAPACITY = 0, 1, 2, 3
@@ -62,7 +72,7 @@ OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16
 END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
 TRANSITION, SIGN, SCALE, CLEAR = 13, 14, 15, 16
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 17, 18, 19, 20, 21
-SKIP_LIGHT, SKIP_ALONE = 22, 23
+SKIP_LIGHT, SKIP_ALONE, RANK = 22, 23, 24
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.

@@ -12,8 +12,16 @@ _WORDS = {
 }  # fmt: skip
 _STRINGS = ("VARCHAR", "JSON", "BLOB")
 _NAMED = ("DECIMAL", "ENUM")
+_LOW, _HIGH = ("BIGINT", "HUGEINT", "DECIMAL"), ("UBIGINT", "UHUGEINT", "UUID")
+_PAIRED = (*_LOW, *_HIGH)
 
 Places = list[tuple[int, int, int]]
+
+
+def is_orderable(type_: str) -> bool:
+    """Whether ordered groups can compare values of a DuckDB type."""
+    family = type_.partition("(")[0]
+    return family in {*_WORDS, *_STRINGS, *_NAMED, *_PAIRED, "INTERVAL"} and not type_.endswith("]")
 
 
 def order_places(codec: Codec, place: int) -> Places:
@@ -28,9 +36,9 @@ def order_places(codec: Codec, place: int) -> Places:
         return [(place, ORDER_WORD, 0)]
     if family == "INTERVAL":
         return [(place, ORDER_WORD, 0), (place + 1, ORDER_WORD, 0)]
-    if family in ("BIGINT", "HUGEINT", "DECIMAL"):
+    if family in _LOW:
         first = (place, ORDER_WORD, RESERVED_LOW)
-    elif family in ("UBIGINT", "UHUGEINT", "UUID"):
+    elif family in _HIGH:
         first = (place, ORDER_HIGH, RESERVED_HIGH)
     else:
         raise NotSupportedError(

@@ -20,45 +20,61 @@ from storage.layout import (
     ORDER,
     ORDER_BYTES,
     ORDER_COUNT,
+    ORDER_DESCENDING,
     ORDER_ENTRY,
     ORDER_HIGH,
     ORDER_INDEX,
+    ORDER_KIND,
     ORDER_LOW_WORD,
+    ORDER_NULLS_LAST,
+    PLACED,
+    RANKS,
     ROWS,
     STEPS,
     TAIL,
     WIDTH,
 )
-from storage.memory import less_unsigned, load, load32, store, store32
+from storage.memory import free, less_unsigned, load, load32, memcpy, realloc, store, store32
 
 _MULTIPLIER = -4658895280553007687
 
 
 @kernel("int64(int64,int64,int64)")
 def compare_rows(order, a, b):
-    """-1, 0 or 1: the order of the rows at two addresses by an order list. NULL comes first."""
+    """-1, 0 or 1: the order of the words at two addresses by an order list. NULL comes first unless a flag says no."""
     for i in range(load(order, ORDER_COUNT)):
         entry = order + (ORDER_ENTRY + 3 * i) * 8
         place = load(entry, 0)
-        kind = load(entry, 1)
-        operand = load(entry, 2)
         x = load(a, place)
         y = load(b, place)
         if x == y:
             continue
+        flags = load(entry, 1)
+        kind = flags & ORDER_KIND
+        operand = load(entry, 2)
+        later = -1 if flags & ORDER_DESCENDING else 1
         if kind == ORDER_BYTES and x >= 0 and y >= 0:
-            return compare_ids(operand, x, y)
+            return later * compare_ids(operand, x, y)
         if kind == ORDER_LOW_WORD:
-            return 1 - 2 * less_unsigned(x, y)
-        if x != NULL_CODE and y != NULL_CODE and operand != 0:
+            return later * (1 - 2 * less_unsigned(x, y))
+        if x == NULL_CODE or y == NULL_CODE:
+            null_first = -1 if x == NULL_CODE else 1
+            return -null_first if flags & ORDER_NULLS_LAST else null_first
+        if operand != 0:
             # The word that stands for the value whose own would be NULL_CODE: its least, or (shifted) its greatest.
             x = NULL_CODE if x == operand else x
             y = NULL_CODE if y == operand else y
             if kind == ORDER_HIGH:
                 x -= 1
                 y -= 1
-        return -1 if x < y else 1
+        return -later if x < y else later
     return 0
+
+
+@kernel("int64(int64)")
+def compared_at(table):
+    """Where in a row the words lie that its order list counts from: at its start, or behind TAIL if it is ranked."""
+    return 8 * (load(table, TAIL) + 1) if load(table, RANKS) > 0 else 0
 
 
 @kernel("int64(int64,int64)")
@@ -137,13 +153,14 @@ def insert_ordered(table, scratch, row, group_tail):
     place = 2 * (load(table, LINKS) + 2 * load(order, ORDER_INDEX))
     sides = 2 * load(table, TAIL)
     address = rows + row * width
+    compared = compared_at(table)
     node = load32(group_tail, 2)
     parent = 0
     side = 0
     steps = 1
     while node != 0:
         parent = node
-        side = 0 if compare_rows(order, address, rows + (node - 1) * width) < 0 else 1
+        side = 0 if compare_rows(order, address + compared, rows + (node - 1) * width + compared) < 0 else 1
         node = load32(rows + (node - 1) * width, sides + side)
         steps += 1
     store32(address, place + 3, parent)
@@ -198,6 +215,13 @@ def remove_ordered(table, row, group_tail):
     return steps
 
 
+@kernel("boolean(int64,int64,int64)")
+def is_listed(table, x, address):
+    """Whether a live row is in the list of its group of index x."""
+    ranks = load(table, RANKS)
+    return x > 0 or ranks == 0 or load(address, load(table, TAIL) + 1 + ranks) & PLACED != 0
+
+
 @kernel("void(int64,int64,int64,int64)")
 def renumber_tree(table, x, renumbered, moved):
     """After rows have moved from old to new numbers: rewrite the tree's links and the groups' roots."""
@@ -208,6 +232,8 @@ def renumber_tree(table, x, renumbered, moved):
     group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
     for row in range(moved):
         address = rows + row * width
+        if not is_listed(table, x, address):
+            continue
         for word in (place + 3, sides, sides + 1):
             node = load32(address, word)
             if node != 0:
@@ -215,3 +241,29 @@ def renumber_tree(table, x, renumbered, moved):
         if load32(address, place + 3) == 0:
             group_row = load(group, ROWS) + load32(address, place + 2) * load(group, WIDTH) * 8
             store32(group_row, 2 * load(group, TAIL) + 2, row + 1)
+
+
+@kernel("void(int64,int64,int64)")
+def sort_addresses(order, addresses, count):
+    """Sort the addresses of words by an order list; equal ones stay as they come. O(count log count): merge sort."""
+    source = realloc(0, max(1, count) * 8)
+    run = 1
+    while run < count:
+        memcpy(source, addresses, count * 8)
+        for start in range(0, count, 2 * run):
+            middle = min(start + run, count)
+            end = min(start + 2 * run, count)
+            left = start
+            right = middle
+            for i in range(start, end):
+                from_left = left < middle
+                if from_left and right < end:
+                    from_left = compare_rows(order, load(source, left), load(source, right)) <= 0
+                if from_left:
+                    store(addresses, i, load(source, left))
+                    left += 1
+                else:
+                    store(addresses, i, load(source, right))
+                    right += 1
+        run *= 2
+    free(source)

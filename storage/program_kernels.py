@@ -40,6 +40,7 @@ from storage.layout import (
     PATH_END,
     PROBE,
     PROJECT,
+    RANK,
     REFUSED,
     ROUTE,
     ROWS,
@@ -64,6 +65,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
+from storage.rank_kernels import step_rank
 from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
 from storage.step_kernels import step_best, step_probe
 from storage.support_kernels import step_sign, step_transition
@@ -225,6 +227,10 @@ def run(program, scratch, data, first, rows, sign):
             count_steps(scratch, load(pc, 2), steps)
         elif operation == BALANCE:
             step_balance(pc, scratch)
+        elif operation == RANK:
+            steps = load(scratch, STEPS)
+            step_rank(pc, scratch)
+            count_steps(scratch, load(pc, 2), steps)
         elif operation == END:
             return
         pc = after

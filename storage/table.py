@@ -23,6 +23,7 @@ class Table:
     the groups of index i add up (0: only their size), so that one look-up answers for a whole group.
     `readers` are the walks that hold row numbers.
     `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
+    With `ranked` the index is number 0, and the words compared are as many that each row has besides its key.
     """
 
     def __init__(
@@ -36,10 +37,14 @@ class Table:
         name: str = "",
         extra: int = -1,
         order: tuple[int, Sequence[tuple[int, int, int]]] | None = None,
+        ranked: bool = False,
     ) -> None:
         self.name = name
         self.indexes = tuple(indexes)
-        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra if order is None else 0)
+        if order is not None:
+            extra = len(order[1]) + 1 if ranked else 0
+        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
+        self.header[at.RANKS] = extra - 1 if ranked else 0
         self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
         self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.groups: list[Table] = []
@@ -241,7 +246,8 @@ class Table:
     def _check_index(self, x: int, places: tuple[int, ...], group: Table, live: list[int]) -> None:
         expected: dict[tuple[int, ...], list[int]] = {}
         for row in live:
-            expected.setdefault(tuple(int(self._row(row)[p]) for p in places), []).append(row)
+            if ordering.is_listed(self.address, x, self._row(row).ctypes.data):
+                expected.setdefault(tuple(int(self._row(row)[p]) for p in places), []).append(row)
         found = {group.key_of(row): row for row in group._live_rows()}
         assert found.keys() == expected.keys(), "groups and members disagree"
         link = int(self.header[at.LINKS]) + 2 * x
@@ -265,9 +271,10 @@ class Table:
 
     def _check_order(self, members: list[int], link: int, root: np.int64) -> None:
         """The list is sorted; the tree lists the same rows in the same order, is a heap, and its links agree."""
-        order, words = int(self.header[at.ORDER]), [self._row(row) for row in members]
+        order, first = int(self.header[at.ORDER]), ordering.compared_at(self.address)
+        words = [self._row(row).ctypes.data + first for row in members]
         for one, other in itertools.pairwise(words):
-            assert ordering.compare_rows(order, one.ctypes.data, other.ctypes.data) <= 0, "a list is not sorted"
+            assert ordering.compare_rows(order, one, other) <= 0, "a list is not sorted"
         sides, listed = int(self.header[at.TAIL]), []
         waiting: list[tuple[int, int, bool]] = [(int(root) & 0xFFFFFFFF, 0, False)]
         while waiting:

@@ -21,6 +21,7 @@ from storage.layout import (
     MASK,
     ORDER,
     ORDER_INDEX,
+    RANKS,
     REFERENCE_LIST,
     REFERENCES,
     ROWS,
@@ -42,8 +43,8 @@ _SMALLEST = 8
 
 @kernel("int64(int64,int64,int64,int64,int64)")
 def make(keys, values, limbs, indexes, extra):
-    """A new empty table; `extra` is -1 for a plain table, 0 for one with an ordered index, else it is a group table
-    with that many extra tail words."""
+    """A new empty table; `extra` is -1 for a plain table, 0 for one with an ordered index, else how many words follow
+    the tail of a group table or of a ranked one."""
     table = calloc(HEADER_WORDS, 8)
     store(table, KEYS, keys)
     store(table, VALUES, values)
@@ -301,7 +302,7 @@ def link(table, scratch, row, x, h):
 
 @kernel("void(int64,int64,int64,int64)")
 def unlink(table, scratch, row, x):
-    """Take a row out of its group's list of index x; the group goes with its last member."""
+    """Take a row out of its group's list of index x; the group goes with its last member, unless it is ranked."""
     entry = load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8
     group = load(entry, 0)
     rows = load(table, ROWS)
@@ -324,7 +325,7 @@ def unlink(table, scratch, row, x):
         store32(rows + (after - 1) * width * 8, place + 1, before)
     size = load32(group_address, 2 * tail + 1) - 1
     store32(group_address, 2 * tail + 1, size)
-    if size == 0:
+    if size == 0 and (x > 0 or load(table, RANKS) == 0):
         remove_row(group, group_row, hash_words(group_address, load(group, KEYS)))
 
 
@@ -343,7 +344,8 @@ def count_references(table, address, change):
 def upsert(table, scratch, hashes, stride, delta):
     """Add one delta row (key words, then values) to the table and its groups; 1 if a value does not fit.
 
-    `hashes` has the key's hash and then, every `stride` words, that of each index's group key.
+    `hashes` has the key's hash and then, every `stride` words, that of each index's group key. A new row of a ranked
+    table waits to be placed.
     """
     h = load(hashes, 0)
     keys = load(table, KEYS)
@@ -351,23 +353,25 @@ def upsert(table, scratch, hashes, stride, delta):
     limbs = load(table, LIMBS)
     width = load(table, WIDTH)
     indexes = load(table, INDEXES)
+    ranked = 1 if load(table, RANKS) > 0 else 0
     row = find(table, scratch, h, delta, 0, 0)
     overflow = 0
-    if row < 0:
+    fresh = row < 0
+    if fresh:
         row = new_row(table, h)
         address = load(table, ROWS) + row * width * 8
         for i in range(keys + values * limbs):
             store(address, i, load(delta, i))
         for i in range(keys + values * limbs, width):
             store(address, i, 0)
-        for x in range(indexes):
+        for x in range(ranked, indexes):
             link(table, scratch, row, x, load(hashes, (1 + x) * stride))
         if load(table, REFERENCES) > 0:
             count_references(table, address, 1)
     else:
         address = load(table, ROWS) + row * width * 8
         overflow = add_values(address, table, delta, keys, values)
-    for x in range(indexes):
+    for x in range(ranked, indexes):
         group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
         summed = load(group, VALUES)
         if summed > 0:
@@ -378,7 +382,7 @@ def upsert(table, scratch, hashes, stride, delta):
         empty = load(address, keys) <= 0
     else:
         empty = sign_of(address, keys, limbs) <= 0
-    if empty:
+    if empty or (fresh and ranked == 1):
         dirty = load(table, DIRTY_USED)
         store(load(table, DIRTY), dirty, row)
         store(table, DIRTY_USED, dirty + 1)

@@ -26,13 +26,14 @@ from storage.layout import (
     SCRATCH_WORDS,
     SLOTS,
     TAIL,
+    TOUCHED,
     USED,
     VALUES,
     WIDTH,
 )
 from storage.limb_kernels import shift_left, sign_of
 from storage.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
-from storage.order_kernels import renumber_tree
+from storage.order_kernels import is_listed, renumber_tree
 from storage.page_kernels import use_huge_pages
 from storage.table_kernels import count_references, find, hash_places, orders, resize_slots
 
@@ -50,6 +51,7 @@ def destroy(table):
     free(load(table, INDEX_LIST))
     free(load(table, REFERENCE_LIST))
     free(load(table, ORDER))
+    free(load(table, TOUCHED))
     free(table)
 
 
@@ -83,6 +85,8 @@ def renumber_links(table, renumbered, used, moved):
         place = 2 * (load(table, LINKS) + 2 * x)
         for row in range(moved):
             address = rows + row * width * 8
+            if not is_listed(table, x, address):
+                continue
             after = load32(address, place)
             before = load32(address, place + 1)
             if after != 0:

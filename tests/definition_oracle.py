@@ -200,7 +200,12 @@ def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:
         full = [row if definition.raw else (None,) for row in rows]
         con.executemany(f"INSERT INTO oracle_raw VALUES ({', '.join('?' * len(names))})", [list(row) for row in full])
     having = f" WHERE {definition.having}" if definition.having else ""
-    result = con.execute(f"SELECT {', '.join(definition.projection)} FROM oracle_raw{having}").fetchall()
+    limit, sort = definition.limit, ""
+    if limit is not None:
+        items = ", ".join(f"({expression}) {direction}" for expression, direction in definition.orders[0].sorting)
+        rows_kept = "ALL" if limit.rows is None else limit.rows
+        sort = f" ORDER BY {items or 1} LIMIT {rows_kept} OFFSET {limit.offset}"
+    result = con.execute(f"SELECT {', '.join(definition.projection)} FROM oracle_raw{having}{sort}").fetchall()
     con.execute("DROP TABLE oracle_raw")
     return list(result)
 

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from planner.query import Definition
 from sqlfront import errors
 from sqlfront.binder import bind_view
+from sqlfront.order_text import completed_query
 from sqlfront.ties import without_ties
 from sqlfront.tokens import split
 from tests.definition_oracle import evaluate_definition, same_bag
 from tests.sqlfront import random_queries
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "binder"
-SUPPORTED = ("joins", "outputs", "aggregates", "distinct", "inlining", "blocks")
+SUPPORTED = ("joins", "outputs", "aggregates", "distinct", "inlining", "blocks", "orders")
 
 
 def statements(name: str) -> list[str]:
@@ -90,7 +91,8 @@ def fill(con: Any, seed: int) -> None:
 
 def check_equal(query: str, con: Any, definition: Definition | None = None) -> Definition:
     definition = definition or bind_view(query, con)
-    expected = con.execute(without_ties(query)).fetchall()
+    directions = list(definition.orders[0].directions) if definition.orders else []
+    expected = con.execute(completed_query(without_ties(query), definition, directions)).fetchall()
     found = evaluate_definition(definition, con)
     assert same_bag(found, expected), f"{query}\nfound    {found}\nexpected {expected}\n{definition}"
     return definition
@@ -254,13 +256,13 @@ def test_column_names(con: Any) -> None:
 
 
 def test_carets_in_the_whole_statement(con: Any) -> None:
-    statement = "CREATE MATERIALIZED VIEW v AS\n  SELECT 'ü', a\n  FROM r ORDER BY a"
+    statement = "CREATE MATERIALIZED VIEW v AS\n  SELECT 'ü', a\n  FROM r UNION SELECT 1, 2"
     query = statement[statement.index("SELECT") :]
     with pytest.raises(errors.NotSupportedError) as caught:
         bind_view(query, con, statement=statement, offset=statement.index("SELECT"))
     assert (caught.value.where or "").startswith("line 3, column 10: ")
-    assert under_carets(caught.value) == "ORDER"
-    statement = statement.replace("ORDER BY a", "WHERE nope = 1")
+    assert under_carets(caught.value) == "UNION"
+    statement = statement.replace("UNION SELECT 1, 2", "WHERE nope = 1")
     query = statement[statement.index("SELECT") :]
     with pytest.raises(errors.ProgrammingError) as wrong:
         bind_view(query, con, statement=statement, offset=statement.index("SELECT"))

@@ -1,0 +1,243 @@
+"""The ranked tree of one order of a view: its tables, how changes come into them, and what a read of it needs.
+
+Each node of the plan's tree has a ranked table (see storage.rank_kernels): a leaf the rows of its atom, an inner node
+the values of its variables for which its *guard* has rows, the child that holds all of these. Of its other children
+the node has an index by what they share with it, which finds the rows that a changed best concerns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from maintenance.machine import Machine
+from maintenance.programs import Assembler, Join
+from maintenance.relation import LeafStore
+from maintenance.shapes import COUNT, Shape, shape_of
+from planner.plan import Node
+from planner.query import Order
+from storage import layout as at
+from storage.encoding import Codec
+from storage.order import order_places
+from storage.table import Table
+
+Entry = tuple[int, int, int]
+SUM_WORDS = 3
+
+
+@dataclass
+class RankedNode:
+    """A node at run time, with its number: parents come first. `guard` is a child's place among the children."""
+
+    node: Node
+    parent: RankedNode | None
+    number: int
+    shape: Shape
+    children: list[RankedNode] = field(default_factory=list)
+    guard: int = 0
+    table: Table | None = None
+
+    @property
+    def link(self) -> tuple[str, ...]:
+        """The variables shared with the parent: the anchor."""
+        above = self.parent.node.variables if self.parent else ()
+        return tuple(v for v in self.node.variables if v in above)
+
+    def walk(self) -> Iterator[RankedNode]:
+        """This node and all below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass(frozen=True)
+class KeyLayout:
+    """The rank words: how they compare, and for each variable that an order reads what its words add to them.
+
+    `own[variable]` lists (kind, target, word of the variable, coefficient, operand). `sums` are the places of the first
+    words of sums, `starts` those of all terms.
+    """
+
+    entries: tuple[Entry, ...]
+    own: Mapping[str, tuple[tuple[int, int, int, int, int], ...]]
+    sums: tuple[int, ...]
+    starts: tuple[int, ...]
+
+
+class RankedIndex:
+    """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
+
+    `distinct`: rows of equal keys are one row, however often they are derived.
+    """
+
+    def __init__(
+        self, order: Order, root: Node, codecs: Mapping[str, Codec], owner: int, *, distinct: bool = False
+    ) -> None:
+        self.order, self._owner, self.distinct = order, owner, distinct
+        self._widths = {variable: codec.words for variable, codec in codecs.items()}
+        self.layout = layout_of(order, codecs)
+        self.nodes: list[RankedNode] = []
+        self.root = self._grow(root, None)
+        self.leaves = {node.node.atom: node for node in self.nodes if node.node.atom is not None}
+        self._words: np.ndarray | None = None
+        self._sources: dict[str, np.ndarray] = {}
+
+    def tables(self) -> list[Table]:
+        return [node.table for node in self.nodes if node.table is not None]
+
+    def make_tables(self, stores: Mapping[str, LeafStore]) -> None:
+        """Make the nodes' tables, empty. A leaf's counts are as wide as its store's."""
+        self._words = None
+        for node in self.nodes:
+            limbs = stores[node.node.atom].limbs if node.node.atom is not None else 1
+            node.shape = shape_of(node.node.variables, self._widths, (COUNT,), limbs)
+            others = [child for place, child in enumerate(node.children) if place != node.guard]
+            indexes = [node.shape.places(node.link), *(node.shape.places(child.link) for child in others)]
+            order = (0, self.layout.entries)
+            name = "ranked [" + ", ".join(node.node.variables) + "]"
+            node.table = Table(node.shape.keys, 1, limbs, indexes, name=name, order=order, ranked=True)
+
+    def build(self, machine: Machine, stores: Mapping[str, LeafStore], shapes: Mapping[str, Shape]) -> None:
+        """Fill the tables from the leaves' stores. O(N log N)."""
+        self.make_tables(stores)
+        for atom, store in stores.items():
+            assembler = Assembler()
+            assembler.scan(store.table)
+            self.add_path(assembler, atom, shapes[atom])
+            machine.run(assembler.program(), rows=int(store.table.header[at.USED]))
+        ranking = Assembler()
+        self.add_ranking(ranking, stores)
+        machine.run_once(ranking.program())
+
+    def widen(self, stores: Mapping[str, LeafStore]) -> None:
+        """Give leaves' counts the width that their stores' have."""
+        for atom, leaf in self.leaves.items():
+            if leaf.table is not None and leaf.table.limbs < stores[atom].limbs:
+                leaf.table.widen(stores[atom].limbs)
+                leaf.shape = shape_of(leaf.node.variables, self._widths, (COUNT,), leaf.table.limbs)
+
+    def add_path(self, assembler: Assembler, atom: str, delta: Shape) -> None:
+        """Add the path of an atom's delta into its leaf."""
+        leaf = self.leaves[atom]
+        assert leaf.table is not None
+        assembler.path(self._owner)
+        if delta != leaf.shape:
+            assembler.project(Join(delta, frozenset({atom}), None, leaf.shape))
+        assembler.upsert(leaf.table)
+        assembler.path_end()
+
+    def add_ranking(self, assembler: Assembler, atoms: Mapping[str, object] | set[str]) -> None:
+        """Add the steps that bring the groups of these atoms' leaves, and of all nodes above, up to date."""
+        above: set[int] = set()
+        for atom in atoms:
+            node: RankedNode | None = self.leaves[atom]
+            while node is not None:
+                above.add(node.number)
+                node = node.parent
+        for node in reversed(self.nodes):
+            if node.number in above:
+                assembler.add(at.RANK, *self._step(node))
+
+    def plan_words(self) -> np.ndarray:
+        """The tree as the enumeration kernels read it, made once: tables keep their addresses and key words."""
+        if self._words is None:
+            self._words = self._made_words()
+        return self._words
+
+    def _made_words(self) -> np.ndarray:
+        head = [len(self.nodes), max([1, *(len(node.children) for node in self.nodes)]), int(self.distinct)]
+        blocks: list[list[int]] = []
+        start = len(head) + len(self.nodes)
+        offsets = []
+        for node in self.nodes:
+            assert node.table is not None
+            offsets.append(start + sum(map(len, blocks)))
+            block = [node.table.address, len(node.children), int(any(self._own(below) for below in node.walk()))]
+            entries = [[child.number, *self._sized(node.shape.places(child.link))] for child in node.children]
+            first = offsets[-1] + len(block) + len(entries)
+            block += [first + sum(map(len, entries[:number])) for number in range(len(entries))]
+            blocks.append(block + [word for entry in entries for word in entry])
+        return np.array([*head, *offsets, *(word for block in blocks for word in block)], np.int64)
+
+    def source(self, variable: str) -> np.ndarray:
+        """Where the words of a variable are found: (number of a node, place) for each."""
+        if variable not in self._sources:
+            node = next(node for node in self.nodes if variable in node.node.variables)
+            places = [(node.number, place) for place in node.shape.places([variable])]
+            self._sources[variable] = np.array(places, np.int64)
+        return self._sources[variable]
+
+    def _grow(self, node: Node, parent: RankedNode | None) -> RankedNode:
+        made = RankedNode(node, parent, len(self.nodes), shape_of(node.variables, self._widths, (COUNT,), 1))
+        self.nodes.append(made)
+        made.children = [self._grow(child, made) for child in node.children]
+        if made.children:
+            made.guard = next(i for i, child in enumerate(made.children) if set(child.link) == set(node.variables))
+        return made
+
+    def _step(self, node: RankedNode) -> list[int]:
+        """The operands of a node's RANK step."""
+        assert node.table is not None
+        own = self._own(node)
+        words = [self._owner, node.table.address, int(node.parent is None), len(own), *(w for one in own for w in one)]
+        blocks, number = [], 0
+        for place, child in enumerate(node.children):
+            assert child.table is not None
+            number += int(place != node.guard)
+            index = 0 if place == node.guard else number
+            blocks.append([child.table.address, index, *self._sized(node.shape.places(child.link))])
+        start = 2 + len(words) + 1 + len(blocks)
+        offsets = [start + sum(map(len, blocks[:i])) for i in range(len(blocks))]
+        return [*words, len(blocks), *offsets, *(word for block in blocks for word in block)]
+
+    def _own(self, node: RankedNode) -> list[tuple[int, int, int, int, int]]:
+        """What a leaf's words add to its key: those of the variables that no leaf before it holds."""
+        if node.node.atom is None:
+            return []
+        leaves = list(self.leaves.values())
+        before = {v for leaf in leaves[: leaves.index(node)] for v in leaf.node.variables}
+        own = []
+        for variable in node.node.variables:
+            if variable in before:
+                continue
+            first = node.shape.places([variable])
+            own += [
+                (kind, target, first[word], coefficient, operand)
+                for kind, target, word, coefficient, operand in self.layout.own.get(variable, ())
+            ]
+        return own
+
+    @staticmethod
+    def _sized(places: tuple[int, ...]) -> list[int]:
+        return [len(places), *places]
+
+
+def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
+    """The rank words of an order: of a value its words, of a sum the NULLs in it, then what the others add up to.
+
+    Descending order and the place of NULL are in how words compare, so that keys can be added.
+    """
+    entries: list[Entry] = []
+    own: dict[str, list[tuple[int, int, int, int, int]]] = {}
+    sums: list[int] = []
+    starts: list[int] = []
+    for term in order.terms:
+        starts.append(len(entries))
+        first, down = len(entries), at.ORDER_DESCENDING if term.descending else 0
+        if term.summed:
+            sums.append(first)
+            entries.append((first, at.ORDER_WORD | (at.ORDER_DESCENDING if term.nulls_first else 0), 0))
+            entries.append((first + 1, at.ORDER_WORD | down, 0))
+            entries.append((first + 2, at.ORDER_LOW_WORD | down, 0))
+            for coefficient, variable in term.parts:
+                [(_, _, reserved), *_] = order_places(codecs[variable], 0)
+                own.setdefault(variable, []).append((at.RANK_ADD, first, 0, coefficient, reserved))
+            continue
+        [(_, variable)] = term.parts
+        nulls = 0 if term.nulls_first else at.ORDER_NULLS_LAST
+        for word, (_, kind, operand) in enumerate(order_places(codecs[variable], first)):
+            entries.append((first + word, kind | down | (nulls if word == 0 else 0), operand))
+            own.setdefault(variable, []).append((at.RANK_COPY, first + word, word, 0, 0))
+    return KeyLayout(tuple(entries), {name: tuple(words) for name, words in own.items()}, tuple(sums), tuple(starts))

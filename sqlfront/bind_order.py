@@ -1,0 +1,329 @@
+"""ORDER BY and LIMIT: a total order of the view's rows, and its terms where rows of the join compare part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+from planner.query import Limit, Order, Term
+from sqlfront.bind_from import Environment
+from sqlfront.bind_leaves import Leaves
+from sqlfront.bind_names import Scope, resolve
+from sqlfront.bind_output import Selection, item_aliases, position_of
+from sqlfront.bind_refusals import check_expression, keyword, refusal
+from sqlfront.bind_types import Typing
+from sqlfront.parse_tree import (
+    SourceText,
+    Tree,
+    arguments,
+    atoms_of,
+    column_ref,
+    key,
+    relocate,
+    render,
+    span,
+    transform,
+    try_parse_select,
+)
+from storage.errors import ProgrammingError
+from storage.order import is_orderable
+
+_SUMMABLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
+
+
+@dataclass(frozen=True)
+class Item:
+    """One expression of ORDER BY, resolved, with its direction."""
+
+    tree: Tree
+    descending: bool
+    nulls_first: bool
+
+    @property
+    def direction(self) -> str:
+        return f"{'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What ORDER BY means where it does not say: the session's settings at CREATE, which the view keeps."""
+
+    descending: bool
+    nulls: str
+
+    def item(self, tree: Tree, direction: str = "ORDER_DEFAULT", nulls: str = "ORDER_DEFAULT") -> Item:
+        descending = direction == "DESCENDING" or (direction == "ORDER_DEFAULT" and self.descending)
+        if nulls != "ORDER_DEFAULT":
+            return Item(tree, descending, nulls == "NULLS FIRST")
+        by_direction = "first_on_desc" if descending else "first_on_asc"
+        return Item(tree, descending, self.nulls == "nulls_first" or by_direction in self.nulls)
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """One order that a view is asked for: ORDER BY's items and, behind them, the output columns."""
+
+    items: tuple[Item, ...]
+    label: str
+    directions: tuple[str, ...]
+
+
+def defaults_of(con: Any) -> Defaults:
+    """The session's default_order and default_null_order."""
+    [(order, nulls)] = con.execute(
+        "SELECT current_setting('default_order'), current_setting('default_null_order')"
+    ).fetchall()
+    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower())
+
+
+def take_modifiers(node: Tree) -> tuple[Tree, list[Tree], Tree | None]:
+    """A query node without its ORDER BY and LIMIT; the items of the one, and the other."""
+    modifiers = node["modifiers"]
+    orders = [one for modifier in modifiers if modifier["type"] == "ORDER_MODIFIER" for one in modifier["orders"]]
+    limits = [modifier for modifier in modifiers if modifier["type"].startswith("LIMIT")]
+    rest = [m for m in modifiers if m["type"] != "ORDER_MODIFIER" and not m["type"].startswith("LIMIT")]
+    return node | {"modifiers": rest}, orders, limits[0] if limits else None
+
+
+def read_orderings(
+    node: Tree,
+    orders: Sequence[Tree],
+    limited: bool,
+    more: Sequence[str],
+    selection: Selection,
+    scope: Scope,
+    environment: Environment,
+    defaults: Defaults,
+) -> list[Ordering]:
+    """The orders of a view: that of ORDER BY (or, for a bare LIMIT, of the columns), and `more`, as texts.
+
+    Raises NotSupportedError.
+    """
+    found = []
+    if orders or limited:
+        found.append(_ordering(node, orders, selection, scope, environment, defaults))
+    for text in more:
+        parsed = try_parse_select(f"SELECT 1 ORDER BY {text}")
+        modifiers = [m for m in (parsed or {"modifiers": []})["modifiers"] if m["type"] == "ORDER_MODIFIER"]
+        if parsed is None or len(modifiers) != 1 or len(parsed["modifiers"]) != 1:
+            raise ProgrammingError(f"order_by = '{text}' is no ORDER BY list", hint="for example 'a + b DESC, c'")
+        nowhere = replace(environment, source=SourceText(text))
+        items = [relocate(one, None) for one in modifiers[0]["orders"]]
+        found.append(_ordering(node, items, selection, scope, nowhere, defaults))
+    return found
+
+
+def with_hidden(selection: Selection, orderings: Sequence[Ordering]) -> Selection:
+    """The selection with what orders compare besides its columns at the end of its items."""
+    items = list(selection.items)
+    known = {key(tree) for _, tree in items}
+    for ordering in orderings:
+        for item in ordering.items:
+            if key(item.tree) not in known:
+                known.add(key(item.tree))
+                items.append((render(item.tree), item.tree))
+    return replace(selection, items=items, hidden=len(items) - len(selection.items))
+
+
+def bind_orders(
+    orderings: Sequence[Ordering],
+    selection: Selection,
+    projection: Sequence[str],
+    columns: Sequence[str],
+    leaves: Leaves,
+    typing: Typing,
+    evaluate: Callable[[Tree], Any],
+) -> tuple[Order, ...]:
+    """The orders over the items of a bound selection, whose projection this is; `columns` are the view's names."""
+    places = {key(tree): place for place, (_, tree) in reversed(list(enumerate(selection.items)))}
+    found = []
+    for ordering in orderings:
+        sorting = tuple((projection[places[key(item.tree)]], item.direction) for item in ordering.items)
+        terms: tuple[Term, ...] = ()
+        obstacle = None
+        if selection.mode != "group":
+            try:
+                terms = _terms(ordering.items, leaves, typing, evaluate)
+            except _Obstacle as why:
+                obstacle = str(why)
+        shown = {key(tree): name for (_, tree), name in reversed(list(zip(selection.items, columns, strict=False)))}
+        served = tuple(_served(item.tree, shown) for item in ordering.items)
+        summed = [text for (text, _), item in zip(sorting, ordering.items, strict=True) if len(atoms_of(item.tree)) > 1]
+        numbers = [number for number, term in enumerate(terms) if term.summed]
+        sums = tuple(zip(summed, numbers, strict=False))
+        found.append(Order(terms, sorting, served, ordering.label, ordering.directions, obstacle, sums))
+    return tuple(found)
+
+
+def read_limit(limit: Tree | None, con: Any, source: SourceText) -> Limit | None:
+    """LIMIT and OFFSET as numbers. Raises NotSupportedError for what is no constant."""
+    if limit is None:
+        return None
+    at = keyword(source, ("limit", "offset", "fetch"))
+    if limit["type"] != "LIMIT_MODIFIER" or limit.get("limit_type", "ROW_COUNT") != "ROW_COUNT":
+        why = "how many rows it keeps changes with the number of all rows"
+        raise refusal("LIMIT with a percentage", source, at, why, "write a number of rows")
+    values: list[int | None] = []
+    for name in ("limit", "offset"):
+        tree = limit.get(name)
+        if tree is None:
+            values.append(None)
+            continue
+        if tree["class"] != "CONSTANT":
+            why = "a view's query is fixed when it is created"
+            raise refusal(f"{name.upper()} with an expression", source, span(tree) or at, why, "write a number")
+        values.append(int(con.execute(f"SELECT CAST({render(tree)} AS BIGINT)").fetchone()[0]))
+    return Limit(values[0], values[1] or 0)
+
+
+def spelled(tree: Tree) -> str:
+    """An expression over a view's columns, as orders are told apart by."""
+    return str(tree["column_names"][-1] if tree["class"] == "COLUMN_REF" else render(tree)).casefold()
+
+
+def _served(tree: Tree, shown: dict[str, str]) -> str | None:
+    """An item over the view's columns; None if they do not give it."""
+    found = transform(tree, lambda part: column_ref(shown[key(part)]) if key(part) in shown else None)
+    return None if atoms_of(found) else spelled(found)
+
+
+# Items ---------------------------------------------------------------------------------------------
+
+
+def _ordering(
+    node: Tree, orders: Sequence[Tree], selection: Selection, scope: Scope, environment: Environment, defaults: Defaults
+) -> Ordering:
+    items: list[Item] = []
+    for one in orders:
+        tree = one["expression"]
+        if tree["class"] == "STAR":  # ORDER BY ALL
+            items += [defaults.item(shown, one["type"], one["null_order"]) for _, shown in selection.items]
+            continue
+        resolved = _resolved(tree, node, selection, scope, environment)
+        items.append(defaults.item(resolved, one["type"], one["null_order"]))
+    written = tuple(item.direction for item in items)
+    names = [_spelled(one, item, environment.source) for one, item in zip(orders, items, strict=False)]
+    items += [defaults.item(tree) for _, tree in selection.items]
+    first: dict[str, Item] = {}
+    for item in items:
+        if atoms_of(item.tree) or selection.mode == "group":
+            first.setdefault(key(item.tree), item)
+    if any(one["expression"]["class"] == "STAR" for one in orders):
+        return Ordering(tuple(first.values()), "all columns", written[:1])
+    directions = (*written, defaults.item({}).direction)
+    return Ordering(tuple(first.values()), ", ".join(names) or "all columns", directions)
+
+
+def _spelled(one: Tree, item: Item, source: SourceText) -> str:
+    text = source.text(span(one["expression"])) or render(one["expression"])
+    return text + (" DESC" if item.descending else "")
+
+
+def _resolved(tree: Tree, node: Tree, selection: Selection, scope: Scope, environment: Environment) -> Tree:
+    """An item: a position, an alias or an output column's name, else an expression, whose names are columns first."""
+    position = position_of(tree)
+    if position is not None:
+        return selection.items[position - 1][1]
+    check_expression(tree, environment.source)
+    aliases = item_aliases(node, selection.items)
+    if tree["class"] == "COLUMN_REF" and len(tree["column_names"]) == 1:
+        named = aliases.get(tree["column_names"][0].lower())
+        if named is not None:
+            return named
+
+    def change(part: Tree) -> Tree | None:
+        if part["class"] == "COLUMN_REF" and len(part["column_names"]) == 1:
+            name = part["column_names"][0]
+            if scope.column(name) is None and name.lower() in aliases:
+                return aliases[name.lower()]
+        return resolve(part, scope, environment.source, {}) if part["class"] == "COLUMN_REF" else None
+
+    resolved: Tree = transform(tree, change)
+    shown = {key(tree): name for name, tree in selection.items}
+    if selection.mode == "set" and _served(resolved, shown) is None:
+        why = "DISTINCT leaves open which row's value a result row is ordered by"
+        hint = "put the expression out, or group and order by an aggregate"
+        raise refusal("ORDER BY of what DISTINCT does not put out", environment.source, span(tree), why, hint)
+    return resolved
+
+
+# Terms ---------------------------------------------------------------------------------------------
+
+
+class _Obstacle(Exception):
+    """Why rows cannot be compared part by part."""
+
+
+def _terms(items: Sequence[Item], leaves: Leaves, typing: Typing, evaluate: Callable[[Tree], Any]) -> tuple[Term, ...]:
+    terms: list[Term] = []
+    compared: set[str] = set()
+    for item in items:
+        atoms = atoms_of(item.tree)
+        if len(atoms) == 1:
+            variable = leaves.variable(item.tree)
+            if not is_orderable(leaves.variable_type(variable)):
+                raise _Obstacle(f"{leaves.variable_type(variable)} has no order that is kept")
+            if variable not in compared:
+                terms.append(Term(((1, variable),), False, item.descending, item.nulls_first))
+            compared.add(variable)
+        elif atoms:
+            parts, whole, constant = _codes(_linear(item.tree, typing, evaluate), leaves)
+            terms.append(Term(parts, True, item.descending, item.nulls_first, whole, constant))
+    return tuple(terms)
+
+
+def _linear(tree: Tree, typing: Typing, evaluate: Callable[[Tree], Any]) -> list[tuple[Fraction, Tree | None]]:
+    """An exact number as a sum of coefficients times expressions of one table (None: 1). _Obstacle if it is none."""
+    atoms = atoms_of(tree)
+    kind = typing.type_of(tree)
+    if kind not in _SUMMABLE and not kind.startswith("DECIMAL"):
+        floating = kind in ("FLOAT", "DOUBLE")
+        why = "sums of floating numbers depend on the order in which they are rounded" if floating else f"it is {kind}"
+        raise _Obstacle(f"{render(tree)} is no exact number: {why}")
+    if not atoms:
+        value = evaluate(tree)
+        if value is None:
+            raise _Obstacle(f"{render(tree)} is NULL")
+        return [(Fraction(value), None)]
+    if len(atoms) == 1:
+        return [(Fraction(1), tree)]
+    name, operands = tree.get("function_name"), arguments(tree) if tree["class"] == "FUNCTION" else []
+    if name in ("+", "-") and operands:
+        last = [(-c if name == "-" else c, part) for c, part in _linear(operands[-1], typing, evaluate)]
+        return last if len(operands) == 1 else [*_linear(operands[0], typing, evaluate), *last]
+    if name == "*" and len(operands) == 2:
+        for factor, other in (operands, reversed(operands)):
+            value = evaluate(factor) if not atoms_of(factor) else None
+            if isinstance(value, (int, Decimal)):
+                return [(Fraction(value) * c, part) for c, part in _linear(other, typing, evaluate)]
+    raise _Obstacle(f"{render(tree)} is no sum of one table's columns each")
+
+
+def _codes(
+    linear: Sequence[tuple[Fraction, Tree | None]], leaves: Leaves
+) -> tuple[tuple[tuple[int, str], ...], int, int]:
+    """The sum over the variables' codes: whole coefficients, by what they have been multiplied, and the constant."""
+    total: dict[str, Fraction] = {}
+    constant = Fraction(0)
+    for coefficient, tree in linear:
+        if tree is None:
+            constant += coefficient
+            continue
+        variable = leaves.variable(tree)
+        kind = leaves.variable_type(variable)
+        digits, _, scale = kind.removeprefix("DECIMAL(").removesuffix(")").partition(",")
+        if kind.startswith("DECIMAL") and int(digits) > 18:
+            raise _Obstacle(f"{render(tree)} is {kind}, of which no sums are kept in order: cast it to DECIMAL(18, s)")
+        if not kind.startswith("DECIMAL") and kind not in _SUMMABLE:
+            raise _Obstacle(f"{render(tree)} is {kind}, of which no sums are kept in order: cast it to BIGINT")
+        unit = Fraction(1, 10 ** int(scale)) if kind.startswith("DECIMAL") else Fraction(1)
+        total[variable] = total.get(variable, Fraction(0)) + coefficient * unit
+    whole = lcm(constant.denominator, *(c.denominator for c in total.values()))
+    parts = tuple((int(c * whole), variable) for variable, c in total.items() if c)
+    if any(abs(c) >= 2**60 for c, _ in parts):
+        raise _Obstacle("its coefficients are too far apart")
+    return parts, whole, int(constant * whole)
