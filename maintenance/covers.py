@@ -42,7 +42,10 @@ def status_of_partners(pieces: Pieces, i: int) -> list[tuple[Table, tuple[int, .
 
 
 def add_sum_paths(pieces: Pieces, assembler: Assembler, i: int, limbs: int, times: int) -> None:
-    """Add what a delta of edge i, counted `times` times, changes in the sum; its status is known."""
+    """Add what a delta of edge i, counted `times` times, changes in the sum; its status is known.
+
+    Covers of two heavy values are passed over where a delta has none.
+    """
     for cover in (one for one in pieces.union.covers if not one.both):
         _Path(pieces, assembler, i, limbs, times).add(cover)
     with assembler.unless_light():

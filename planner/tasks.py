@@ -134,14 +134,6 @@ def _membership(definition: Definition, plan: Plan) -> Task:
     return _decide("membership", definition, plan, found, question)
 
 
-def _counting(definition: Definition, plan: Plan) -> str:
-    """What counting the rows costs: the number is kept, but for tuples that a union's trees have apart."""
-    if plan.union is None or definition.mode == "bag":
-        return "O(1)"
-    power = leading_power(plan.cost.delay)
-    return "O(rows)" if power == "1" else f"O(rows * {power})"
-
-
 def _one_tuple(plan: Plan) -> str:
     """What a tuple costs: in a union of overlapping trees as much as a step of their enumeration."""
     return plan.cost.delay if plan.union is not None else "O(1)"

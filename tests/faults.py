@@ -115,7 +115,7 @@ FAULTS = [
     ),
     Fault(
         "parts take a change before the pieces that join what was", "maintenance/pieces.py",
-        "if position == last or self.symmetric:", "if position == 0 or self.symmetric:",
+        "if position == max(self._positions(store), default=0) or", "if position == 0 or",
         "tests/maintenance/test_pieces.py -k closed",
     ),
     Fault(
