@@ -139,6 +139,14 @@ def _one_tuple(plan: Plan) -> str:
     return plan.cost.delay if plan.union is not None else "O(1)"
 
 
+def _counting(definition: Definition, plan: Plan) -> str:
+    """What counting the rows costs: the number is kept, but for tuples that a union's trees have apart."""
+    if plan.union is None or definition.mode == "bag" or definition.scalar:
+        return "O(1)"
+    power = leading_power(plan.cost.delay)
+    return "O(rows)" if power == "1" else f"O(rows * {power})"
+
+
 def _one_row(name: Name, plan: Plan) -> Task:
     return Task(name, "constant", "O(1)", "aggregates without GROUP BY are one row", _here(name, plan, "O(1)"))
 
