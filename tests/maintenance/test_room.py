@@ -50,8 +50,8 @@ def test_what_finds_no_room_is_refused_with_figure_and_way_out(con):
     assert not con._database.views and not con._database.engine.views
     con.execute("SET memory_limit = '4GB'")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {CORNERS}")
-    assert con.execute("SELECT count(*) FROM v").fetchall() == [(16**4,)]
-    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    rows = con.execute("SELECT count(*), count(DISTINCT ((p * 16 + q) * 16 + r) * 16 + s) FROM v").fetchall()
+    assert rows == [(16**4, 16**4)]
 
 
 def test_what_was_far_too_large_is_foreseen(con):
