@@ -249,7 +249,7 @@ REFUSED = {
     "CREATE CHANGE TABLE x (a BIGINT) WITH (durable = true)": "no file to keep it in",
     "CREATE CHANGE TABLE x (a BIGINT) WITH (nosuch = 1)": "its options: durable, retain",
     "CREATE CHANGE TABLE x (a BIGINT) WITH (retain = 7)": "takes a bool",
-    "CREATE CHANGE TABLE x (a BIGINT) FROM spark OPTIONS (path = 'p')": "FROM is not supported",
+    "CREATE CHANGE TABLE x (a BIGINT) FROM spark OPTIONS (path = 'p')": "has no option 'path'",
     "CREATE CHANGE TABLE x (a NOSUCH)": "NOSUCH",
     "CREATE CHANGE TABLE x (a BIGINT DEFAULT nosuch())": "nosuch",
     "CREATE CHANGE TABLE x (a BIGINT, PRIMARY KEY (b))": "b",
