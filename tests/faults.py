@@ -115,7 +115,7 @@ FAULTS = [
     ),
     Fault(
         "parts take a change before the pieces that join what was", "maintenance/pieces.py",
-        "if position == max(self._positions(store), default=0) or", "if position == 0 or",
+        "if position == last or", "if position == 0 or",
         "tests/maintenance/test_pieces.py -k closed",
     ),
     Fault(
