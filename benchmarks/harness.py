@@ -106,15 +106,11 @@ def plot_bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], 
 
     None when matplotlib is not installed: the table says the same.
     """
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
+    figure = _figure(9, 4.5)
+    if figure is None:
         return None
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
     series = list(dict.fromkeys(label for values in groups.values() for label in values))
-    figure, axes = pyplot.subplots(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
     width = 0.8 / len(series)
     for number, label in enumerate(series):
         there = [(position, values[label]) for position, values in enumerate(groups.values()) if label in values]
@@ -125,13 +121,7 @@ def plot_bars(name: str, title: str, groups: Mapping[str, Mapping[str, float]], 
     axes.set_yscale("log")
     axes.set_ylabel(unit)
     axes.set_title(title)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.svg"
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return path
+    return _saved(name, figure)
 
 
 Panel = tuple[str, str, str, Mapping[str, Sequence[tuple[float, float]]]]
@@ -140,24 +130,34 @@ Panel = tuple[str, str, str, Mapping[str, Sequence[tuple[float, float]]]]
 
 def plot_lines(name: str, panels: Sequence[Panel]) -> Path | None:
     """results/NAME.svg: panels side by side, each with lines on logarithmic axes; None without matplotlib."""
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
+    figure = _figure(4.5 * len(panels), 4)
+    if figure is None:
         return None
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    figure, places = pyplot.subplots(1, len(panels), figsize=(4.5 * len(panels), 4), layout="constrained")
-    for axes, (title, across, up, lines) in zip(places if len(panels) > 1 else [places], panels, strict=True):
+    places = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, (title, across, up, lines) in zip(places, panels, strict=True):
         for label, points in lines.items():
             axes.loglog(*zip(*points), marker="o", markersize=3, linewidth=1, label=label)
         axes.set(title=title, xlabel=across, ylabel=up)
+    return _saved(name, figure)
+
+
+def _figure(width: float, height: float) -> Any | None:
+    """An empty figure of so many inches; None where matplotlib is not installed."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        return None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _saved(name: str, figure: Any) -> Path:
+    """results/NAME.svg of a figure."""
+    for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.svg"
     figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
     return path
 
 

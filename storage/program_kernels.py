@@ -114,6 +114,49 @@ def step_sweep(at, scratch):
         store(scratch, FLAGS, load(scratch, FLAGS) | SHRINK)
 
 
+@kernel("void(int64,int64,int64,int64,int64)")
+def open_frame(frame, at, delta, width, rows):
+    """Note the delta that an EXTEND step, which is about to begin with it, lists partners of, some at a time."""
+    store(frame, 0, at)
+    store(frame, 1, delta)
+    store(frame, 2, width)
+    store(frame, 3, rows)
+    store(at, 4, 0)
+    store(at, 5, 0)
+
+
+@kernel("void(int64,int64)")
+def step_check(at, scratch):
+    """[CHECK, length, table]: note the first row of a store whose count is below zero."""
+    table = load(at, 2)
+    if load(table, DIRTY_USED) > 0 and load(scratch, FLAGS) & VIOLATION == 0:
+        row = first_negative(table)
+        if row >= 0:
+            store(scratch, BAD_TABLE, table)
+            store(scratch, BAD_ROW, row)
+            store(scratch, FLAGS, load(scratch, FLAGS) | VIOLATION)
+
+
+@kernel("void(int64,int64,int64)")
+def run_aside(operation, at, scratch):
+    """A step that takes no delta from the one before it."""
+    steps = load(scratch, STEPS)
+    if operation == CLEAR:
+        clear(load(at, 2))
+    elif operation == CHECK:
+        step_check(at, scratch)
+    elif operation == SWEEP:
+        step_sweep(at, scratch)
+    elif operation == SETTLE:
+        step_settle(at, scratch)
+        count_steps(scratch, load(at, 2), steps)
+    elif operation == BALANCE:
+        step_balance(at, scratch)
+    elif operation == RANK:
+        step_rank(at, scratch)
+        count_steps(scratch, load(at, 2), steps)
+
+
 @kernel("void(int64,int64,int64,int64,int64,int64)")
 def run(program, scratch, data, first, rows, sign):
     """Run a program over `rows` (at most CHUNK) rows of encoded data, from row `first`, weights times `sign`."""
@@ -147,27 +190,18 @@ def run(program, scratch, data, first, rows, sign):
             if n > 0:
                 step_upsert(pc, scratch, delta, n)
         elif operation in (PROBE, EXTEND, PROJECT):
-            resumed = operation == EXTEND and depth > 0 and load(stack, 4 * (depth - 1)) == pc
-            if n == 0 and not resumed:
+            frame = stack + 32 * depth
+            if operation == EXTEND and depth > 0 and load(frame, -4) == pc:
+                delta, width, n = load(frame, -3), load(frame, -2), load(frame, -1)
+            elif n == 0:
                 pc = after
                 continue
+            elif operation == EXTEND:
+                open_frame(frame, pc, delta, width, n)
+                depth += 1
             if operation == EXTEND:
-                if resumed:
-                    delta = load(stack, 4 * (depth - 1) + 1)
-                    width = load(stack, 4 * (depth - 1) + 2)
-                    n = load(stack, 4 * (depth - 1) + 3)
-                else:
-                    store(pc, 4, 0)
-                    store(pc, 5, 0)
                 found = step_extend(pc, scratch, delta, width, n)
-                done = load(pc, 4) < 0
-                if not done and not resumed:
-                    store(stack, 4 * depth, pc)
-                    store(stack, 4 * depth + 1, delta)
-                    store(stack, 4 * depth + 2, width)
-                    store(stack, 4 * depth + 3, n)
-                    depth += 1
-                if done and resumed:
+                if load(pc, 4) < 0:
                     depth -= 1
             elif operation == PROBE:
                 found = step_probe(pc, scratch, delta, width, n)
@@ -194,8 +228,6 @@ def run(program, scratch, data, first, rows, sign):
             n = step_sign(pc, delta, width, n)
         elif operation == SCALE:
             step_scale(pc, scratch, delta, width, n)
-        elif operation == CLEAR:
-            clear(load(pc, 2))
         elif operation == STATUS:
             step_status(pc, scratch, delta, width, n)
         elif operation == SKIP_LIGHT:
@@ -211,28 +243,10 @@ def run(program, scratch, data, first, rows, sign):
                 after = load(stack, 4 * (depth - 1))
             else:
                 count_steps(scratch, owner, steps)
-        elif operation == CHECK:
-            table = load(pc, 2)
-            if load(table, DIRTY_USED) > 0:
-                row = first_negative(table)
-                if row >= 0 and load(scratch, FLAGS) & VIOLATION == 0:
-                    store(scratch, BAD_TABLE, table)
-                    store(scratch, BAD_ROW, row)
-                    store(scratch, FLAGS, load(scratch, FLAGS) | VIOLATION)
-        elif operation == SWEEP:
-            step_sweep(pc, scratch)
-        elif operation == SETTLE:
-            steps = load(scratch, STEPS)
-            step_settle(pc, scratch)
-            count_steps(scratch, load(pc, 2), steps)
-        elif operation == BALANCE:
-            step_balance(pc, scratch)
-        elif operation == RANK:
-            steps = load(scratch, STEPS)
-            step_rank(pc, scratch)
-            count_steps(scratch, load(pc, 2), steps)
         elif operation == END:
             return
+        else:
+            run_aside(operation, pc, scratch)
         pc = after
 
 

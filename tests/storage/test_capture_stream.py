@@ -193,8 +193,68 @@ class Stream:
 
     def keyed(self) -> tuple[str, Any, bool]:
         """A statement on `keyed`."""
+        k, j, r = self.key(), self.key(), self.random
+        if r.random() < 0.12:
+            return r.choice(
+                [
+                    ("INSERT OR REPLACE INTO keyed(k, v) VALUES (?, ?)", [[k, "m"], [j, "n"], [k, "o"]], True),
+                    ("INSERT INTO keyed(k, v) VALUES (?, ?) ON CONFLICT DO NOTHING", [[k, "m"], [j, "n"]], True),
+                ]
+            )
+        into = r.choice(["INTO", "into /* where */", "INTO -- é\n"])
+        statements = [*self.upserts(into), *self.merges(into)] if r.random() < 0.6 else self.plain(into)
+        return (*r.choice(statements), False)
+
+    def plain(self, into: str) -> list[tuple[str, Any]]:
+        """Statements on `keyed` that change each row as they say."""
         k, j, v, w, r = self.key(), self.key(), self.text(), self.text(), self.random
         returning = r.choice(["", "", " RETURNING *", " RETURNING k + 1 AS next, v, g"])
+        name = self.random.choice(["keyed", "main.keyed", '"KEYED"'])
+        return [
+            (f"INSERT {into} {name} VALUES ({k}, {v}, {j}, NULL){returning}", None),
+            (f"INSERT {into} keyed(v, k) SELECT {v}, {k}{returning}", None),
+            (f"INSERT {into} keyed BY NAME SELECT {k} AS k, {j} AS unread", None),
+            (f"INSERT {into} keyed(k, v) VALUES ({k}, {v}), ({j}, {w}) ON CONFLICT DO NOTHING{returning}", None),
+            ("INSERT INTO keyed(k, v) VALUES (?, ?) ON CONFLICT (k) DO NOTHING", [k, "?"]),
+            (f"UPDATE keyed SET v = {v}, k = k + {r.choice([0, 0, 8, -8])} WHERE k % 3 = {k % 3}{returning}", None),
+            (f"UPDATE keyed SET unread = {self.literal()}{returning}", None),
+            ("UPDATE keyed SET d = l.a FROM \"Loose\" l WHERE l.a = keyed.k AND l.b = 'a'", None),
+            (f"DELETE FROM keyed WHERE k = {k}{returning}", None),
+            ('DELETE FROM keyed USING (SELECT DISTINCT a FROM "Loose") l WHERE l.a = keyed.k', None),
+        ]
+
+    def upserts(self, into: str) -> list[tuple[str, Any]]:
+        """Statements on `keyed` that update rows where a key is there."""
+        k, j, v, w, r = self.key(), self.key(), self.text(), self.text(), self.random
+        returning = r.choice(["", "", " RETURNING *", " RETURNING k + 1 AS next, v, g"])
+        name = self.random.choice(["keyed", "main.keyed", '"KEYED"'])
+        update = "ON CONFLICT (k) DO UPDATE SET"
+        return [
+            (f"INSERT OR REPLACE {into} {name}(k, v) VALUES ({k}, {v}), ({j}, {w}){returning}", None),
+            (f"INSERT OR REPLACE INTO keyed VALUES ({k}, {v}, DEFAULT, {j});", None),
+            (f"INSERT OR REPLACE INTO keyed BY NAME SELECT {k} AS k, {v} AS v{returning}", None),
+            (f"INSERT OR REPLACE INTO keyed BY NAME SELECT {k} AS d, {v} AS v", None),
+            ("INSERT OR REPLACE INTO keyed(k, d) SELECT k, d + 1 FROM keyed", None),
+            (f"INSERT {into} keyed AS x (k, v) VALUES ({k}, {v}) {update} v = excluded.v || x.v{returning}", None),
+            (
+                f"INSERT {into} keyed(k, v) (SELECT {k}, {v}) "
+                f"ON CONFLICT DO UPDATE SET k = excluded.k + 8, v = 'moved'{returning}",
+                None,
+            ),
+            (
+                'INSERT INTO keyed(k) SELECT a FROM "Loose" WHERE a IS NOT NULL GROUP BY a '
+                f"{update} d = 7 WHERE keyed.k > {k}",
+                None,
+            ),
+            (f"INSERT INTO keyed(k, v, d) VALUES (?, ?, ?) {update} v = ?, d = excluded.d", [k, "p", j, "q"]),
+            (f"INSERT INTO keyed(k, v) VALUES ($k, $v) {update} v = $v || $w", {"k": k, "v": "n", "w": "m"}),
+            (f"WITH c AS (SELECT {k} AS k) INSERT INTO keyed(k) FROM c ON CONFLICT DO UPDATE SET v = 'cte'", None),
+            (f"INSERT INTO keyed(k) WITH c AS (SELECT {k} AS k) FROM c ON CONFLICT DO UPDATE SET v = 'cte'", None),
+        ]
+
+    def merges(self, into: str) -> list[tuple[str, Any]]:
+        """MERGE statements on `keyed`."""
+        k, j, v, w, r = self.key(), self.key(), self.text(), self.text(), self.random
         merged = r.choice(["", "", " RETURNING merge_action, *", " RETURNING k, d"])
         rows = f"(VALUES ({k}, {v}), ({j + 8 if k == j else j}, {w})) s(k, v)"
         matched = r.choice(
@@ -225,42 +285,7 @@ class Stream:
                 "ON s.k + 1 = keyed.k",
             ]
         )
-        name = self.random.choice(["keyed", "main.keyed", '"KEYED"'])
-        into = r.choice(["INTO", "into /* where */", "INTO -- é\n"])
-        plain: list[tuple[str, Any]] = [
-            (f"INSERT {into} {name} VALUES ({k}, {v}, {j}, NULL){returning}", None),
-            (f"INSERT {into} keyed(v, k) SELECT {v}, {k}{returning}", None),
-            (f"INSERT {into} keyed BY NAME SELECT {k} AS k, {j} AS unread", None),
-            (f"INSERT {into} keyed(k, v) VALUES ({k}, {v}), ({j}, {w}) ON CONFLICT DO NOTHING{returning}", None),
-            ("INSERT INTO keyed(k, v) VALUES (?, ?) ON CONFLICT (k) DO NOTHING", [k, "?"]),
-            (f"UPDATE keyed SET v = {v}, k = k + {r.choice([0, 0, 8, -8])} WHERE k % 3 = {k % 3}{returning}", None),
-            (f"UPDATE keyed SET unread = {self.literal()}{returning}", None),
-            ("UPDATE keyed SET d = l.a FROM \"Loose\" l WHERE l.a = keyed.k AND l.b = 'a'", None),
-            (f"DELETE FROM keyed WHERE k = {k}{returning}", None),
-            ('DELETE FROM keyed USING (SELECT DISTINCT a FROM "Loose") l WHERE l.a = keyed.k', None),
-        ]
-        update = "ON CONFLICT (k) DO UPDATE SET"
-        upserts: list[tuple[str, Any]] = [
-            (f"INSERT OR REPLACE {into} {name}(k, v) VALUES ({k}, {v}), ({j}, {w}){returning}", None),
-            (f"INSERT OR REPLACE INTO keyed VALUES ({k}, {v}, DEFAULT, {j});", None),
-            (f"INSERT OR REPLACE INTO keyed BY NAME SELECT {k} AS k, {v} AS v{returning}", None),
-            (f"INSERT OR REPLACE INTO keyed BY NAME SELECT {k} AS d, {v} AS v", None),
-            ("INSERT OR REPLACE INTO keyed(k, d) SELECT k, d + 1 FROM keyed", None),
-            (f"INSERT {into} keyed AS x (k, v) VALUES ({k}, {v}) {update} v = excluded.v || x.v{returning}", None),
-            (
-                f"INSERT {into} keyed(k, v) (SELECT {k}, {v}) "
-                f"ON CONFLICT DO UPDATE SET k = excluded.k + 8, v = 'moved'{returning}",
-                None,
-            ),
-            (
-                'INSERT INTO keyed(k) SELECT a FROM "Loose" WHERE a IS NOT NULL GROUP BY a '
-                f"{update} d = 7 WHERE keyed.k > {k}",
-                None,
-            ),
-            (f"INSERT INTO keyed(k, v, d) VALUES (?, ?, ?) {update} v = ?, d = excluded.d", [k, "p", j, "q"]),
-            (f"INSERT INTO keyed(k, v) VALUES ($k, $v) {update} v = $v || $w", {"k": k, "v": "n", "w": "m"}),
-            (f"WITH c AS (SELECT {k} AS k) INSERT INTO keyed(k) FROM c ON CONFLICT DO UPDATE SET v = 'cte'", None),
-            (f"INSERT INTO keyed(k) WITH c AS (SELECT {k} AS k) FROM c ON CONFLICT DO UPDATE SET v = 'cte'", None),
+        return [
             (f"MERGE {into} keyed USING {rows} {on} {matched}{unmatched}{merged}", None),
             (
                 "MERGE INTO keyed AS x USING (SELECT ? AS k, ? AS v) AS s ON x.k = s.k AND x.k < ? "
@@ -284,14 +309,6 @@ class Stream:
                 None,
             ),
         ]
-        if r.random() < 0.12:
-            return r.choice(
-                [
-                    ("INSERT OR REPLACE INTO keyed(k, v) VALUES (?, ?)", [[k, "m"], [j, "n"], [k, "o"]], True),
-                    ("INSERT INTO keyed(k, v) VALUES (?, ?) ON CONFLICT DO NOTHING", [[k, "m"], [j, "n"]], True),
-                ]
-            )
-        return (*r.choice(upserts if r.random() < 0.6 else plain), False)
 
     def loose(self) -> tuple[str, Any, bool]:
         """A statement on `Loose`, which has no key."""
