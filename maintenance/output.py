@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from maintenance.companions import Groups
-from maintenance.reading import Rows, read
+from maintenance.reading import read
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
 from maintenance.top import RankedWalk
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+RANKED_ROW = 20
+"""As many rows are read at once and sorted in the time that one row takes along a ranked tree."""
+_FEW = 1000
+
+
 class Reader:
     """The raw columns of a view as a stream of record batches.
 
@@ -34,11 +39,7 @@ class Reader:
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._view = view
-        self._walk: Rows | RankedWalk
-        if view.plan.ranked_only:
-            self._walk = RankedWalk(view.ranked[0])
-        else:
-            self._walk = read(view, where, *_needed(view))
+        self._walk = read(view, where, *_needed(view))
 
     @property
     def steps(self) -> int:
@@ -60,13 +61,11 @@ class Reader:
     def count_tuples(self) -> int:
         """The number of distinct tuples of the free variables, by walking them without decoding."""
         total = 0
-        assert not isinstance(self._walk, RankedWalk)
         while rows := self._walk.next(gather=False):
             total += rows
         return total
 
     def _batch(self, rows: int) -> pa.RecordBatch:
-        assert not isinstance(self._walk, RankedWalk)
         repeat = None
         if self._view.definition.mode == "bag" and not self._walk.all_ones(COUNT):
             repeat = np.repeat(np.arange(rows), numbers(self._walk, COUNT))
@@ -74,23 +73,26 @@ class Reader:
 
 
 def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterator[pa.RecordBatch]:
-    """The raw columns of `limit` rows of a view in the order of a ranked walk. O(log N) each, also those skipped."""
-    skip, left = limit.offset, limit.rows
+    """The raw columns of the rows that a limit leaves of all, or of each group, in the order of a ranked walk. O(log N)
+    each, also those skipped."""
+    passed, grouped, anchor = 0, limit.clause is not None, None
+    end = np.iinfo(np.int64).max if limit.end is None else limit.end
     capacity = FIRST_BATCH
-    while left is None or left > 0:
-        if left is not None:
-            capacity = min(skip + left, BATCH)
-        rows = walk.next(capacity)
+    while grouped or passed < end:
+        rows = walk.next(capacity if grouped else min(end - passed, BATCH if limit.end is not None else capacity))
         if not rows:
             return
         counts = np.ones(rows, np.int64) if view.definition.mode == "set" else numbers(walk, COUNT)
-        ends = np.cumsum(counts)
-        taken = np.minimum(ends, np.iinfo(np.int64).max if left is None else skip + left)
-        repeats = np.maximum(taken - np.maximum(ends - counts, skip), 0)
+        ends = passed + np.cumsum(counts)
+        if grouped:
+            words = walk.anchors()
+            starts = (words != np.concatenate([words[:1] if anchor is None else anchor, words[:-1]])).any(axis=1)
+            ends -= np.maximum.accumulate(np.where(starts, ends - counts, 0))
+            anchor = words[-1:]
+        repeats = np.maximum(np.minimum(ends, end) - np.maximum(ends - counts, limit.offset), 0)
         repeat = None if (repeats == 1).all() else np.repeat(np.arange(rows), repeats)
-        count = rows if repeat is None else len(repeat)
-        skip, left = max(0, skip - int(ends[-1])), None if left is None else left - count
-        if count:
+        passed = int(ends[-1])
+        if repeat is None or len(repeat):
             yield raw_batch(view, walk, rows, repeat)
         capacity = min(2 * capacity, BATCH)
 
@@ -237,10 +239,15 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 
 
 def row_count(view: MaintainedView) -> int:
-    """The number of rows of the maintained core (before HAVING). O(1)."""
-    tree = view.tree
+    """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree."""
     if view.plan.ranked_only:
         return sum(batch.num_rows for batch in Reader(view))
+    limit = view.definition.limit
+    return _core_rows(view) if limit is None else limit.rows_of(_core_rows(view))
+
+
+def _core_rows(view: MaintainedView) -> int:
+    tree = view.tree
     if tree.projection is not None:
         return tree.projection.live
     if view.definition.mode == "bag":
@@ -254,6 +261,12 @@ def row_count(view: MaintainedView) -> int:
     if isinstance(walk, Walk):
         return 0 if walk.empty else walk.levels[0].table.live
     return Reader(view).count_tuples()
+
+
+def crossover(view: MaintainedView) -> int | None:
+    """How many first rows are read sooner along a ranked tree than all are read at once and sorted; None if nothing but
+    the ranked tree is kept. O(1)."""
+    return None if view.plan.ranked_only else max(_FEW, row_count(view) // RANKED_ROW)
 
 
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:

@@ -100,9 +100,11 @@ def _first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Itera
         kept = pa.Table.from_batches([raw]).take(pa.array(visible))
         kept = kept.append_column(_PLACE, pa.array(np.arange(len(visible))))
         types = {column.name: column.type for column in view.definition.raw} | {_PLACE: "BIGINT"}
-        found = evaluate(kept, types, [f'"{_PLACE}"', f"row_number() OVER (ORDER BY {sorting or 1})"])
-        places, numbers = (column.to_numpy() for column in found.columns)
-        first = places[np.argsort(numbers)][limit.offset : limit.end]
+        partition = ", ".join(f"({expression})" for expression in limit.by) or "1"
+        number = f"row_number() OVER (PARTITION BY {partition} ORDER BY {sorting or 1})"
+        places, numbers = (c.to_numpy() for c in evaluate(kept, types, [f'"{_PLACE}"', number]).columns)
+        within = (numbers > limit.offset) & (numbers <= (len(numbers) if limit.end is None else limit.end))
+        first = places[within][np.argsort(numbers[within], kind="stable")]
         yield from rows.take(pa.array(first)).combine_chunks().to_batches()
 
 

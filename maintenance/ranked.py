@@ -16,7 +16,7 @@ from maintenance.machine import Machine
 from maintenance.programs import Assembler, Join
 from maintenance.relation import LeafStore
 from maintenance.shapes import COUNT, Shape, shape_of
-from planner.plan import Node
+from planner.plan import Node, OrderPlan
 from planner.query import Order
 from storage import layout as at
 from storage.encoding import Codec
@@ -29,21 +29,17 @@ SUM_WORDS = 3
 
 @dataclass
 class RankedNode:
-    """A node at run time, with its number: parents come first. `guard` is a child's place among the children."""
+    """A node at run time, with its number: parents come first. `guard` is a child's place among the children; `link`,
+    the anchor, the variables shared with the parent, or those by which the root's rows are ordered apart."""
 
     node: Node
     parent: RankedNode | None
     number: int
     shape: Shape
+    link: tuple[str, ...]
     children: list[RankedNode] = field(default_factory=list)
     guard: int = 0
     table: Table | None = None
-
-    @property
-    def link(self) -> tuple[str, ...]:
-        """The variables shared with the parent: the anchor."""
-        above = self.parent.node.variables if self.parent else ()
-        return tuple(v for v in self.node.variables if v in above)
 
     def walk(self) -> Iterator[RankedNode]:
         """This node and all below it, parents first."""
@@ -69,17 +65,20 @@ class KeyLayout:
 class RankedIndex:
     """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
 
-    `distinct`: rows of equal keys are one row, however often they are derived.
+    `distinct`: rows of equal keys are one row, however often they are derived. Of each of the root's groups, reads
+    go on to at most `quota` different rows (0: all).
     """
 
     def __init__(
-        self, order: Order, root: Node, codecs: Mapping[str, Codec], owner: int, *, distinct: bool = False
-    ) -> None:
-        self.order, self._owner, self.distinct = order, owner, distinct
+        self, order: Order, plan: OrderPlan, codecs: Mapping[str, Codec], owner: int, *, distinct: bool = False,
+        quota: int = 0,
+    ) -> None:  # fmt: skip
+        assert plan.root is not None
+        self.order, self._owner, self.distinct, self._quota = order, owner, distinct, quota
         self._widths = {variable: codec.words for variable, codec in codecs.items()}
         self.layout = layout_of(order, codecs)
         self.nodes: list[RankedNode] = []
-        self.root = self._grow(root, None)
+        self.root = self._grow(plan.root, None, plan.top)
         self.leaves = {node.node.atom: node for node in self.nodes if node.node.atom is not None}
         self._words: np.ndarray | None = None
         self._sources: dict[str, np.ndarray] = {}
@@ -147,7 +146,8 @@ class RankedIndex:
         return self._words
 
     def _made_words(self) -> np.ndarray:
-        head = [len(self.nodes), max([1, *(len(node.children) for node in self.nodes)]), int(self.distinct)]
+        most = max([1, *(len(node.children) for node in self.nodes)])
+        head = [len(self.nodes), most, int(self.distinct), self._quota]
         blocks: list[list[int]] = []
         start = len(head) + len(self.nodes)
         offsets = []
@@ -169,10 +169,11 @@ class RankedIndex:
             self._sources[variable] = np.array(places, np.int64)
         return self._sources[variable]
 
-    def _grow(self, node: Node, parent: RankedNode | None) -> RankedNode:
-        made = RankedNode(node, parent, len(self.nodes), shape_of(node.variables, self._widths, (COUNT,), 1))
+    def _grow(self, node: Node, parent: RankedNode | None, above: tuple[str, ...]) -> RankedNode:
+        link = tuple(variable for variable in node.variables if variable in above)
+        made = RankedNode(node, parent, len(self.nodes), shape_of(node.variables, self._widths, (COUNT,), 1), link)
         self.nodes.append(made)
-        made.children = [self._grow(child, made) for child in node.children]
+        made.children = [self._grow(child, made, node.variables) for child in node.children]
         if made.children:
             made.guard = next(i for i, child in enumerate(made.children) if set(child.link) == set(node.variables))
         return made

@@ -1,4 +1,4 @@
-"""What a view is read from: its tree, or the trees of a union, one after the other or merged."""
+"""What a view is read from: its tree, the trees of a union, one after the other or merged, or a ranked tree."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from maintenance.hops import Hops
 from maintenance.shapes import Part
+from maintenance.top import RankedWalk
 from maintenance.tree import Tree
 from maintenance.view import MaintainedView
 from maintenance.walk import BATCH, Walk
@@ -37,7 +38,10 @@ def read(
     variables: Iterable[str] = (),
     parts: Iterable[Part] = (),
 ) -> Rows:
-    """The rows of a view's core, as `Walk` has them; `where` may narrow them."""
+    """The rows of a view's core, as `Walk` has them; `where` may narrow them. A view that is the first rows of its
+    order has them in order, and all that the order goes on with."""
+    if view.plan.ranked_only:
+        return RankedWalk(view.ranked[0])
     merged = merging(view, where)
     if merged is not None:
         return merged
@@ -53,7 +57,9 @@ def merging(view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = 
 
 
 def trees_read(view: MaintainedView) -> list[Tree]:
-    """The trees whose tables are walked."""
+    """The trees whose tables are walked; none if they are found along a ranked tree."""
+    if view.plan.ranked_only:
+        return []
     pieces = view.balance.pieces.enumerated() if view.divided and view.balance is not None else []
     return [view.tree, *(kept.tree for kept in pieces)]
 

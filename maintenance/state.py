@@ -102,7 +102,7 @@ class State:
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine, room)
-                walked = [tree for one in view.members if not one.plan.ranked_only for tree in trees_read(one)]
+                walked = [tree for one in view.members for tree in trees_read(one)]
                 lay_out(walked, [store.table for _, store in fresh])
             except BaseException:
                 self._close_stores(view)

@@ -9,6 +9,7 @@ import numpy as np
 
 from maintenance.ranked import RankedIndex
 from maintenance.shapes import COUNT, Part
+from maintenance.walk import BATCH
 from storage import any_k_kernels as kernels
 from storage import layout as at
 from storage import scan_kernels
@@ -42,7 +43,7 @@ class RankedWalk:
         self._sorted = 0
         self.rows = 0
 
-    def next(self, capacity: int) -> int:
+    def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` tuples; the number of those now in the batch, 0 at the end."""
         self._batch = self._take(capacity) if self._sums else self._fetch(capacity)
         self.rows = len(self._batch[0])
@@ -94,6 +95,17 @@ class RankedWalk:
             if not overflow:
                 return out
             limbs += 1
+
+    def all_ones(self, part: Part) -> bool:
+        """Whether each tuple occurs once."""
+        values = self.values(part)
+        return values.shape[1] == 1 and bool((values == 1).all())
+
+    def anchors(self) -> np.ndarray:
+        """The words by which the batch's tuples are ordered apart, shape (rows, words)."""
+        root = self._index.root
+        places = [(root.number, place) for place in root.shape.places(root.link)]
+        return self.gather(np.array(places, np.int64).reshape(-1, 2)).T
 
     # Rows as they are found, and those whose sums are NULL -----------------------------------------
 

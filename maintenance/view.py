@@ -23,7 +23,7 @@ from maintenance.tally import Tally, is_spread
 from maintenance.top_change import TopRows
 from maintenance.tree import Tree, View, view_table
 from planner.plan import Plan
-from planner.query import Companion, Definition, RawColumn
+from planner.query import Companion, Definition, RawColumn, is_grouped
 from storage import layout as at
 from storage.encoding import Codec, Dictionaries, codec_for
 from storage.order import order_places
@@ -406,7 +406,10 @@ def unbuilt_view(
     view.pieces = pieces_of(view) if plan.union is not None else None
     for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
         if order_plan.root is not None:
-            view.ranked[place] = RankedIndex(order, order_plan.root, codecs, number, distinct=definition.mode == "set")
+            quota = definition.limit.rows if is_grouped(definition) and definition.limit is not None else None
+            view.ranked[place] = RankedIndex(
+                order, order_plan, codecs, number, distinct=definition.mode == "set", quota=quota or 0
+            )
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
         kept.companion = companion

@@ -14,7 +14,7 @@ from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, SORT
 from planner.gyo import is_acyclic
 from planner.hypergraph import hypergraph, ordered_variables
 from planner.plan import Node, OrderPlan, Plan
-from planner.query import Definition, Order
+from planner.query import Definition, Order, is_grouped
 from planner.tree import Weights, build_tree, cheapest_tree
 
 
@@ -39,45 +39,50 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
 
 
 def _plan_order(definition: Definition, order: Order, weights: Weights) -> OrderPlan:
-    obstacle = order.obstacle or _obstacle(definition)
-    if obstacle is not None:
-        return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {obstacle}.")
-    free = ordered_variables(definition)
-    simple = build_tree(definition, free, "simple", weights)
-    found = (simple, None) if simple is not None else cheapest_tree(definition, free, weights)
-    if found is None:
-        raise AssertionError("an acyclic query has a tree that enumerates every variable")
+    top = definition.limit.variables if definition.limit is not None else ()
+    obstacle = order.obstacle or _obstacle(definition, order)
+    free, found = ordered_variables(definition), None
+    if obstacle is None and top is not None:
+        simple = build_tree(definition, free, "simple", weights, frozenset(top))
+        found = (simple, None) if simple is not None else cheapest_tree(definition, free, weights, frozenset(top))
+    if top is None or found is None:
+        why = obstacle or "no table has all columns of PARTITION BY"
+        return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.")
     root, keys = found
     cost = RANKED if simple is None and keys is None else RANKED_LOGARITHMIC
     if definition.mode == "set" and set(free) != set(definition.free):
         cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
-    return OrderPlan(_without_lone_root(root), cost, _explain(definition, order))
+    return OrderPlan(_without_lone_root(root), cost, _explain(definition, order), top)
 
 
-def _obstacle(definition: Definition) -> str | None:
+def _obstacle(definition: Definition, order: Order) -> str | None:
     """Why a query's rows have no ranked tree; None if they have one."""
     if definition.mode == "group":
         return "a group's aggregates change with each of its rows, so its place is found when it is asked for"
     if not is_acyclic(hypergraph(definition)):
         return "the query is cyclic, and its bags have no ranked tree yet"
+    if is_grouped(definition) and _may_be_null(definition, order):
+        return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
     return None
 
 
 def _explain(definition: Definition, order: Order) -> str:
     nulls = ""
-    if any(term.summed for term in order.terms) and _may_be_null(definition, order):
+    if _may_be_null(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
     repeated = ""
     if definition.mode == "set":
         repeated = " Rows that several rows of the join make follow each other, and are one (Theorem 24)."
+    groups = "of each group " if is_grouped(definition) else ""
     return (
-        f"The first rows by {order.label} are found without computing the join: each node of the tree keeps its rows "
-        "sorted by their best completion, and a change goes up only as far as a best changes (ranked enumeration, "
-        f"Deep, Hu and Koutris 2022, Theorem 19).{repeated}{nulls}"
+        f"The first rows {groups}by {order.label} are found without computing the join: each node of the tree keeps "
+        "its rows sorted by their best completion, and a change goes up only as far as a best changes (ranked "
+        f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{nulls}"
     )
 
 
 def _may_be_null(definition: Definition, order: Order) -> bool:
+    """Whether a sum that rows are ordered by may be NULL."""
     safe = {column.name for atom in definition.atoms for column in atom.variables if column.not_null}
     safe |= {name for atom in definition.atoms for name in atom.required}
     return any(name not in safe for term in order.terms if term.summed for _, name in term.parts)

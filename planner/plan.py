@@ -50,12 +50,14 @@ class Cost:
 class OrderPlan:
     """How the rows of one order are found: along a ranked tree or, without a `root`, by sorting them at each read.
 
-    `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order.
+    `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order. Rows that
+    differ in `top`, variables of the root, are ordered apart.
     """
 
     root: Node | None
     cost: Cost
     reason: str
+    top: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

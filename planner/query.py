@@ -174,14 +174,27 @@ class Order:
 
 @dataclass(frozen=True)
 class Limit:
-    """LIMIT (None: all) and OFFSET."""
+    """LIMIT (None: all) and OFFSET; or, with the `clause` of a QUALIFY, the first rows of each group.
+
+    The rows of a group have the values of `by` in common, DuckDB SQL over the raw columns; `variables` are the same, or
+    None where one is no variable. The clause leaves nothing open: every item has its direction, and the output columns
+    come last.
+    """
 
     rows: int | None
     offset: int = 0
+    clause: str | None = None
+    by: tuple[str, ...] = ()
+    variables: tuple[str, ...] | None = ()
 
     @property
     def end(self) -> int | None:
         return None if self.rows is None else self.offset + self.rows
+
+    def rows_of(self, count: int) -> int:
+        """How many of `count` rows LIMIT leaves; all, of a QUALIFY."""
+        end = count if self.end is None or self.clause is not None else min(count, self.end)
+        return max(0, end - self.offset)
 
 
 @dataclass(frozen=True)
@@ -216,11 +229,21 @@ class Definition:
     limit: Limit | None = None
     derived: tuple[tuple[str, Definition], ...] = ()
 
+    @property
+    def is_filtered(self) -> bool:
+        """Whether HAVING or QUALIFY leave out rows when the view is read."""
+        return self.having is not None or is_grouped(self)
+
     def atom(self, name: str) -> Atom:
         return next(atom for atom in self.atoms if atom.name == name)
 
     def label(self, variable: str) -> str:
         return dict(self.labels).get(variable, variable)
+
+
+def is_grouped(definition: Definition) -> bool:
+    """Whether a view is the first rows of each group."""
+    return definition.limit is not None and definition.limit.clause is not None
 
 
 def output_keys(definition: Definition) -> list[tuple[str, ...]]:

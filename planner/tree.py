@@ -36,8 +36,11 @@ PAIRWISE_LIMIT = 6
 """Groups above this size try only labels linear in number; pairs of atoms would make the search exponential."""
 
 
-def build_tree(definition: Definition, free: tuple[str, ...], steps: Steps, weights: Weights) -> Node | None:
-    """The cheapest tree of the query that enumerates `free`; None when no tree passes `steps`.
+def build_tree(
+    definition: Definition, free: tuple[str, ...], steps: Steps, weights: Weights, top: frozenset[str] = frozenset()
+) -> Node | None:
+    """The cheapest tree of the query that enumerates `free`, with the variables of `top` at its root; None when no tree
+    passes `steps`, or no atom has all of `top`.
 
     `steps` says what a child may be to its parent: "simple" a superset only, "keyed" also one whose row fixes the
     parent's by declared keys, "referring" also one whose changes end there by foreign keys, "any" all. Cheapest is
@@ -46,6 +49,8 @@ def build_tree(definition: Definition, free: tuple[str, ...], steps: Steps, weig
     all tables change alike. The query must be free-connex for `free`.
     """
     search = _Search(definition, steps, weights)
+    if top:
+        return search.rooted(frontier(search.edges, frozenset(free)), top)
     children = []
     for group in split(frontier(search.edges, frozenset(free)), frozenset()):
         found = search.best(group, frozenset())
@@ -56,18 +61,18 @@ def build_tree(definition: Definition, free: tuple[str, ...], steps: Steps, weig
 
 
 def cheapest_tree(
-    definition: Definition, free: tuple[str, ...], weights: Weights
+    definition: Definition, free: tuple[str, ...], weights: Weights, top: frozenset[str] = frozenset()
 ) -> tuple[Node, Guarantees | None] | None:
     """A tree whose every step looks up one row, with the keys and the foreign keys that make it so; else the cheapest
     tree, and None.
 
-    None when there is no tree at all: the query is not free-connex for `free`.
+    None when there is no tree at all: the query is not free-connex for `free`, or no atom has all of `top`.
     """
     for steps in ("keyed", "referring"):
-        constant = build_tree(definition, free, steps, weights)
+        constant = build_tree(definition, free, steps, weights, top)
         if constant is not None:
             return constant, constant_keys(constant, definition)
-    root = build_tree(definition, free, "any", weights)
+    root = build_tree(definition, free, "any", weights, top)
     return None if root is None else (root, None)
 
 
@@ -132,6 +137,11 @@ class _Search:
                 (option for option in found if option is not None), key=lambda option: option.price, default=None
             )
         return self.memo[group, above]
+
+    def rooted(self, group: Group, top: frozenset[str]) -> Node | None:
+        """The cheapest tree over `group` whose root has just the variables of `top`."""
+        found = self._join(group, top, top) if any(top <= part.label for part in group) else None
+        return found.node if found is not None else None
 
     def _single(self, part: Part, above: frozenset[str]) -> _Found | None:
         """An atom's leaf; or a part's tree, under a projection onto its free variables if it shows new ones."""

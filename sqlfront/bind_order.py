@@ -105,7 +105,7 @@ def read_orderings(
     """
     found = []
     if orders or limited:
-        found.append(_ordering(node, orders, selection, scope, environment, defaults))
+        found.append(ordering_of(node, orders, selection, scope, environment, defaults))
     for text in more:
         parsed = try_parse_select(f"SELECT 1 ORDER BY {text}")
         modifiers = [m for m in (parsed or {"modifiers": []})["modifiers"] if m["type"] == "ORDER_MODIFIER"]
@@ -113,19 +113,18 @@ def read_orderings(
             raise ProgrammingError(f"order_by = '{text}' is no ORDER BY list", hint="for example 'a + b DESC, c'")
         nowhere = replace(environment, source=SourceText(text))
         items = [relocate(one, None) for one in modifiers[0]["orders"]]
-        found.append(_ordering(node, items, selection, scope, nowhere, defaults))
+        found.append(ordering_of(node, items, selection, scope, nowhere, defaults))
     return found
 
 
-def with_hidden(selection: Selection, orderings: Sequence[Ordering]) -> Selection:
-    """The selection with what orders compare besides its columns at the end of its items."""
+def with_hidden(selection: Selection, orderings: Sequence[Ordering], partition: Sequence[Tree] = ()) -> Selection:
+    """The selection with what orders compare, and groups have in common, at the end of its items if it is not there."""
     items = list(selection.items)
     known = {key(tree) for _, tree in items}
-    for ordering in orderings:
-        for item in ordering.items:
-            if key(item.tree) not in known:
-                known.add(key(item.tree))
-                items.append((render(item.tree), item.tree))
+    for tree in [*(item.tree for ordering in orderings for item in ordering.items), *partition]:
+        if key(tree) not in known:
+            known.add(key(tree))
+            items.append((render(tree), tree))
     return replace(selection, items=items, hidden=len(items) - len(selection.items))
 
 
@@ -194,16 +193,23 @@ def _served(tree: Tree, shown: dict[str, str]) -> str | None:
 # Items ---------------------------------------------------------------------------------------------
 
 
-def _ordering(
-    node: Tree, orders: Sequence[Tree], selection: Selection, scope: Scope, environment: Environment, defaults: Defaults
+def ordering_of(
+    node: Tree,
+    orders: Sequence[Tree],
+    selection: Selection,
+    scope: Scope,
+    environment: Environment,
+    defaults: Defaults,
+    inside: bool = False,
 ) -> Ordering:
+    """ORDER BY's items, or those `inside` a window, and behind them the output columns. Raises NotSupportedError."""
     items: list[Item] = []
     for one in orders:
         tree = one["expression"]
         if tree["class"] == "STAR":  # ORDER BY ALL
             items += [defaults.item(shown, one["type"], one["null_order"]) for _, shown in selection.items]
             continue
-        resolved = _resolved(tree, node, selection, scope, environment)
+        resolved = resolved_item(tree, node, selection, scope, environment, inside)
         items.append(defaults.item(resolved, one["type"], one["null_order"]))
     written = tuple(item.direction for item in items)
     names = [_spelled(one, item, environment.source) for one, item in zip(orders, items, strict=False)]
@@ -223,14 +229,19 @@ def _spelled(one: Tree, item: Item, source: SourceText) -> str:
     return text + (" DESC" if item.descending else "")
 
 
-def _resolved(tree: Tree, node: Tree, selection: Selection, scope: Scope, environment: Environment) -> Tree:
-    """An item: a position, an alias or an output column's name, else an expression, whose names are columns first."""
+def resolved_item(
+    tree: Tree, node: Tree, selection: Selection, scope: Scope, environment: Environment, inside: bool = False
+) -> Tree:
+    """An item: a position, an alias or an output column's name, else an expression, whose names are columns first.
+
+    `inside` a window an item is always such an expression.
+    """
     position = position_of(tree)
-    if position is not None:
+    if position is not None and not inside:
         return selection.items[position - 1][1]
     check_expression(tree, environment.source)
     aliases = item_aliases(node, selection.items)
-    if tree["class"] == "COLUMN_REF" and len(tree["column_names"]) == 1:
+    if tree["class"] == "COLUMN_REF" and len(tree["column_names"]) == 1 and not inside:
         named = aliases.get(tree["column_names"][0].lower())
         if named is not None:
             return named

@@ -9,11 +9,11 @@ table's leaf computes. Blocks that are no part of the join become views of their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from planner.query import Definition
+from planner.query import Definition, Limit
 from sqlfront.bind_aggregates import Aggregates, SummedArguments
 from sqlfront.bind_companions import Companions
 from sqlfront.bind_conditions import split_conditions
@@ -22,19 +22,33 @@ from sqlfront.bind_exists import count_for_exists
 from sqlfront.bind_from import Environment, JoinCore, bind_block, select_items
 from sqlfront.bind_functions import Functions, check_functions, check_projection
 from sqlfront.bind_leaves import Leaves
+from sqlfront.bind_names import Scope
 from sqlfront.bind_order import (
     Ordering,
     bind_orders,
     defaults_of,
+    ordering_of,
     read_limit,
     read_orderings,
     take_modifiers,
     with_hidden,
 )
 from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
+from sqlfront.bind_ranking import Ranking, qualify_text, read_partition, take_ranking
 from sqlfront.bind_refusals import EXPRESSIONS, refusal
 from sqlfront.bind_types import Typing
-from sqlfront.parse_tree import SourceText, Tree, columns_of, parse_select, quoted, render, render_all, span
+from sqlfront.parse_tree import (
+    SourceText,
+    Tree,
+    atoms_of,
+    columns_of,
+    key,
+    parse_select,
+    quoted,
+    render,
+    render_all,
+    span,
+)
 from sqlfront.table_catalog import CatalogView, DuckDBCatalog
 from sqlfront.tokens import tokenize
 from storage.errors import InternalError, NotSupportedError, ProgrammingError
@@ -64,7 +78,7 @@ def bind_view(
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     functions = Functions(con, catalog.has_macros())
     parsed, orders, limiting = take_modifiers(parse_select(sql_select, source))
-    limit = read_limit(limiting, con, source)
+    parsed, ranking = take_ranking(parsed, orders, limiting, source)
     node, unread = count_for_exists(parsed, functions.is_aggregate, source)
     columns = _describe(sql_select, con, source, column_names)
     blocks = DerivedBlocks(partial(_bind_core, con, functions))
@@ -76,16 +90,40 @@ def bind_view(
         at = (source.start, source.start + len(sql_select))
         raise refusal("A query without a table", source, at, why, "create a table or an ordinary view")
     selection = read_selection(node, scope, environment)
-    orderings = read_orderings(
-        node, orders, limit is not None, order_by, selection, scope, environment, defaults_of(con)
-    )
+    asked = _read_asked(con, node, orders, limiting, ranking, order_by, selection, scope, environment)
     inner = [tree for _, tree in select_items(node | {"select_list": unread}, scope, environment)]
-    definition = _bind_core(
-        con, functions, core, selection, environment, inner, orderings, [name for name, _ in columns]
-    )
+    names = [name for name, _ in columns]
+    definition = _bind_core(con, functions, core, selection, environment, inner, asked, names)
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
-    return replace(definition, columns=columns, limit=limit, derived=tuple(blocks.definitions.items()))
+    return replace(definition, columns=columns, derived=tuple(blocks.definitions.items()))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What ORDER BY, LIMIT and QUALIFY ask for; `partition` are the resolved expressions of a QUALIFY's groups."""
+
+    orderings: Sequence[Ordering] = ()
+    limit: Limit | None = None
+    partition: Sequence[Tree] = ()
+
+
+def _read_asked(
+    con: Any, node: Tree, orders: Sequence[Tree], limiting: Tree | None, ranking: Ranking | None,
+    more: Sequence[str], selection: Selection, scope: Scope, environment: Environment,
+) -> _Asked:  # fmt: skip
+    defaults = defaults_of(con)
+    if ranking is None:
+        limit = read_limit(limiting, con, environment.source)
+        limited = limit is not None
+        return _Asked(read_orderings(node, orders, limited, more, selection, scope, environment, defaults), limit)
+    if more:
+        why = "its rows have an order in each group only"
+        raise NotSupportedError("order_by of a view with QUALIFY", why=why, hint="leave it out, and order when reading")
+    ordering = ordering_of(node, ranking.orders, selection, scope, environment, defaults, inside=True)
+    clause = qualify_text(node, ranking, ordering, scope, environment.source)
+    partition = read_partition(node, ranking, selection, scope, environment)
+    return _Asked([ordering], Limit(ranking.rows, clause=clause), partition)
 
 
 def _bind_core(
@@ -95,12 +133,12 @@ def _bind_core(
     selection: Selection,
     environment: Environment,
     unread: list[Tree] | None = None,
-    orderings: list[Ordering] | None = None,
+    asked: _Asked = _Asked(),
     columns: Sequence[str] = (),
 ) -> Definition:
     """The definition of one query block, whose columns are called as in its selection."""
     source, names = environment.source, [name for name, _ in selection.items]
-    selection = with_hidden(selection, orderings or [])
+    selection = with_hidden(selection, asked.orderings, asked.partition)
     typing = Typing(con, core.atoms)
     _check_values(core, selection, unread or [], typing, functions, con, source)
     conditions = split_conditions(core, typing, source)
@@ -114,8 +152,12 @@ def _bind_core(
         check_projection(computed, {raw.name: raw.type for raw in output.raw}, con, functions, source)
     projection = render_all(output.projection)
     orders = bind_orders(
-        orderings or [], selection, projection, columns, leaves, typing, lambda tree: _constant(con, tree)
+        asked.orderings, selection, projection, columns, leaves, typing, lambda tree: _constant(con, tree)
     )
+    places = {key(tree): place for place, (_, tree) in reversed(list(enumerate(selection.items)))}
+    by = tuple(projection[places[key(tree)]] for tree in asked.partition)
+    whole = selection.mode == "group" or any(len(atoms_of(tree)) != 1 for tree in asked.partition)
+    apart = None if whole else tuple(dict.fromkeys(map(leaves.variable, asked.partition)))
     definition = Definition(
         atoms=leaves.build(),
         free=tuple(output.free),
@@ -128,6 +170,7 @@ def _bind_core(
         labels=leaves.labels(),
         companions=companions.build(),
         orders=orders,
+        limit=None if asked.limit is None else replace(asked.limit, by=by, variables=apart),
     )
     types = _output_types(definition, con)
     return replace(definition, columns=tuple(zip(names, types, strict=True)))

@@ -29,7 +29,7 @@ def counted(connection: Connection, statement: PassThrough) -> str | None:
         return None
     name = _column(tokenize(statement.text), references[0].start, references[0].end)
     entry = database.views.get(locate(database, connection._duck, references[0].parts) or ("", ""))
-    if name is None or entry is None or entry.definition.having:
+    if name is None or entry is None or entry.definition.is_filtered:
         return None
     database.refuse_unreadable(entry, connection._current_session())
     return f"SELECT CAST({row_count(entry.maintained)} AS BIGINT) AS {quote(name)}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from planner.query import Definition
+from planner.query import Definition, Limit
 from sqlfront import persistence
 from sqlfront.build import bind, build_view, discard, orders_of, plan_parts, unneeded_tables
 from sqlfront.catalog import EngineCatalog
@@ -262,12 +262,20 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     sorting = definition.orders[0].sorting
     places = [f"({expression}) AS {quote(f'{number} sorted by')}" for number, (expression, _) in enumerate(sorting)]
     sort = [f"{quote(f'{number} sorted by')} {direction}" for number, (_, direction) in enumerate(sorting)]
-    limit = "" if definition.limit.rows is None else f" LIMIT {definition.limit.rows}"
+    parts = [f"({expression}) AS {quote(f'part {number}')}" for number, expression in enumerate(definition.limit.by)]
     shown = ", ".join(quote(name) for name, _ in definition.columns)
-    return (
-        f"SELECT {shown} FROM (SELECT {', '.join([*outputs, *places])} FROM ({core}) AS core{having}) AS sorted "
-        f"ORDER BY {', '.join(sort) or 1}{limit} OFFSET {definition.limit.offset}"
-    )
+    computed = f"SELECT {', '.join([*outputs, *places, *parts])} FROM ({core}) AS core{having}"
+    return f"SELECT {shown} FROM ({computed}) AS sorted {_first(definition.limit, sort, len(parts))}"
+
+
+def _first(limit: Limit, sort: list[str], parts: int) -> str:
+    """The clauses that leave the first rows, of all or of each group by `parts` columns."""
+    sorting = f"ORDER BY {', '.join(sort) or 1}"
+    if limit.clause is None:
+        rows = "" if limit.rows is None else f" LIMIT {limit.rows}"
+        return f"{sorting}{rows} OFFSET {limit.offset}"
+    partition = ", ".join(quote(f"part {number}") for number in range(parts)) or "1"
+    return f"QUALIFY row_number() OVER (PARTITION BY {partition} {sorting}) <= {limit.rows}"
 
 
 def register_all(database: Database, con: Any) -> None:
@@ -282,9 +290,9 @@ def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition
     """The query as it is stored, checked to give the same columns."""
     import duckdb
 
-    select = frozen_query(query, catalog)
     if definition.orders and definition.orders[0].directions:
-        select = completed_query(select, definition, list(definition.orders[0].directions))
+        query = completed_query(query, definition, list(definition.orders[0].directions))
+    select = frozen_query(query, catalog)
     try:
         types = [row[1] for row in con.execute(f"DESCRIBE {qualified_query(select, catalog.database)}").fetchall()]
     except duckdb.Error as error:

@@ -17,7 +17,7 @@ from maintenance.tree import Tree, View
 from maintenance.view import MaintainedView, codecs_of
 from planner.heavy_light import is_whole
 from planner.plan import Plan
-from planner.query import Definition
+from planner.query import Definition, is_grouped
 from planner.tasks import Task, classify_tasks
 from planner.wording import enumerate_words, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
@@ -62,8 +62,8 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
         steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
-        stored beside the tree), orders {order, strategy, cost, reason, tree}, companions, blocks. None is what is not
-        known, and `heavy` of a view whose values are not told apart."""
+        stored beside the tree), orders {order, strategy, cost, reason, crossover, tree}, companions, blocks. None is
+        what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -138,15 +138,19 @@ class Explanation:
 
     def _orders(self) -> list[dict[str, Any]]:
         """The orders that the view keeps or is asked for, and how their first rows are found."""
+        from maintenance.output import crossover
+
         found = []
+        grouped = is_grouped(self.definition)
         for number, (order, plan) in enumerate(zip(self.definition.orders, self.plan.orders, strict=True)):
             running = self.maintained.ranked.get(number) if self.maintained is not None else None
             found.append(
                 {
-                    "order": order.label,
+                    "order": order.label + (" of each group" if grouped and number == 0 else ""),
                     "strategy": "sorted when read" if plan.root is None else "ranked enumeration",
                     "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
                     "reason": plan.reason,
+                    "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
                     "tree": None if running is None else _ranked(running.root, self.definition),
                 }
             )
@@ -330,7 +334,10 @@ def _node(tree: Tree, view: View) -> dict[str, Any]:
 def _spell_order(order: Mapping[str, Any]) -> list[str]:
     cost = order["cost"]
     figures = f"{cost['update']} per change, {cost['delay']} between rows, {cost['space']} space"
-    return [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
+    lines = [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
+    if order["crossover"] is not None:
+        lines.append(f"Queries for more than {order['crossover']:,} rows read all of them and sort: that is sooner.")
+    return lines
 
 
 def _ranked(node: RankedNode, definition: Definition) -> dict[str, Any]:

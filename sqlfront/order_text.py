@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.query import Definition
+from planner.query import Definition, is_grouped
 from sqlfront.tokens import Token, tokenize
 
 
@@ -15,8 +15,11 @@ def without_order(query: str) -> str:
 def completed_query(query: str, definition: Definition, directions: list[str]) -> str:
     """The query ordered by its items, each with its direction, and by every output column: what a view's rows are.
 
-    `directions` are those of the items written, then one for columns. A query that asks for no order stays.
+    `directions` are those of the items written, then one for columns. A query that asks for no order stays; a QUALIFY
+    becomes the view's own.
     """
+    if definition.limit is not None and is_grouped(definition):
+        return f"{query[: _qualify(query).start].rstrip()}\n{definition.limit.clause}"
     order, limit, end = _clauses(query)
     if not definition.orders or (order is None and limit is None):
         return query
@@ -42,6 +45,17 @@ def _clauses(query: str) -> tuple[Token | None, Token | None, int]:
         if depth == 0 and token.keyword in ("limit", "offset", "fetch") and limit is None:
             limit = token
     return order, limit, tokens[-1].end if tokens else 0
+
+
+def _qualify(query: str) -> Token:
+    """The word with which the query's own QUALIFY begins."""
+    depth = 0
+    found = []
+    for token in tokenize(query):
+        depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(token.text, 0)
+        if depth == 0 and token.keyword == "qualify":
+            found.append(token)
+    return found[-1]
 
 
 def _items(query: str, order: Token, stop: int) -> list[str]:

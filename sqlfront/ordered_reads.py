@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from planner.query import Limit
+from planner.query import Limit, is_grouped
 from sqlfront.bind_order import Defaults, defaults_of, spelled
 from sqlfront.bind_output import position_of
 from sqlfront.parse_tree import Tree, transform, try_parse_select, walk
@@ -25,7 +25,9 @@ def served_limit(
     connection: Connection, statement: PassThrough, entry: ViewEntry, params: Any
 ) -> tuple[int, Limit] | None:
     """The number of a ranked order of the view, and how many of its rows the query reads; None if it reads others."""
-    if not entry.maintained.ranked or "limit" not in statement.text.lower():
+    from maintenance.output import crossover
+
+    if not entry.maintained.ranked or is_grouped(entry.definition) or "limit" not in statement.text.lower():
         return None
     node = try_parse_select(statement.text)
     if node is None or not _is_plain(node):
@@ -36,7 +38,8 @@ def served_limit(
     if rows is None or len(node["modifiers"]) != len(limits) + bool(orders):
         return None
     wanted = _wanted(node, orders, entry, defaults_of(connection._duck))
-    if wanted is None:
+    most = crossover(entry.maintained)
+    if wanted is None or (most is not None and rows > most):
         return None
     for number in entry.maintained.ranked:
         order = entry.definition.orders[number]

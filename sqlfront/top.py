@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from planner.query import Limit
+from planner.query import Limit, is_grouped
 from sqlfront.database import scan_name
 from sqlfront.ddl import view_query
 from sqlfront.failures import translated
@@ -27,10 +27,13 @@ _FIRST = 64
 
 def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
     """The first k rows of a view in its first order; see View.top."""
+    from maintenance.output import crossover
+
     if k < 0:
         raise ProgrammingError(f"there are no first {k} rows")
     database = connection._database
     definition = entry.definition
+    _refuse_parted(entry)
     if not definition.orders:
         raise ProgrammingError(
             f"materialized view {shown(entry.name)} has no order",
@@ -40,7 +43,8 @@ def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any
     with connection._reading_own():
         database.refuse_dropped(entry)
         database.refuse_unreadable(entry, connection._current_session())
-        if 0 in entry.maintained.ranked:
+        most = crossover(entry.maintained) if 0 in entry.maintained.ranked else 0
+        if most is None or k <= most:
             return _ranked_rows(connection, entry, k)
         query = _sorted_query(database, entry, k)
         with translated(connection._session_error):
@@ -51,6 +55,7 @@ def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any
 def ordered_rows(connection: Connection, entry: ViewEntry) -> Iterator[tuple[Any, ...]]:
     """All rows of a view in its order, one after the other; see View.ordered."""
     database, view = connection._database, entry.maintained
+    _refuse_parted(entry)
     reader = None
     if 0 in view.ranked:
         with connection._reading_own():
@@ -64,6 +69,16 @@ def ordered_rows(connection: Connection, entry: ViewEntry) -> Iterator[tuple[Any
             hint="View.top(k), or SELECT ... ORDER BY ... LIMIT",
         )
     return _in_turn(connection, entry, reader.batches(within(entry, Limit(None)), _FIRST), database.engine.version)
+
+
+def _refuse_parted(entry: ViewEntry) -> None:
+    """ProgrammingError for a view that is the first rows of each group: its groups have no order."""
+    if is_grouped(entry.definition):
+        raise ProgrammingError(
+            f"the rows of materialized view {shown(entry.name)} have no order",
+            why="its QUALIFY orders the rows of each group",
+            hint="SELECT ... ORDER BY ... LIMIT",
+        )
 
 
 def _in_turn(

@@ -33,12 +33,12 @@ class View:
         return shown(self._entry.name)
 
     def count(self) -> int:
-        """The number of SQL rows. O(1), but for HAVING and inside a transaction: then a query counts them."""
+        """The number of SQL rows. O(1), but for HAVING, QUALIFY and inside a transaction: then a query counts them."""
         from maintenance.output import row_count
 
         transaction, definition = self._connection._transaction, self._entry.definition
         inside = transaction is not None and transaction.touched()
-        if definition.having or definition.limit or inside:
+        if definition.is_filtered or inside:
             return self._connection.sql(f"SELECT count(*) FROM {self._in_full}").fetchall()[0][0]
         with self._reading():
             return row_count(self._entry.maintained)

@@ -13,22 +13,24 @@ tree changes.
 from __future__ import annotations
 
 from storage.jit import kernel
-from storage.layout import INDEX_LIST, LINKS, ORDER, RANKS, ROWS, TAIL, WIDTH
+from storage.layout import INDEX_LIST, LINKS, ORDER, RANKS, ROWS, TAIL, USED, WIDTH
 from storage.memory import calloc, free, load, load32, realloc, store
 from storage.order_kernels import compare_rows
 from storage.rank_kernels import add_key, same_words
-from storage.table_kernels import find, hash_places, hash_words
+from storage.table_kernels import find, hash_places
 
-# Header words; the first is STEPS. The plan: nodes, the most children of one, whether answers are distinct, an offset
-# for each node, and there [table, children, whether there are rank words of its own below, an offset for each child;
-# there: the child's number, keys, places...].
+# Header words; the first is STEPS. The plan: nodes, the most children of one, whether answers are distinct, how many
+# answers of each of the root's groups there are at most (0: all), an offset for each node, and there [table, children,
+# whether there are rank words of its own below, an offset for each child; there: the child's number, keys, places...].
 PLAN = 1
 CHAINS, CHAINS_USED, CHAINS_CAPACITY = 2, 3, 4
 SLOTS, MASK = 5, 6
 CELLS, CELLS_USED, CELLS_CAPACITY, CELL_WORDS = 7, 8, 9, 10
 KEY_PLACE, KEY_WORDS, KEY_ORDER = 11, 12, 13
-NEXT = 14
-READ_WORDS = 16
+CHAIN, NEXT, GROUPS_SEEN = 14, 15, 16  # The root's chain (-1: none), its next answer, the groups begun.
+READ_WORDS = 18
+
+MOST_CHILDREN, DISTINCT, QUOTA, OFFSETS = 1, 2, 3, 4  # Of the plan.
 
 # A chain: whose it is, the next unstarted row of its group's list (plus one), its answers, and its heap.
 NODE, GROUP, POSITION, EXPANDED = 0, 1, 2, 3
@@ -40,10 +42,22 @@ CHAIN_WORDS = 10
 ROW, ADVANCED, PLACES = 0, 1, 2
 
 
+@kernel("int64(int64,int64,int64,int64)")
+def with_room(owner, place, words, least):
+    """The array of entries of `words` words at `place` of its owner, where its used and its possible number follow,
+    with room for one more. O(1) amortised."""
+    used = load(owner, place + 1)
+    if used == load(owner, place + 2):
+        capacity = max(least, 2 * used)
+        store(owner, place, realloc(load(owner, place), capacity * words * 8))
+        store(owner, place + 2, capacity)
+    return load(owner, place)
+
+
 @kernel("int64(int64,int64)")
 def table_of(read, node):
     plan = load(read, PLAN)
-    return load(plan + 8 * load(plan, 3 + node), 0)
+    return load(plan + 8 * load(plan, OFFSETS + node), 0)
 
 
 @kernel("int64(int64,int64)")
@@ -80,11 +94,7 @@ def chain_of(read, node, group_row):
             return load(slots, i) - 1
         i = (i + 1) & mask
     used = load(read, CHAINS_USED)
-    if used == load(read, CHAINS_CAPACITY):
-        capacity = max(32, 2 * used)
-        store(read, CHAINS, realloc(load(read, CHAINS), capacity * CHAIN_WORDS * 8))
-        store(read, CHAINS_CAPACITY, capacity)
-    chain = load(read, CHAINS) + used * CHAIN_WORDS * 8
+    chain = with_room(read, CHAINS, CHAIN_WORDS, 32) + used * CHAIN_WORDS * 8
     for j in range(CHAIN_WORDS):
         store(chain, j, 0)
     store(chain, NODE, node)
@@ -103,7 +113,7 @@ def chain_of(read, node, group_row):
 def child_chain(read, node, row, child):
     """The chain of a row's partners below one of its children, which has some: only such rows are in lists."""
     plan = load(read, PLAN)
-    block = plan + 8 * load(plan, 3 + node)
+    block = plan + 8 * load(plan, OFFSETS + node)
     entry = plan + 8 * load(block, 3 + child)
     number = load(entry, 0)
     group = load(load(table_of(read, number), INDEX_LIST), 0)
@@ -116,11 +126,7 @@ def new_cell(read, row, children):
     """The number of a new cell of a row, at the first place of each child's chain."""
     used = load(read, CELLS_USED)
     words = load(read, CELL_WORDS)
-    if used == load(read, CELLS_CAPACITY):
-        capacity = max(64, 2 * used)
-        store(read, CELLS, realloc(load(read, CELLS), capacity * words * 8))
-        store(read, CELLS_CAPACITY, capacity)
-    cell = load(read, CELLS) + used * words * 8
+    cell = with_room(read, CELLS, words, 64) + used * words * 8
     store(cell, ROW, row)
     store(cell, ADVANCED, 0)
     for q in range(children):
@@ -145,12 +151,8 @@ def push(read, chain, cell):
     """Enter a cell in a chain's heap. O(log heap)."""
     here = load(read, CHAINS) + chain * CHAIN_WORDS * 8
     i = load(here, HEAP_USED)
-    if i == load(here, HEAP_CAPACITY):
-        capacity = max(4, 2 * i)
-        store(here, HEAP, realloc(load(here, HEAP), capacity * 8))
-        store(here, HEAP_CAPACITY, capacity)
+    heap = with_room(here, HEAP, 1, 4)
     store(here, HEAP_USED, i + 1)
-    heap = load(here, HEAP)
     while i > 0 and is_less(read, cell, load(heap, (i - 1) >> 1)):
         store(heap, i, load(heap, (i - 1) >> 1))
         i = (i - 1) >> 1
@@ -227,11 +229,7 @@ def append(read, chain, cell):
     """Make a cell the chain's next answer."""
     here = load(read, CHAINS) + chain * CHAIN_WORDS * 8
     used = load(here, ANSWERS_USED)
-    if used == load(here, ANSWERS_CAPACITY):
-        capacity = max(4, 2 * used)
-        store(here, ANSWERS, realloc(load(here, ANSWERS), capacity * 8))
-        store(here, ANSWERS_CAPACITY, capacity)
-    store(load(here, ANSWERS), used, cell)
+    store(with_room(here, ANSWERS, 1, 4), used, cell)
     store(here, ANSWERS_USED, used + 1)
 
 
@@ -243,9 +241,9 @@ def reach(read, chain, rank):
     """
     plan = load(read, PLAN)
     node = load(load(read, CHAINS) + chain * CHAIN_WORDS * 8, NODE)
-    block = plan + 8 * load(plan, 3 + node)
+    block = plan + 8 * load(plan, OFFSETS + node)
     children = load(block, 1)
-    distinct = load(plan, 2)
+    distinct = load(plan, DISTINCT)
     words = load(read, KEY_WORDS)
     while True:
         here = load(read, CHAINS) + chain * CHAIN_WORDS * 8
@@ -284,7 +282,7 @@ def spread(read, cell, out):
     plan = load(read, PLAN)
     store(out, 0, cell)
     for node in range(load(plan, 0)):
-        block = plan + 8 * load(plan, 3 + node)
+        block = plan + 8 * load(plan, OFFSETS + node)
         own = load(out, node)
         row = load(load(read, CELLS) + own * load(read, CELL_WORDS) * 8, ROW)
         for q in range(load(block, 1)):
@@ -296,21 +294,48 @@ def spread(read, cell, out):
 
 @kernel("int64(int64)")
 def open_read(plan):
-    """A new read of the tree that a plan describes; its root is node 0, whose only group is that of the empty key."""
+    """A new read of the tree that a plan describes: the answers of its root's groups, one group after the other."""
     read = calloc(READ_WORDS, 8)
     store(read, PLAN, plan)
-    root = load(plan + 8 * load(plan, 3), 0)
-    store(read, KEY_PLACE, PLACES + load(plan, 1))
+    root = load(plan + 8 * load(plan, OFFSETS), 0)
+    store(read, KEY_PLACE, PLACES + load(plan, MOST_CHILDREN))
     store(read, KEY_WORDS, load(root, RANKS))
     store(read, KEY_ORDER, load(root, ORDER))
     store(read, CELL_WORDS, load(read, KEY_PLACE) + load(read, KEY_WORDS))
     store(read, SLOTS, calloc(64, 8))
     store(read, MASK, 63)
-    group = load(load(root, INDEX_LIST), 0)
-    found = find(group, read, hash_words(read, 0), read, 0, 0)
-    if found >= 0:
-        chain_of(read, 0, found)
+    store(read, CHAIN, -1)
     return read
+
+
+@kernel("boolean(int64)")
+def next_group(read):
+    """Begin with the root's next group; whether there is one."""
+    plan = load(read, PLAN)
+    group = load(load(load(plan + 8 * load(plan, OFFSETS), 0), INDEX_LIST), 0)
+    for row in range(load(read, GROUPS_SEEN), load(group, USED)):
+        if load32(load(group, ROWS) + row * load(group, WIDTH) * 8, 2 * load(group, TAIL)) != 0:
+            store(read, GROUPS_SEEN, row + 1)
+            store(read, CHAIN, chain_of(read, 0, row))
+            store(read, NEXT, 0)
+            return True
+    store(read, CHAIN, -1)
+    return False
+
+
+@kernel("int64(int64)")
+def next_answer(read):
+    """The cell of the next answer; -1 if there is none."""
+    quota = load(load(read, PLAN), QUOTA)
+    while True:
+        place = load(read, NEXT)
+        if load(read, CHAIN) >= 0 and (quota == 0 or place < quota):
+            cell = reach(read, load(read, CHAIN), place)
+            if cell >= 0:
+                store(read, NEXT, place + 1)
+                return cell
+        if not next_group(read):
+            return -1
 
 
 @kernel("void(int64)")
@@ -330,19 +355,16 @@ def close_read(read):
 def next_answers(read, count, out, keys):
     """Write the rows of the next `count` answers, an address for each node and answer, and their keys; how many there
     are."""
-    if load(read, CHAINS_USED) == 0:
-        return 0
     nodes = load(load(read, PLAN), 0)
     words = load(read, KEY_WORDS)
     for i in range(count):
-        cell = reach(read, 0, load(read, NEXT))
+        cell = next_answer(read)
         if cell < 0:
             return i
         key = key_of(read, cell)
         for j in range(words):
             store(keys, i * words + j, load(key, j))
         spread(read, cell, out + i * nodes * 8)
-        store(read, NEXT, load(read, NEXT) + 1)
     return count
 
 

@@ -205,6 +205,9 @@ def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:
         items = ", ".join(f"({expression}) {direction}" for expression, direction in definition.orders[0].sorting)
         rows_kept = "ALL" if limit.rows is None else limit.rows
         sort = f" ORDER BY {items or 1} LIMIT {rows_kept} OFFSET {limit.offset}"
+        if limit.clause is not None:
+            groups = ", ".join(f"({expression})" for expression in limit.by) or "1"
+            sort = f" QUALIFY row_number() OVER (PARTITION BY {groups} ORDER BY {items}) <= {limit.rows}"
     result = con.execute(f"SELECT {', '.join(definition.projection)} FROM oracle_raw{having}{sort}").fetchall()
     con.execute("DROP TABLE oracle_raw")
     return list(result)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from maintenance.top import RankedWalk
 from tests.sqlfront.test_ranked import JOIN, change, make_tables
 
 
@@ -32,6 +33,31 @@ def test_rows_are_read_in_turn_until_the_data_changes(con: Any) -> None:
     con.execute("CREATE MATERIALIZED VIEW g AS SELECT a, count(*) AS n FROM r GROUP BY a ORDER BY n")
     with pytest.raises(sqlfront.NotSupportedError, match="one after the other"):
         con.view("g").ordered()
+
+
+def test_many_first_rows_are_read_at_once_and_sorted(con: Any, monkeypatch: Any) -> None:
+    walks: list[RankedWalk] = []
+    begin = RankedWalk.__init__
+    monkeypatch.setattr(RankedWalk, "__init__", lambda walk, index: walks.append(walk) or begin(walk, index))
+    con.execute(
+        "CREATE CHANGE TABLE r(a BIGINT, b BIGINT NOT NULL); CREATE CHANGE TABLE s(b BIGINT, w BIGINT NOT NULL)"
+    )
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, r.b + w AS x FROM r, s WHERE r.b % 2 = s.b ORDER BY r.b + w")
+    con.execute(
+        "INSERT INTO r SELECT range, range FROM range(300); INSERT INTO s SELECT range % 2, range FROM range(200)"
+    )
+    [order] = con.explain("v").to_dict()["orders"]
+    assert order["crossover"] == 300 * 100 // 20
+    assert "more than 1,500 rows read all of them and sort" in str(con.explain("v"))
+    everything = con._duck.execute(
+        "SELECT r.a, r.b + w AS x FROM (SELECT range a, range b FROM range(300)) r, "
+        "(SELECT range % 2 b, range w FROM range(200)) s WHERE r.b % 2 = s.b ORDER BY x, a"
+    ).fetchall()
+    for k in (10, 1500, 1501, 40000):
+        walks.clear()
+        assert con.execute(f"SELECT * FROM v ORDER BY x, a LIMIT {k}").fetchall() == everything[:k]
+        assert con.view("v").top(k) == everything[:k]
+        assert len(walks) == (2 if k <= 1500 else 0)
 
 
 def test_orders_can_be_added_and_are_kept_in_the_file(tmp_path: Any) -> None:
