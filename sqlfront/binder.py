@@ -128,6 +128,7 @@ def _bind_core(
         labels=leaves.labels(),
         companions=companions.build(),
         orders=orders,
+        comparisons=leaves.comparisons,
     )
     types = _output_types(definition, con)
     return replace(definition, columns=tuple(zip(names, types, strict=True)))
