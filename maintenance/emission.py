@@ -157,7 +157,7 @@ class Emission:
         """Look the siblings up, as the update does; list what they put out later, when all are known to be there."""
         for step in self._tree.update_steps(parent, source):
             sibling = step.view
-            if not sibling.node.connex:
+            if step.access == "filter" or not sibling.node.connex:
                 self.free.append(step)
             elif step.access == "members":
                 self.free.append(Step(sibling, "members", step.key, self._tree.frontier(sibling)))

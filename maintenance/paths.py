@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from maintenance.programs import Assembler, Join, Side
+from maintenance.programs import PASSING, Assembler, Join, Side, WordTest
 from maintenance.shapes import Shape, parts_of, shape_of
 from maintenance.tree import Step, Tree, View
 from storage.errors import InternalError
+from storage.order import equality_places, order_places
 from storage.table import Table
 
 
@@ -83,7 +84,8 @@ def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta
     assert leaf.shape is not None and tree.output is not None
     delta = Delta(leaf.shape, frozenset({atom}))
     for step in tree.carry_steps(atom):
-        new = [v for v in _access(tree, step)[1].variables if v not in delta.shape.variables]
+        listed = _access(tree, step)[1].variables if step.access != "filter" else ()
+        new = [v for v in listed if v not in delta.shape.variables]
         delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
     return project(tree, assembler, delta, tree.output, limbs)
 
@@ -127,7 +129,8 @@ def join_siblings(
     for number, step in enumerate(steps):
         later = {v for other in steps[number + 1 :] for v in other.key}
         wanted = target if number == len(steps) - 1 else (*parent.node.variables, *later)
-        known = {*delta.shape.variables, *_access(tree, step)[1].variables}
+        looked_up = _access(tree, step)[1].variables if step.access != "filter" else ()
+        known = {*delta.shape.variables, *looked_up}
         kept = tuple(dict.fromkeys(v for v in wanted if v in known))
         delta = join_step(tree, assembler, delta, step, kept, limbs)
     return delta
@@ -153,7 +156,11 @@ def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
 def join_step(
     tree: Tree, assembler: Assembler, delta: Delta, step: Step, variables: tuple[str, ...], limbs: int
 ) -> Delta:
-    """Join a delta with what a step looks up, down to `variables`."""
+    """Join a delta with what a step looks up, or keep the rows that pass its test; down to `variables`."""
+    if step.access == "filter":
+        out = shape_of(variables, tree.widths, delta.shape.parts, limbs)
+        assembler.project(Join(delta.shape, delta.atoms, None, out), _word_tests(tree, step, delta.shape))
+        return Delta(out, delta.atoms)
     table, shape = _access(tree, step)
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
@@ -172,6 +179,17 @@ def _access(tree: Tree, step: Step) -> tuple[Table, Shape]:
         return tree.message(view)
     assert view.table is not None and view.shape is not None
     return view.table, view.shape
+
+
+def _word_tests(tree: Tree, step: Step, delta: Shape) -> list[WordTest]:
+    """The comparisons of a "filter" step, of the words of a delta's rows."""
+    found = []
+    for test in step.comparisons:
+        codec = tree.codecs[test.left]
+        places = equality_places(codec, 0) if test.operator == "<>" else order_places(codec, 0)
+        left, right = (delta.places([variable])[0] for variable in (test.left, test.right))
+        found.append(WordTest(PASSING[test.operator], left, right, places))
+    return found
 
 
 def _sides(step: Step, delta: Shape) -> list[Side]:

@@ -61,7 +61,7 @@ class Pieces:
         for piece in union.pieces[: 1 if symmetric else None]:
             free = base.plan.free if piece.reading != "looked up" else ()
             plan = replace(base.plan, root=piece.root, free=free, union=None)
-            tree = Tree(base.definition, plan, base.widths, counted=counted and piece.reading != "looked up")
+            tree = Tree(base.definition, plan, base.codecs, counted=counted and piece.reading != "looked up")
             self.trees.append(PieceTree(piece, tree))
         for kept in self.overlapping():
             kept.pair().indexes.append(base.root.children[0].node.variables)

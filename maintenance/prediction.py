@@ -116,6 +116,8 @@ def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:
             members = min(_fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
             total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
             rows *= members
+        elif step.access == "filter":
+            total += rows
         else:
             total += rows * FOUND
     return total, rows

@@ -131,8 +131,9 @@ class Assembler:
         """Empty a table that only its path writes."""
         self.add(at.CLEAR, table.address)
 
-    def project(self, join: Join) -> None:
-        self._join(at.PROJECT, [0], [], join)
+    def project(self, join: Join, tests: Sequence[WordTest] = ()) -> None:
+        """Drop or reorder key words; keep only rows that pass all tests."""
+        self._join(at.PROJECT, [len(tests)], [word for test in tests for word in test.words()], join)
 
     def best(self, group: Table, table: Table, index: int, value_place: int, places: Sequence[int]) -> None:
         self.add(at.BEST, group.address, self._buffer(), table.address, index, value_place, len(places), *places)
@@ -157,6 +158,29 @@ class Assembler:
             raise InternalError("a delta path has too many steps", why=f"at most {at.STATUSES - 1} are provided for")
         self.next_buffer += 1
         return number
+
+
+PASSING = {
+    "<": at.PASS_LESS,
+    "<=": at.PASS_LESS | at.PASS_EQUAL,
+    ">": at.PASS_GREATER,
+    ">=": at.PASS_GREATER | at.PASS_EQUAL,
+    "<>": at.PASS_LESS | at.PASS_GREATER,
+}
+
+
+@dataclass(frozen=True)
+class WordTest:
+    """A comparison of two values of a delta's row, that start at the words `left` and `right`: which outcomes pass, and
+    how the words compare, as `storage.order` says for a value at place 0."""
+
+    passing: int
+    left: int
+    right: int
+    places: Sequence[tuple[int, int, int]]
+
+    def words(self) -> list[int]:
+        return [self.passing, self.left, self.right, 0, len(self.places), *chain(*self.places)]
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
     definition = tree.definition
     if not 3 <= len(definition.atoms) <= MAX_ATOMS or len({reading(atom) for atom in definition.atoms}) > 1:
         return None
+    if definition.comparisons:
+        return None
     parents = {id(leaf.parent): leaf.parent for leaf in tree.leaves.values()}
     bag = next(iter(parents.values()))
     if len(parents) > 1 or bag is None or not bag.is_bag or len(tree.stored_inner()) > 1 or tree.output is not None:

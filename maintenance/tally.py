@@ -42,7 +42,7 @@ class Tally:
         )
         definition = replace(tree.definition, atoms=atoms, free=(), mode="bag", measures=())
         plan = replace(tree.plan, root=self._copy(tree.root), free=(), joins=(), companions=())
-        self.tree = Tree(definition, plan, tree.widths, counted=True)
+        self.tree = Tree(definition, plan, tree.codecs, counted=True)
         self._make()
 
     @property
@@ -113,7 +113,8 @@ class Tally:
         """A node of the second tree: the entries are its leaves."""
         if id(view) in self._names:
             return Node(_variables(view), atom=self._names[id(view)])
-        return Node(view.node.variables, tuple(self._copy(child) for child in view.children))
+        children = tuple(self._copy(child) for child in view.children)
+        return Node(view.node.variables, children, comparisons=view.node.comparisons)
 
     def _stored(self, entry: View) -> tuple[Table, Shape]:
         if not entry.node.connex:

@@ -10,7 +10,7 @@ A stored node is kept *full* (keyed by all its variables) when rows of it are li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,7 +18,8 @@ from maintenance.arrange import Arrangement
 from maintenance.shapes import Part, Shape, parts_of, shape_of
 from planner.hypergraph import components
 from planner.plan import Node, Plan
-from planner.query import Definition
+from planner.query import Comparison, Definition
+from storage.codec import Codec
 from storage.table import Table
 
 
@@ -80,20 +81,23 @@ class View:
 class Step:
     """A look-up on a path: of one row by its whole key ("row"), of the sum of a group ("message"), or of all
     members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count.
-    `partners` are views, with their keys, that must have the variables bound by "members" too."""
+    `partners` are views, with their keys, that must have the variables bound by "members" too.
+    Or ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet."""
 
     view: View
-    access: Literal["row", "message", "members"]
+    access: Literal["row", "message", "members", "filter"]
     key: tuple[str, ...]
     multiply: bool
     partners: tuple[tuple[View, tuple[str, ...]], ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
 
 
 class Tree:
     """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them."""
 
-    def __init__(self, definition: Definition, plan: Plan, widths: Mapping[str, int], *, counted: bool) -> None:
-        self.definition, self.plan, self.widths = definition, plan, widths
+    def __init__(self, definition: Definition, plan: Plan, codecs: Mapping[str, Codec], *, counted: bool) -> None:
+        self.definition, self.plan, self.codecs = definition, plan, codecs
+        self.widths = {variable: codec.words for variable, codec in codecs.items()}
         self.root = _grow(plan.root, None)
         self.leaves = {view.node.atom: view for view in self.root.walk() if view.node.atom is not None}
         self.joins = {frozenset(leaf.atom or "" for leaf in node.leaves()): self._join(node) for node in plan.joins}
@@ -203,7 +207,7 @@ class Tree:
         elif step.access == "members":
             for view, key in ((step.view, step.key), *step.partners):
                 self.demand_members(view, key)
-        else:
+        elif step.access == "row":
             self.demand_full(step.view)
 
     # Paths ---------------------------------------------------------------------------------------
@@ -212,12 +216,14 @@ class Tree:
         """How a delta over `source`'s link variables joins the other children of `parent`, one step a sibling.
 
         In a bag, which no child covers, siblings that would bind the same variables next are intersected. Where every
-        join is stored, siblings that are connected without `source` are looked up as one.
+        join is stored, siblings that are connected without `source` are looked up as one. What `parent` compares is
+        tested as soon as it is bound.
         """
         if self.joins:
-            return list(self._join_steps(parent, source))
+            joined = list(self._join_steps(parent, source))
+            return joined + _tests(parent, set(source.node.variables).union(*(s.view.node.variables for s in joined)))
         bound = set(source.link)
-        steps = []
+        steps = _tests(parent, bound)
         order = self.join_order(parent, source)
         for place, sibling in enumerate(order):
             if set(sibling.link) <= bound:
@@ -225,6 +231,7 @@ class Tree:
             else:
                 partners = self._partners(sibling, order[place + 1 :], bound) if parent.is_bag else ()
                 steps.append(Step(sibling, "members", self._ordered(sibling, bound), True, partners))
+            steps += _tests(parent, bound | set(sibling.link), bound)
             bound |= set(sibling.link)
         return steps
 
@@ -257,6 +264,7 @@ class Tree:
         for parent in view.ancestors():
             for sibling in self.join_order(parent, view):
                 self._descend(sibling, bound, steps)
+            steps += _tests(parent, bound)
             view = parent
         return steps
 
@@ -348,6 +356,13 @@ def _join_rank(view: View, bound: frozenset[str], in_bag: bool) -> tuple[bool, b
     """How soon a delta that has bound these variables should join a view; of equals the first is joined first."""
     shared, fresh = bound & set(view.link), set(view.link) - bound
     return not fresh, bool(shared), -len(fresh) if in_bag else 0, len(shared)
+
+
+def _tests(view: View, bound: Set[str], before: Set[str] = frozenset()) -> list[Step]:
+    """The test, if any, of what a view compares that is `bound` now and was not `before`."""
+    ready = [test for test in view.node.comparisons if test.scheme <= bound and not test.scheme <= before]
+    key = dict.fromkeys(variable for test in ready for variable in (test.left, test.right))
+    return [Step(view, "filter", tuple(key), False, comparisons=tuple(ready))] if ready else []
 
 
 def _grow(node: Node, parent: View | None) -> View:

@@ -399,8 +399,7 @@ def unbuilt_view(
 ) -> MaintainedView:
     """A view with its companions, of which nothing is stored yet."""
     codecs = codecs_of(definition, dictionaries)
-    widths = {variable: codec.words for variable, codec in codecs.items()}
-    tree = Tree(definition, plan, widths, counted=definition.mode == "bag")
+    tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
     terms = symmetric_terms(tree) or ()
     view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
     view.pieces = pieces_of(view) if plan.union is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from planner.hypergraph import components, hypergraph, vertices
+from planner.hypergraph import components, constrained, hypergraph, vertices
 from planner.plan import Node, Plan
 from planner.query import Definition
 from planner.rules.materialize import STRATEGY, rest, shown
@@ -21,7 +21,9 @@ def check_plan(plan: Plan, definition: Definition) -> None:
     _check_root(plan.root, definition)
     for node in plan.root.walk():
         if node.atom is None and node is not plan.root:
-            _check_inner(node, guarded=plan.shape != "cyclic")
+            _check_inner(node, guarded=plan.shape not in ("cyclic", "inequality"))
+    tests = [test for node in plan.root.walk() for test in node.comparisons]
+    _require(set(tests) == set(definition.comparisons), "each comparison is tested", plan.root)
     _check_running_intersection(plan.root, definition)
     _check_minimal(plan.root, frozenset())
     if plan.shape == "q-hierarchical":
@@ -39,7 +41,8 @@ def _union(nodes: Iterable[Node]) -> frozenset[str]:
 
 def _check_root(root: Node, definition: Definition) -> None:
     _require(root.variables == () and root.atom is None, "the root has no variables and no atom", root)
-    groups = {frozenset(names) for names in components(hypergraph(definition))}
+    atoms = {atom.name for atom in definition.atoms}
+    groups = {frozenset(names) & atoms for names in components(constrained(definition))}
     below = {frozenset(leaf.atom for leaf in child.leaves()) for child in root.children}
     _require(groups == below and len(root.children) == len(groups), "the root has one child per component", root)
 
@@ -61,9 +64,10 @@ def _check_inner(node: Node, *, guarded: bool) -> None:
     _require(len(label) == len(node.variables), "a label has no repeats", node)
     _require(bool(node.children), "an inner node has children", node)
     _require(label <= _union(node.children), "a label comes from the children", node)
-    if len(node.children) == 1:
+    _require(all(test.scheme <= label for test in node.comparisons), "a node has what it compares", node)
+    if len(node.children) == 1 and not node.comparisons:
         _require(label < frozenset(node.children[0].variables), "a projection drops a variable", node)
-    elif guarded:
+    elif len(node.children) > 1 and guarded:
         _require(any(label <= frozenset(child.variables) for child in node.children), "a join has a guard", node)
 
 
@@ -85,6 +89,7 @@ def _check_minimal(node: Node, above: frozenset[str]) -> None:
     if len(node.children) > 1:
         for variable in label - above:
             holders = sum(variable in child.variables for child in node.children)
+            holders += sum(variable in test.scheme for test in node.comparisons)
             _require(holders > 1, f"{variable} joins children or is needed above", node)
     for child in node.children:
         _check_minimal(child, label)

@@ -13,13 +13,14 @@ from planner.query import Definition
 from planner.rules.cyclic import plan_cyclic
 from planner.rules.extension import plan_extension
 from planner.rules.free_connex import plan_free_connex
+from planner.rules.inequality import plan_inequality
 from planner.rules.materialize import materialize_joins
 from planner.rules.q_hierarchical import plan_q_hierarchical
 from planner.tree import Weights
 
 Rule = Callable[[Definition, Weights], Plan | None]
 
-RULES: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension, plan_cyclic)
+RULES: tuple[Rule, ...] = (plan_inequality, plan_q_hierarchical, plan_free_connex, plan_extension, plan_cyclic)
 
 
 def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan:

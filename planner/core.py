@@ -46,7 +46,7 @@ def minimise(definition: Definition, budget: int = BUDGET) -> Definition:
     grouping = "the aggregates ignore" if companions else "GROUP BY without aggregates ignores"
     ignoring = "DISTINCT ignores" if definition.mode == "set" else grouping
     notes = tuple(f"{name} folds onto {target}: {ignoring} multiplicity" for name, target in onto.items())
-    atoms = _without_lone_variables(kept, frozenset(definition.free))
+    atoms = _without_lone_variables(kept, _fixed(definition))
     named = frozenset().union(*(atom.scheme for atom in atoms))
     labels = tuple((name, label) for name, label in definition.labels if name in named)
     return replace(definition, atoms=atoms, labels=labels, notes=definition.notes + notes)
@@ -135,7 +135,7 @@ class _Search:
     def _fold(self, removed: Atom, atoms: Sequence[Atom]) -> dict[str, str] | None:
         """Where each of `atoms` goes when none goes to `removed`; None if there is no such homomorphism."""
         target = _Target([atom for atom in atoms if atom is not removed])
-        image = {name: target.term(("", name)) for name in self._definition.free}
+        image = {name: target.term(("", name)) for name in _fixed(self._definition)}
         moved = self._extend(target, [removed, *target.atoms.values()], image, {})
         return None if moved is None else {atom.name: moved.get(atom.name, atom.name) for atom in atoms}
 
@@ -157,6 +157,11 @@ class _Search:
                 if found is not None:
                     return found
         return None
+
+
+def _fixed(definition: Definition) -> frozenset[str]:
+    """The variables that a homomorphism leaves where they are: the free ones, and those that are compared."""
+    return frozenset(definition.free).union(*(comparison.scheme for comparison in definition.comparisons))
 
 
 def _equality(condition: Condition) -> tuple[str, str] | None:

@@ -12,11 +12,14 @@ every bag on its way up: what is left of the bag bounds its cost, by the same nu
 joined worst-case optimally, Ngo et al. 2012).
 
 Free variables: as in `planner.tree`, the atoms linked by bound variables form parts, which the connex top joins.
+
+A comparison is an edge without rows: it must fall inside a bag, whose rows it tests there and then, but it bounds no
+number of rows, costs nothing to change, and gives no variable a value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -25,10 +28,11 @@ from math import prod
 
 from planner.cover import cover_number
 from planner.elimination import promising_bags
+from planner.enumerable import enumerable_sets
 from planner.gyo import reduce_gyo
-from planner.hypergraph import hypergraph, ordered_variables, vertices
+from planner.hypergraph import comparison_edges, constrained, ordered_variables, vertices
 from planner.plan import Node
-from planner.query import Definition
+from planner.query import Comparison, Definition
 from planner.tree import FAN_OUT_LEVELS, Group, Part, Weights, frontier, guarded_labels, split
 
 EXACT_VARIABLES = 8
@@ -55,6 +59,12 @@ class Decomposition:
     bags: tuple[tuple[str, ...], ...]
 
 
+def decompose_best(definition: Definition, weights: Weights) -> tuple[tuple[str, ...], Decomposition]:
+    """The best tree among those that a view may enumerate, with the variables that it puts out."""
+    choices = [(free, decompose(definition, free, weights)) for free in enumerable_sets(definition)]
+    return min(choices, key=lambda choice: (choice[1].width, choice[1].update, choice[1].space))
+
+
 def decompose(definition: Definition, free: tuple[str, ...], weights: Weights) -> Decomposition:
     """The best tree of the query that enumerates `free`.
 
@@ -63,7 +73,9 @@ def decompose(definition: Definition, free: tuple[str, ...], weights: Weights) -
     variable that a step binds counts as two more. Exact for cyclic cores of up to 8 variables, exponential in them.
     """
     search = _Search(definition, frozenset(free), weights)
-    states = [(group, frozenset[str]()) for group in split(frontier(search.edges, frozenset(free)), frozenset())]
+    compared = [comparison.scheme for comparison in definition.comparisons]
+    parts = frontier(search.edges, frozenset(free), compared)
+    states = [(group, frozenset[str]()) for group in split(parts, frozenset())]
     unlimited = Fraction(len(search.edges) + 1)
     limits = _Exponents(unlimited, unlimited, unlimited)
     for rank in range(3):
@@ -115,9 +127,11 @@ class _Search:
 
     def __init__(self, definition: Definition, free: frozenset[str], weights: Weights) -> None:
         self.definition, self.free = definition, free
-        self.edges = hypergraph(definition)
+        self.edges = constrained(definition)
+        self.comparisons = comparison_edges(definition)
         self.weights = {atom.name: weights.get(atom.table, 1) for atom in definition.atoms}
-        self.exact = len(vertices(reduce_gyo(self.edges))) <= EXACT_VARIABLES
+        compared = frozenset[str]().union(*(comparison.scheme for comparison in definition.comparisons))
+        self.exact = len(vertices(reduce_gyo(self.edges)) | compared) <= EXACT_VARIABLES
         self.rank = {name: rank for rank, name in enumerate(self.edges)}
         self._options: dict[State, tuple[_Option, ...]] = {}
         self._covers: dict[tuple[frozenset[str], tuple[str, ...]], Fraction] = {}
@@ -164,13 +178,31 @@ class _Search:
             self._climb(part.atoms, 1) if shows else (0, 0),
         )
 
+    def comparison(self, state: State) -> Comparison | None:
+        """What a state compares, if that is all."""
+        (part, *rest), _ = state
+        return self.comparisons.get(part.atoms[0]) if not rest and len(part.atoms) == 1 else None
+
+    def _is_grounded(self, state: State) -> bool:
+        """Whether the atoms of a state have the variables that it shares with the node above."""
+        group, scope = state
+        return self.comparison(state) is not None or scope <= self._given(_atoms(group))
+
+    def _given(self, atoms: Iterable[str]) -> frozenset[str]:
+        """The variables to which atoms, not comparisons, give values."""
+        return frozenset[str]().union(*(self.edges[name] for name in self._tables(atoms)))
+
+    def _tables(self, atoms: Iterable[str]) -> list[str]:
+        return [name for name in atoms if name not in self.comparisons]
+
     def is_leaf(self, part: Part) -> bool:
         name = part.atoms[0]
         return len(part.atoms) == 1 and (not part.connex or self.edges[name] == part.label)
 
     def _joins(self, group: Group, above: frozenset[str]) -> Iterator[_Option]:
         seen = set()
-        core = _core(group, above)
+        compared = (self.edges[name] for name in _atoms(group) if name in self.comparisons)
+        core = _core(group, above) | frozenset[str]().union(*compared) - above
         for proposal in self._labels(group, above, core):
             label = _joining(group, above, proposal)
             if label != above and label not in seen:
@@ -179,6 +211,8 @@ class _Search:
                 if core and _defers(scoped, label):
                     continue
                 for children in _arrangements(scoped, self.rank):
+                    if not all(map(self._is_grounded, children)):
+                        continue
                     if len(children) == 1 and len(children[0][0]) == 1:
                         yield from self._single(children[0][0][0], above)
                     elif all(sum(v in scope for _, scope in children) > 1 for v in label - above):
@@ -201,9 +235,10 @@ class _Search:
         atoms = _atoms(group)
         rows = self._cover(label, atoms)
         stored = [rows] if group[0].connex else []
-        if len(children) > 1:
-            stored += [self._cover(scope, _atoms(parts)) for parts, scope in children]
-        levels = [self._climb(_atoms(parts), 1 + FAN_OUT_LEVELS * len(label - scope)) for parts, scope in children]
+        joined = [child for child in children if self.comparison(child) is None]
+        if len(joined) > 1:
+            stored += [self._cover(scope, _atoms(parts)) for parts, scope in joined]
+        levels = [self._climb(_atoms(parts), 1 + FAN_OUT_LEVELS * len(label - scope)) for parts, scope in joined]
         return _Option(
             label,
             tuple(children),
@@ -214,15 +249,16 @@ class _Search:
     def _cover(self, variables: frozenset[str], atoms: tuple[str, ...]) -> Fraction:
         key = (variables, atoms)
         if key not in self._covers:
-            self._covers[key] = cover_number(variables, [self.edges[name] for name in atoms])
+            self._covers[key] = cover_number(variables, [self.edges[name] for name in self._tables(atoms)])
         return self._covers[key]
 
     def _update(self, label: frozenset[str], atoms: tuple[str, ...]) -> Fraction:
         """What a change of one of `atoms` costs at `label`, for the worst of them."""
-        return max(self._cover(label - self.edges[name], atoms) for name in atoms)
+        return max(self._cover(label - self.edges[name], atoms) for name in self._tables(atoms))
 
     def _climb(self, atoms: Sequence[str], levels: int) -> tuple[float, float]:
-        return levels * sum(self.weights[name] for name in atoms), levels * len(atoms)
+        tables = self._tables(atoms)
+        return levels * sum(self.weights[name] for name in tables), levels * len(tables)
 
 
 class _Chosen:
@@ -249,7 +285,10 @@ class _Chosen:
         label = tuple(sorted(option.label, key=self._rank.__getitem__))
         if option.cost.width == self.limits.width:
             self.bags.append(label)
-        return Node(label, tuple(self.node(child) for child in option.children), connex=part.connex)
+        tests = [self.search.comparison(child) for child in option.children]
+        children = (self.node(child) for child, test in zip(option.children, tests, strict=True) if test is None)
+        comparisons = tuple(test for test in tests if test is not None)
+        return Node(label, tuple(children), connex=part.connex, comparisons=comparisons)
 
     def _cheapest(self, state: State) -> tuple[_Price, _Option] | None:
         if state not in self._best:

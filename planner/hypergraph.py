@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from planner.query import Definition
+from planner.query import Comparison, Definition
 
 Edges = Mapping[str, frozenset[str]]
 """Edge name (an atom's) to its variables; iteration order is the order in FROM."""
@@ -22,6 +22,25 @@ def hypergraph(definition: Definition) -> dict[str, frozenset[str]]:
     if unknown:
         raise ValueError(f"free variables that no atom has: {sorted(unknown)}")
     return edges
+
+
+def comparison_edges(definition: Definition) -> dict[str, Comparison]:
+    """The comparisons, by names that no atom has: edges that join what they compare, and bound nothing."""
+    found: dict[str, Comparison] = {}
+    taken = {atom.name for atom in definition.atoms}
+    for comparison in definition.comparisons:
+        name = f"{comparison.left} {comparison.operator} {comparison.right}"
+        while name in taken:
+            name += "'"
+        taken.add(name)
+        found[name] = comparison
+    return found
+
+
+def constrained(definition: Definition) -> dict[str, frozenset[str]]:
+    """The edges of the atoms, then those of the comparisons: what must be joined to be compared."""
+    compared = {name: comparison.scheme for name, comparison in comparison_edges(definition).items()}
+    return hypergraph(definition) | compared
 
 
 def vertices(edges: Edges) -> frozenset[str]:

@@ -59,6 +59,8 @@ def _obstacle(definition: Definition, order: Order) -> str | None:
     """Why a query's rows have no ranked tree; None if they have one."""
     if definition.mode == "group":
         return "a group's aggregates change with each of its rows, so its place is found when it is asked for"
+    if definition.comparisons:
+        return "it joins by comparisons, and a ranked tree joins by equalities only"
     if not is_acyclic(hypergraph(definition)):
         return "the query is cyclic, and its bags have no ranked tree yet"
     if is_grouped(definition) and _may_be_null(definition, order):

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from planner.heavy_light import Union
+    from planner.query import Comparison
 
-Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic"]
+Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic", "inequality"]
 
 
 @dataclass(frozen=True)
 class Node:
     """A view over `variables`: an atom's leaf, or the join of its children summed down to `variables`.
 
-    In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole.
+    In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole. Of the join only the rows
+    count that meet the node's `comparisons`, whose variables the node has.
     `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
     together are the free variables. Below its frontier everything is bound and only summed.
     """
@@ -25,6 +27,7 @@ class Node:
     children: tuple[Node, ...] = ()
     atom: str | None = None
     connex: bool = False
+    comparisons: tuple[Comparison, ...] = ()
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first."""

@@ -81,6 +81,23 @@ class Atom:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """A condition of the join: the value of variable `left` is less than, greater than or not that of `right`.
+
+    Both have one type, whose codes the storage layer compares in DuckDB's order, and neither is NULL in a row that
+    meets it.
+    """
+
+    left: str
+    operator: Literal["<", "<=", ">", ">=", "<>"]
+    right: str
+
+    @property
+    def scheme(self) -> frozenset[str]:
+        return frozenset((self.left, self.right))
+
+
+@dataclass(frozen=True)
 class Measure:
     """The sum, over the rows of the join, of a product of at most one factor per atom.
 
@@ -201,6 +218,7 @@ class Limit:
 class Definition:
     """A view's query: the join core, what it sums, and what the user sees.
 
+    The join is that of the atoms, on equal variables, of the rows that meet all `comparisons`.
     `free` are the free (grouping or output) variables in output order. `mode` is "bag" for SELECT
     without DISTINCT and GROUP BY, "set" for SELECT DISTINCT, "group" for aggregates; `scalar` marks
     aggregates without GROUP BY (one row even over empty input).
@@ -228,6 +246,7 @@ class Definition:
     orders: tuple[Order, ...] = ()
     limit: Limit | None = None
     derived: tuple[tuple[str, Definition], ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
 
     @property
     def is_filtered(self) -> bool:

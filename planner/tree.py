@@ -14,7 +14,7 @@ they show (that is the connex top); inside, each part's own tree sums its bound 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,9 +88,13 @@ class Part:
 Group = tuple[Part, ...]
 
 
-def frontier(edges: Edges, free: frozenset[str]) -> Group:
-    """The operands of the connex top: the atoms linked by bound variables, with the free variables that they show."""
-    groups = bound_components(edges, free)
+def frontier(edges: Edges, free: frozenset[str], compared: Iterable[frozenset[str]] = ()) -> Group:
+    """The operands of the connex top: the atoms linked by bound variables, with the free variables that they show.
+
+    What is `compared` with a bound variable links as that does: its values must be at hand when the other is summed.
+    """
+    linking = frozenset[str]().union(*(scheme for scheme in compared if not scheme <= free))
+    groups = bound_components(edges, free - linking)
     return tuple(Part(vertices({name: edges[name] for name in names}) & free, names, connex=True) for names in groups)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from planner.hierarchy import Violation
 from planner.keys import Guarantees, Key
-from planner.query import Definition
+from planner.query import Comparison, Definition
 
 
 def enumerate_words(words: Iterable[str]) -> str:
@@ -32,6 +32,11 @@ def column(definition: Definition, atom: str, variable: str) -> str:
     """What `atom` calls a variable: `alias.column`, or the expression it computes."""
     found = next(column for column in definition.atom(atom).variables if column.name == variable)
     return f"{atom}.{found.source}" if found.source is not None else f"{found.expression} (in {atom})"
+
+
+def spell_comparison(definition: Definition, comparison: Comparison) -> str:
+    """The comparison of variables as the user spells them."""
+    return f"{definition.label(comparison.left)} {comparison.operator} {definition.label(comparison.right)}"
 
 
 def table_name(table: str) -> str:

@@ -94,7 +94,7 @@ def _build(kept: Kept) -> Companion:
     free = tuple(dict.fromkeys((*kept.group, *kept.argument)))
     needed = frozenset() if kept.nulls else frozenset(kept.argument)
     atoms = tuple(_without_nulls(atom, needed) for atom in kept.leaves.build())
-    definition = Definition(atoms, free, "set", labels=kept.leaves.labels())
+    definition = Definition(atoms, free, "set", labels=kept.leaves.labels(), comparisons=kept.leaves.comparisons)
     return Companion(definition, kept.group, kept.argument, kept.ordered, kept.label)
 
 

@@ -1,17 +1,28 @@
-"""Conditions of the join: equality classes across atoms, predicates on one atom, everything else refused."""
+"""Conditions of the join: equality classes and comparisons across atoms, predicates on one atom, all else refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sqlfront.bind_from import AtomTable, JoinCore
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing, is_lossless, is_nested
 from sqlfront.parse_tree import SourceText, Tree, arguments, atoms_of, expression, key, render, span
 from storage.errors import NotSupportedError
+from storage.order import is_orderable
 
 Element = tuple[str, str]
+Operator = Literal["<", "<=", ">", ">=", "<>"]
+
+_OPERATORS: dict[str, Operator] = {
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_NOTEQUAL": "<>",
+}
 
 
 @dataclass
@@ -23,12 +34,23 @@ class EqualityClass:
     elements: set[Element]
 
 
+@dataclass(frozen=True)
+class ComparedSides:
+    """Expressions of one atom each, both cast to `type` in which DuckDB compares them."""
+
+    left: Tree
+    operator: Operator
+    right: Tree
+    type: str
+
+
 @dataclass
 class Conditions:
     """`predicates` lists, per atom, the conditions that concern it alone."""
 
     classes: list[EqualityClass] = field(default_factory=list)
     predicates: dict[str, list[Tree]] = field(default_factory=dict)
+    comparisons: list[ComparedSides] = field(default_factory=list)
 
     def add_predicate(self, atom: str, predicate: Tree) -> None:
         known = self.predicates.setdefault(atom, [])
@@ -37,10 +59,10 @@ class Conditions:
 
 
 def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Conditions:
-    """Sort the conditions of `core` into equality classes and predicates. Raises NotSupportedError."""
+    """Sort the conditions of `core` into equality classes, comparisons and predicates. Raises NotSupportedError."""
     result = Conditions([], {atom.name: [] for atom in core.atoms})
     equalities: list[tuple[Tree, Tree, Tree]] = []
-    for condition in core.conditions:
+    for condition in (part for whole in core.conditions for part in _bounds(whole, typing, source)):
         atoms = sorted(atoms_of(condition))
         if len(atoms) <= 1:
             result.add_predicate(atoms[0] if atoms else core.atoms[0].name, condition)
@@ -48,11 +70,15 @@ def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Cond
             if columns:
                 equalities.append((condition, *columns))
             continue
-        sides = _sides(condition)
+        operator = _OPERATORS.get(condition["type"])
+        sides = _sides(condition, "COMPARE_EQUAL" if operator is None else condition["type"])
         if sides is None or any(len(atoms_of(side)) != 1 for side in sides):
             raise _refuse_condition(condition, source)
-        _check_comparison(condition, *sides, typing, source)
-        equalities.append((condition, *sides))
+        kind = _common_type(condition, *sides, "=" if operator is None else operator, typing, source)
+        if operator is None:
+            equalities.append((condition, *sides))
+        else:
+            result.comparisons.append(ComparedSides(sides[0], operator, sides[1], kind))
     result.classes = _classes(equalities, typing, source)
     for equality_class in result.classes:
         _tie_members(equality_class, equalities, result)
@@ -79,8 +105,24 @@ def equated_columns(condition: Tree, typing: Typing) -> tuple[Tree, Tree] | None
     return sides if typing.type_of(sides[0]) == typing.type_of(sides[1]) else None
 
 
-def _sides(condition: Tree) -> tuple[Tree, Tree] | None:
-    if condition["type"] != "COMPARE_EQUAL":
+def _bounds(condition: Tree, typing: Typing, source: SourceText) -> list[Tree]:
+    """A BETWEEN over several tables as its two comparisons, all else as it is."""
+    if condition["type"] != "COMPARE_BETWEEN" or len(atoms_of(condition)) < 2:
+        return [condition]
+    place = {name: condition[name] for name in ("query_location", "query_location_length")}
+    found = []
+    for operator, bound in ((">=", condition["lower"]), ("<=", condition["upper"])):
+        part = expression(f"a {operator} b", a=condition["input"], b=bound) | place
+        typing.learn([part])
+        # DuckDB compares all three in one type: the same values pass as with two types that lose nothing.
+        _common_type(part, condition["input"], bound, operator, typing, source)
+        found.append(part)
+    return found
+
+
+def _sides(condition: Tree, type_: str = "COMPARE_EQUAL") -> tuple[Tree, Tree] | None:
+    """The two sides of a comparison of this type; None for all else."""
+    if condition["type"] != type_:
         return None
     if condition["class"] == "FUNCTION":
         left, right = arguments(condition)
@@ -88,8 +130,9 @@ def _sides(condition: Tree) -> tuple[Tree, Tree] | None:
     return condition["left"], condition["right"]
 
 
-def _check_comparison(condition: Tree, left: Tree, right: Tree, typing: Typing, source: SourceText) -> None:
-    """Refuse an equality that DuckDB evaluates after a cast that merges or rejects values."""
+def _common_type(condition: Tree, left: Tree, right: Tree, operator: str, typing: Typing, source: SourceText) -> str:
+    """The type in which DuckDB compares two sides. Refuses one whose casts merge or reject values, and an order that
+    the codes of values do not have."""
     types = [typing.type_of(left), typing.type_of(right)]
     for side, kind in zip((left, right), types, strict=True):
         if is_nested(kind):
@@ -98,7 +141,8 @@ def _check_comparison(condition: Tree, left: Tree, right: Tree, typing: Typing, 
     common = typing.comparison_type(*types)
     if common is None:
         why = "DuckDB compares them in a way a join index cannot"
-        raise refusal(f"{types[0]} = {types[1]}", source, span(condition), why, "cast one side to the other's type")
+        what = f"{types[0]} {operator} {types[1]}"
+        raise refusal(what, source, span(condition), why, "cast one side to the other's type")
     casts = [
         f"CAST({_spelled(side, source)} AS {common})"
         for side, kind in zip((left, right), types, strict=True)
@@ -106,12 +150,17 @@ def _check_comparison(condition: Tree, left: Tree, right: Tree, typing: Typing, 
     ]
     if casts:
         raise refusal(
-            f"{types[0]} = {types[1]}",
+            f"{types[0]} {operator} {types[1]}",
             source,
             span(condition),
             f"DuckDB compares both as {common}, a cast under which different values can become equal or fail",
             f"say so yourself: {' and '.join(casts)}",
         )
+    if operator not in ("=", "<>") and not is_orderable(common):
+        why = "the words that stand for its values are not in the order in which DuckDB compares them"
+        hint = "cast both sides to a number, a timestamp or VARCHAR"
+        raise refusal(f"A join by the order of {common}", source, span(condition), why, hint)
+    return common
 
 
 def _spelled(tree: Tree, source: SourceText) -> str:
@@ -192,11 +241,9 @@ def _refuse_condition(condition: Tree, source: SourceText) -> NotSupportedError:
     if kind == "CONJUNCTION_OR":
         what, why = "OR across tables", "the rows a change meets are then no single index look-up"
         hint = "use a view for each alternative, or rewrite the OR inside one table's condition"
-    elif kind in ("COMPARE_LESSTHAN", "COMPARE_GREATERTHAN", "COMPARE_LESSTHANOREQUALTO", "COMPARE_BETWEEN") or (
-        kind in ("COMPARE_GREATERTHANOREQUALTO", "COMPARE_NOTEQUAL")
-    ):
-        what, why = "An inequality join", "joins by <, <=, >, >=, <> and BETWEEN need ordered indexes, not yet there"
-        hint = "join on equality, for example on a bucket column, and filter when you read the view"
+    elif kind in _OPERATORS:
+        what, why = "A comparison that mixes tables on one side", "each side must be computed from one table's row"
+        hint = "move terms until each side names one table only"
     elif kind in ("COMPARE_NOT_DISTINCT_FROM", "COMPARE_DISTINCT_FROM"):
         what, why = "IS [NOT] DISTINCT FROM across tables", "a NULL never joins in a view"
         hint = "join on coalesce(x, some value) on both sides"
@@ -204,6 +251,6 @@ def _refuse_condition(condition: Tree, source: SourceText) -> NotSupportedError:
         what, why = "An equality that mixes tables on one side", "each side must be computed from one table's row"
         hint = "move terms until each side names one table only"
     else:
-        what, why = "A condition over several tables", "only equality joins tables; all else must concern one table"
-        hint = "write it as equality of an expression of one table and an expression of another"
+        what, why = "A condition over several tables", "only =, <, <=, >, >=, <> and BETWEEN join tables"
+        hint = "write it as a comparison of an expression of one table with an expression of another"
     return refusal(what, source, span(condition), why, hint)

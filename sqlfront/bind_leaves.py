@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from planner.query import Atom, Condition, LeafColumn, Reference
-from sqlfront.bind_conditions import Conditions, bound_columns, equated_columns
+from planner.query import Atom, Comparison, Condition, LeafColumn, Reference
+from sqlfront.bind_conditions import ComparedSides, Conditions, bound_columns, equated_columns
 from sqlfront.bind_from import AtomTable
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing, is_nested
 from sqlfront.parse_tree import (
+    LOCATION_KEYS,
     SourceText,
     Tree,
     atoms_of,
@@ -46,6 +47,7 @@ class Leaves:
             name = self._declare(equality_class.type, equality_class.members)
             for element in equality_class.elements:
                 self._by_element[element] = name
+        self.comparisons = tuple(dict.fromkeys(self._compare(sides) for sides in conditions.comparisons))
 
     def variable(self, tree: Tree) -> str:
         """The variable that holds an expression of one atom; made if there is none. Raises NotSupportedError."""
@@ -115,9 +117,25 @@ class Leaves:
     def labels(self) -> tuple[tuple[str, str], ...]:
         return tuple((variable.name, variable.label) for variable in self._variables.values())
 
+    def _compare(self, sides: ComparedSides) -> Comparison:
+        """The comparison of variables that hold both sides in the type in which they are compared."""
+        return Comparison(self._held(sides.left, sides.type), sides.operator, self._held(sides.right, sides.type))
+
+    def _held(self, tree: Tree, type_: str) -> str:
+        """The variable that holds an expression's value in a type."""
+        if self._typing.type_of(tree) == type_ and self._variables[name := self.variable(tree)].type == type_:
+            return name
+        cast = expression(f"CAST(v AS {type_})", v=tree)
+        return self.variable(cast | {name: tree[name] for name in LOCATION_KEYS if name in tree})
+
+    def _is_never_null(self, variable: _Variable) -> bool:
+        """Whether a row whose variable is NULL joins nothing."""
+        compared = any(variable.name in comparison.scheme for comparison in self.comparisons)
+        return compared or len(variable.members) > 1
+
     def _is_join_column(self, tree: Tree) -> bool:
         name = self._by_element.get((next(iter(atoms_of(tree))), key(tree)))
-        return name is not None and len(self._variables[name].members) > 1
+        return name is not None and self._is_never_null(self._variables[name])
 
     def _is_number(self, tree: Tree) -> bool:
         kind = self._typing.type_of(tree)
@@ -175,7 +193,7 @@ class Leaves:
     def _atom(
         self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn], conditions: list[Condition]
     ) -> Atom:
-        joins = (v for v in self._variables.values() if len(v.members) > 1 and atom.name in v.members)
+        joins = (v for v in self._variables.values() if atom.name in v.members and self._is_never_null(v))
         return Atom(
             name=atom.name,
             table=atom.table,

@@ -171,6 +171,7 @@ def _bind_core(
         companions=companions.build(),
         orders=orders,
         limit=None if asked.limit is None else replace(asked.limit, by=by, variables=apart),
+        comparisons=leaves.comparisons,
     )
     types = _output_types(definition, con)
     return replace(definition, columns=tuple(zip(names, types, strict=True)))

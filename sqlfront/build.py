@@ -245,7 +245,7 @@ def _naming(view: StoredView) -> Iterator[None]:
 
 def _room(con: Any, part: Part) -> Room | None:
     """What memory a view may take that stores combinations of several tables' rows, by DuckDB's memory_limit."""
-    if part.plan.shape != "cyclic" and not part.plan.projected:
+    if part.plan.shape not in ("cyclic", "inequality") and not part.plan.projected:
         return None
     ((setting,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
     amount, unit = setting.split()

@@ -19,7 +19,7 @@ from planner.heavy_light import is_whole
 from planner.plan import Plan
 from planner.query import Definition, is_grouped
 from planner.tasks import Task, classify_tasks
-from planner.wording import enumerate_words, table_name
+from planner.wording import enumerate_words, spell_comparison, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
 from sqlfront.heavy import skew_data, skew_lines
 from sqlfront.rewrites import Rewrite, find_rewrites
@@ -295,8 +295,8 @@ def _views_read(database: Database, definition: Definition) -> frozenset[str]:
 
 
 def _unbuilt(database: Database, definition: Definition, plan: Plan) -> Tree:
-    widths = {name: codec.words for name, codec in codecs_of(definition, database.engine.dictionaries).items()}
-    return Tree(definition, plan, widths, counted=definition.mode == "bag")
+    codecs = codecs_of(definition, database.engine.dictionaries)
+    return Tree(definition, plan, codecs, counted=definition.mode == "bag")
 
 
 def _planned(database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0) -> list[Part]:
@@ -325,6 +325,7 @@ def _node(tree: Tree, view: View) -> dict[str, Any]:
         "form": _form(view),
         "enumerated": view.node.connex,
         "indexes": [_labels(tree, index) for index in view.indexes],
+        "comparisons": [spell_comparison(tree.definition, test) for test in view.node.comparisons],
         "rows": view.table.live if view.table is not None else None,
         "bytes": view.table.bytes() if view.table is not None else None,
         "children": [_node(tree, child) for child in view.children],
@@ -374,6 +375,8 @@ def _box(tree: Tree, view: View) -> Box:
     notes = [node["form"]]
     notes += ["enumerated"] if node["enumerated"] and view.parent is not None else []
     notes += [f"index on {', '.join(index) or 'all rows'}" for index in node["indexes"]]
+    if node["comparisons"]:
+        notes.insert(0, f"where {' and '.join(node['comparisons'])}")
     kind = "leaf" if view.node.atom is not None else "enumerated" if view.node.connex else "stored"
     children = tuple(_box(tree, child) for child in view.children)
     return Box(title, (*notes, *_figures(view.table)), kind if view.stored else "passed", children)

@@ -23,7 +23,7 @@ Tree = dict[str, Any]
 Span = tuple[int, int]
 
 _UNKNOWN_LOCATION = 2**64 - 1
-_LOCATION_KEYS = ("query_location", "query_location_length")
+LOCATION_KEYS = ("query_location", "query_location_length")
 _SIMPLE_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
 _lock = threading.Lock()
 
@@ -102,7 +102,7 @@ def _printable(tree: Tree, column: Callable[[list[str]], list[str]]) -> Tree:
     def rename(node: Tree) -> Tree | None:
         return node | {"column_names": column(node["column_names"])} if node["class"] == "COLUMN_REF" else None
 
-    bare: Tree = _without(transform(tree, rename), _LOCATION_KEYS)
+    bare: Tree = _without(transform(tree, rename), LOCATION_KEYS)
     return bare
 
 
@@ -152,7 +152,7 @@ def transform(tree: Any, change: Callable[[Tree], Tree | None]) -> Any:
 
 def key(tree: Tree) -> str:
     """Equal for expressions that differ only in position and alias."""
-    return json.dumps(_without(tree, (*_LOCATION_KEYS, "alias")), sort_keys=True)
+    return json.dumps(_without(tree, (*LOCATION_KEYS, "alias")), sort_keys=True)
 
 
 def span(tree: Tree) -> Span | None:

@@ -236,17 +236,6 @@ def gather_keys(at, first, row, scratch):
     return temporary
 
 
-@kernel("int64(int64,int64,int64,int64)")
-def step_project(scratch, delta, width, rows):
-    """[PROJECT, length, 0, emit place]: match each delta row with itself, to drop or reorder key words."""
-    reserve_scratch(scratch, 0, rows)
-    matches = load(scratch, MATCHES)
-    for i in range(rows):
-        store(matches, 2 * i, delta + i * width * 8)
-        store(matches, 2 * i + 1, delta + i * width * 8)
-    return rows
-
-
 @kernel("void(int64,int64,int64,int64)")
 def emit(at, scratch, out, found):
     """Make the next delta from matches of a delta row and a table row.

@@ -43,6 +43,9 @@ ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
 # Added to the kind: greater words come first; NULL comes last.
 ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15
 
+# Which outcomes of a comparison a test of PROJECT lets pass.
+PASS_LESS, PASS_EQUAL, PASS_GREATER = 1, 2, 4
+
 # The state of a row of a ranked table: in its group's list; noted as one to look at again.
 PLACED, WAITING = 1, 2
 # How a leaf of a ranked tree makes its rank words: a key word copied; a value times a coefficient added.

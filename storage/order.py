@@ -24,6 +24,11 @@ def is_orderable(type_: str) -> bool:
     return family in {*_WORDS, *_STRINGS, *_NAMED, *_PAIRED, "INTERVAL"} and not type_.endswith("]")
 
 
+def equality_places(codec: Codec, place: int) -> Places:
+    """How to tell whether the words of two values that start at key word `place` differ."""
+    return [(place + word, ORDER_WORD, 0) for word in range(codec.words)]
+
+
 def order_places(codec: Codec, place: int) -> Places:
     """How to compare the words of a value that starts at key word `place`: (place, kind, operand) for each.
 

@@ -8,7 +8,7 @@ lets the rest of the path run, and is resumed from where it stopped.
 
 from __future__ import annotations
 
-from storage.delta_kernels import buffer, emit, lift, step_aggregate, step_project, step_scale, step_upsert
+from storage.delta_kernels import buffer, emit, lift, step_aggregate, step_scale, step_upsert
 from storage.extend_kernels import step_extend
 from storage.jit import kernel
 from storage.layout import (
@@ -67,7 +67,7 @@ from storage.limb_kernels import sign_of
 from storage.memory import load, store
 from storage.rank_kernels import step_rank
 from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
-from storage.step_kernels import step_best, step_probe
+from storage.step_kernels import step_best, step_probe, step_project
 from storage.support_kernels import step_sign, step_transition
 from storage.table_kernels import clear, first_negative, sweep
 from storage.upkeep_kernels import wants_shrink
@@ -206,7 +206,7 @@ def run(program, scratch, data, first, rows, sign):
             elif operation == PROBE:
                 found = step_probe(pc, scratch, delta, width, n)
             else:
-                found = step_project(scratch, delta, width, n)
+                found = step_project(pc, scratch, delta, width, n)
             emitter = pc + load(pc, 3) * 8
             width = load(emitter, 1) + load(emitter, 2) * load(emitter, 3)
             delta = buffer(scratch, load(emitter, 0), max(1, width * found))

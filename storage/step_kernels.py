@@ -1,4 +1,4 @@
-"""The steps of a path that look up one row, or keep a group's best."""
+"""The steps of a path that look up one row, test what is known, or keep a group's best."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from storage.layout import (
     LINKS,
     MASK,
     MATCHES,
+    ORDER_COUNT,
+    ORDER_ENTRY,
     ROWS,
     SLOTS,
     STEPS,
@@ -19,6 +21,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, load32, prefetch, store
+from storage.order_kernels import compare_rows
 from storage.table_kernels import find, hash_words
 
 _AHEAD = 12
@@ -54,6 +57,37 @@ def step_probe(at, scratch, delta, width, rows):
             store(matches, 2 * found + 1, table_rows + row * table_width * 8)
             found += 1
     store(scratch, STEPS, load(scratch, STEPS) + found)
+    return found
+
+
+@kernel("boolean(int64,int64)")
+def passes(at, row):
+    """Whether a delta row passes all tests of a PROJECT."""
+    test = at + 4 * 8
+    for _ in range(load(at, 2)):
+        order = test + 3 * 8
+        outcome = compare_rows(order, row + load(test, 1) * 8, row + load(test, 2) * 8)
+        if (load(test, 0) >> (outcome + 1)) & 1 == 0:
+            return False
+        test = order + (ORDER_ENTRY + 3 * load(order, ORDER_COUNT)) * 8
+    return True
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def step_project(at, scratch, delta, width, rows):
+    """[PROJECT, length, tests, emit place, tests: passing outcomes, left place, right place, an order list...]: match
+    each delta row that passes the tests with itself, to drop or reorder key words."""
+    reserve_scratch(scratch, 0, rows)
+    matches = load(scratch, MATCHES)
+    found = 0
+    for i in range(rows):
+        row = delta + i * width * 8
+        if passes(at, row):
+            store(matches, 2 * found, row)
+            store(matches, 2 * found + 1, row)
+            found += 1
+    if load(at, 2) > 0:
+        store(scratch, STEPS, load(scratch, STEPS) + rows)
     return found
 
 

@@ -114,6 +114,7 @@ def join_sql(
                 assert variable.name in atom.required
                 conditions.append(f"{first[variable.name]} = {place}")
             first.setdefault(variable.name, place)
+    conditions += [f"{first[c.left]} {c.operator} {first[c.right]}" for c in definition.comparisons]
     items = [first[name] for name in definition.free]
     items += [f"{_quote(atom)}.{_quote(factor.name)}" for atom, factor in factors]
     leaves = ", ".join(f"({leaf_sql(atom, tables)}) AS {_quote(atom.name)}" for atom in definition.atoms)

@@ -26,6 +26,7 @@ EXPRESSIONS = "tests/maintenance/test_expressions.py"
 EXTEND, CYCLIC = "tests/maintenance/test_extend.py", "tests/sqlfront/test_cyclic.py -k looks_the_same"
 RANKED, ORDERED = "tests/sqlfront/test_ranked.py", "tests/sqlfront/test_ordered_reads.py"
 QUALIFY = "tests/sqlfront/test_qualify.py"
+INEQUALITY = "tests/sqlfront/test_inequality.py"
 BINDER = "tests/sqlfront/test_binder.py -k definition_is_the_query"
 
 
@@ -41,6 +42,19 @@ class Fault:
 
 
 FAULTS = [
+    Fault(
+        "equal values pass <", "maintenance/programs.py",
+        '"<": at.PASS_LESS,', '"<": at.PASS_LESS | at.PASS_EQUAL,', INEQUALITY,
+    ),
+    Fault(
+        "NULL is compared as the least value", "sqlfront/bind_leaves.py",
+        "return compared or len(variable.members) > 1", "return len(variable.members) > 1", INEQUALITY,
+    ),
+    Fault(
+        "a feed passes what a comparison stops", "maintenance/emission.py",
+        'if step.access == "filter" or not sibling.node.connex:',
+        'if step.access != "filter" and not sibling.node.connex:', INEQUALITY,
+    ),
     Fault(
         "only the top of a path is updated", "maintenance/paths.py",
         "climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)",

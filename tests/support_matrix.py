@@ -15,7 +15,7 @@ from sqlfront.epsilon import EPSILON, with_epsilon
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
 PAGE = ROOT / "docs" / "support-matrix.md"
-SUPPORTED = ("joins", "aggregates", "distinct", "outputs", "inlining", "blocks", "orders")
+SUPPORTED = ("joins", "comparisons", "aggregates", "distinct", "outputs", "inlining", "blocks", "orders")
 
 HEAD = """# SQL support matrix
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from planner.connex import is_free_connex
 from planner.cost import bag_cost
-from planner.decomposition import Decomposition, decompose
-from planner.enumerable import enumerable_sets
+from planner.decomposition import Decomposition, decompose_best
 from planner.gyo import Cycle, find_cycle, is_acyclic
 from planner.hypergraph import Edges, hypergraph
 from planner.plan import Cost, Plan
@@ -28,8 +27,7 @@ def plan_cyclic(definition: Definition, weights: Weights) -> Plan:
     """
     edges = hypergraph(definition)
     cycle = find_cycle(edges)
-    choices = [(free, decompose(definition, free, weights)) for free in enumerable_sets(definition)]
-    free, found = min(choices, key=lambda choice: (choice[1].width, choice[1].update, choice[1].space))
+    free, found = decompose_best(definition, weights)
     added = tuple(variable for variable in free if variable not in definition.free)
     cost = bag_cost(found.width, found.update, found.space)
     return Plan(

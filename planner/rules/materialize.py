@@ -55,9 +55,10 @@ def materialize_joins(definition: Definition, automatic: Plan) -> Plan:
 
 
 def shown(atoms: Atoms, definition: Definition) -> frozenset[str]:
-    """The variables of a join of these atoms that are put out or that other atoms have."""
-    outside = (atom.scheme for atom in definition.atoms if atom.name not in atoms)
+    """The variables of a join of these atoms that are put out, that other atoms have, or compared with theirs."""
     inside = frozenset[str]().union(*(atom.scheme for atom in definition.atoms if atom.name in atoms))
+    outside = [atom.scheme for atom in definition.atoms if atom.name not in atoms]
+    outside += [comparison.scheme for comparison in definition.comparisons if not comparison.scheme <= inside]
     return inside & frozenset(definition.free).union(*outside)
 
 
@@ -95,4 +96,6 @@ def _node(atoms: Atoms, definition: Definition) -> Node:
         if atom.name in atoms
     )
     variables = tuple(variable for variable in ordered_variables(definition) if variable in wanted)
-    return Node(variables, leaves, connex=len(leaves) == len(definition.atoms))
+    inside = frozenset[str]().union(*(leaf.variables for leaf in leaves))
+    tested = tuple(comparison for comparison in definition.comparisons if comparison.scheme <= inside)
+    return Node(variables, leaves, connex=len(leaves) == len(definition.atoms), comparisons=tested)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from planner.plan import Node, Plan
-from planner.query import Definition
+from planner.query import Comparison, Definition
 
 Row = tuple[int, ...]
 Binding = Mapping[str, int]
 
 
+OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "<>": operator.ne}
+
+
 def join_naively(
-    schemes: Mapping[str, Sequence[str]], rows: Mapping[str, Counter[Row]], out: Sequence[str]
+    schemes: Mapping[str, Sequence[str]],
+    rows: Mapping[str, Counter[Row]],
+    out: Sequence[str],
+    comparisons: Iterable[Comparison] = (),
 ) -> Counter[Row]:
     """The result by nested loops: multiplicity of each projection onto `out`."""
     partial: list[tuple[dict[str, int], int]] = [({}, 1)]
@@ -26,6 +33,8 @@ def join_naively(
         partial = grown
     result: Counter[Row] = Counter()
     for binding, weight in partial:
+        if not all(OPERATORS[test.operator](binding[test.left], binding[test.right]) for test in comparisons):
+            continue
         result[tuple(binding[variable] for variable in out)] += weight
     return result
 
@@ -39,7 +48,7 @@ def fill(node: Node, rows: Mapping[str, Counter[Row]]) -> dict[int, Counter[Row]
         views |= fill(child, rows)
     schemes = {str(rank): child.variables for rank, child in enumerate(node.children)}
     children = {str(rank): views[id(child)] for rank, child in enumerate(node.children)}
-    views[id(node)] = join_naively(schemes, children, node.variables)
+    views[id(node)] = join_naively(schemes, children, node.variables, node.comparisons)
     return views
 
 
@@ -84,7 +93,7 @@ def assert_computes(plan: Plan, definition: Definition, rows: Mapping[str, Count
     schemes = {atom.name: [column.name for column in atom.variables] for atom in definition.atoms}
     views = fill(plan.root, rows)
     found = enumerate_plan(plan.root, views, plan.free)
-    expected = join_naively(schemes, rows, plan.free)
+    expected = join_naively(schemes, rows, plan.free, definition.comparisons)
     assert len(found) == len({row for row, _ in found})
     assert Counter(dict(found)) == expected
     assert views[id(plan.root)][()] == expected.total()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
-from planner.query import Atom, Definition, LeafColumn
+from planner.query import Atom, Comparison, Definition, LeafColumn
 
 VARIABLES = "abcdefg"
 
@@ -83,6 +85,23 @@ def rings_and_cliques(draw: st.DrawFn) -> Definition:
     more = st.lists(st.sampled_from(VARIABLES), max_size=3, unique=True)
     schemes = draw(st.permutations(schemes + draw(st.lists(more, max_size=3))))
     return _definition(schemes, [], "group", [None] * len(schemes))
+
+
+@st.composite
+def compared(draw: st.DrawFn, atoms: int = 4) -> Definition:
+    """A definition, cyclic or not, with one to three comparisons of variables that no atom has both of."""
+    definition = draw(definitions(atoms=atoms) | definitions(atoms=atoms, acyclic=True))
+    variables = sorted({name for atom in definition.atoms for name in atom.scheme})
+    pairs = [
+        (x, y)
+        for x in variables
+        for y in variables
+        if x != y and not any({x, y} <= atom.scheme for atom in definition.atoms)
+    ]
+    assume(pairs)
+    chosen = draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=3, unique=True))
+    operators = st.sampled_from(("<", "<=", ">", ">=", "<>"))
+    return replace(definition, comparisons=tuple(Comparison(x, draw(operators), y) for x, y in chosen))
 
 
 @st.composite

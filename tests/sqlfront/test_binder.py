@@ -21,7 +21,7 @@ from tests.definition_oracle import evaluate_definition, same_bag
 from tests.sqlfront import random_queries
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "binder"
-SUPPORTED = ("joins", "outputs", "aggregates", "distinct", "inlining", "blocks", "orders")
+SUPPORTED = ("joins", "comparisons", "outputs", "aggregates", "distinct", "inlining", "blocks", "orders")
 
 
 def statements(name: str) -> list[str]:

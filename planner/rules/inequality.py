@@ -1,0 +1,73 @@
+"""Rule 0: joins by comparisons get a tree over bags that hold what is compared."""
+
+from __future__ import annotations
+
+from planner.cost import bag_cost
+from planner.decomposition import Decomposition, decompose_best
+from planner.hypergraph import components, hypergraph
+from planner.plan import Cost, Plan
+from planner.query import Definition
+from planner.tree import Weights
+from planner.wording import are, enumerate_words, labels, spell_comparison
+
+STRATEGY = "bags of what is compared, delta joins that test each combination"
+
+
+def plan_inequality(definition: Definition, weights: Weights) -> Plan | None:
+    """The tree whose bags hold the two sides of every comparison; None for a query without comparisons.
+
+    A comparison bounds nothing, so the exponents are those of the join of the atoms below a bag (delta queries, Koch
+    et al. 2014, with the comparison tested on each combination).
+    """
+    if not definition.comparisons:
+        return None
+    free, found = decompose_best(definition, weights)
+    added = tuple(variable for variable in free if variable not in definition.free)
+    cost = bag_cost(found.width, found.update, found.space)
+    return Plan(
+        shape="inequality",
+        strategy=STRATEGY,
+        root=found.root,
+        free=free,
+        projected=False,
+        variables_added=added,
+        cost=cost,
+        reason=_explain(definition, found, cost, added),
+        suggestion=_suggest(definition),
+    )
+
+
+def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tuple[str, ...]) -> str:
+    tests = list(dict.fromkeys(spell_comparison(definition, one) for one in definition.comparisons))
+    bags = list(dict.fromkeys(f"({', '.join(map(definition.label, bag))})" for bag in found.bags))
+    widest = (
+        f"; {enumerate_words(bags)} {are(bags)} the widest, of at most {cost.preprocessing} combinations"
+        if bags
+        else ""
+    )
+    listed = ""
+    if added:
+        listed = f" {labels(definition, added)} {are(added)} enumerated too, as SELECT without DISTINCT allows."
+    return (
+        f"{enumerate_words(tests)} {'compares' if len(tests) == 1 else 'compare'} columns of different tables, so the "
+        f"tree is one over bags that hold both sides{widest}.{listed} A change is joined with the rest of each bag on "
+        "its way up, by the equalities, and every combination is tested there (delta queries, Koch et al. 2014): those "
+        "that fail are neither stored nor passed on, but they are met."
+    )
+
+
+def _suggest(definition: Definition) -> str | None:
+    """An equality beside a comparison whose sides no equality connects."""
+    groups = list(components(hypergraph(definition)))
+    edges = hypergraph(definition)
+    for comparison in definition.comparisons:
+        sides = [
+            {rank for rank, names in enumerate(groups) if any(variable in edges[name] for name in names)}
+            for variable in (comparison.left, comparison.right)
+        ]
+        if sides[0].isdisjoint(sides[1]):
+            return (
+                f"beside {spell_comparison(definition, comparison)}, join the tables on an equality too, for example "
+                "of a bucket column: a change then meets the rows of its bucket instead of all"
+            )
+    return None
