@@ -16,6 +16,7 @@ Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic"]
 class Node:
     """A view over `variables`: an atom's leaf, or the join of its children summed down to `variables`.
 
+    A leaf that only `filters` holds which rows its atom has, not how many: the atom counts elsewhere.
     In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole.
     `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
     together are the free variables. Below its frontier everything is bound and only summed.
@@ -25,6 +26,7 @@ class Node:
     children: tuple[Node, ...] = ()
     atom: str | None = None
     connex: bool = False
+    filters: str | None = None
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first."""
@@ -33,6 +35,7 @@ class Node:
             yield from child.walk()
 
     def leaves(self) -> Iterator[Node]:
+        """The leaves that count."""
         return (node for node in self.walk() if node.atom is not None)
 
 
