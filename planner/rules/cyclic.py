@@ -58,8 +58,8 @@ def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tu
     return (
         f"The query is cyclic, so its tree is one over bags of columns that several tables share: {widest}, with "
         f"{cost.preprocessing} combinations of values (fractional hypertree decompositions, Grohe and "
-        f"Marx 2014).{filtering}{listed} A change is joined with the rest of each bag on its way up (delta queries, Koch et "
-        "al. 2014) in worst-case optimal steps (Ngo et al. 2012)."
+        f"Marx 2014).{filtering}{listed} A change is joined with the rest of each bag on its way up (delta queries, "
+        "Koch et al. 2014) in worst-case optimal steps (Ngo et al. 2012)."
     )
 
 
