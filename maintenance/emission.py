@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maintenance.paths import Delta, carry_path, join_siblings, join_step, project
+from maintenance.paths import Delta, begin_path, carry_path, join_siblings, join_step, project
 from maintenance.programs import Assembler, Join
 from maintenance.shapes import TOUCHES, Shape, shape_of
 from maintenance.tree import Step, Tree, View
@@ -38,20 +38,20 @@ class OutputDelta:
         self.tree = tree
         self.variables = tuple(dict.fromkeys(tree.definition.free))
         self.supports = tree.definition.mode == "set" and tree.output is None and not divided
-        self._aggregates: dict[str, Table] = {}
+        self._aggregates: dict[View, Table] = {}
         self._make(limbs)
 
-    def add_path(self, atom: str, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
+    def add_path(self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
         """Add the path that carries a leaf's delta to the output, after the one that updates the tree.
 
         At position 0 the leaf's store still is as before the delta, which counts `times` times.
         """
         tree, limbs = self.tree, self.shape.limbs
-        assembler.path(owner)
+        begin_path(tree, leaf, assembler, owner)
         if tree.output is not None:
-            delta = carry_path(tree, atom, assembler, limbs)
+            delta = carry_path(tree, leaf, assembler, limbs)
         else:
-            delta = self._emit(atom, assembler, position, times)
+            delta = self._emit(leaf, assembler, position, times)
         assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
         assembler.upsert(self.table)
         assembler.path_end()
@@ -83,15 +83,15 @@ class OutputDelta:
         self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
         self.table = Table(self.shape.keys, len(parts), limbs, name="output delta")
 
-    def _emit(self, atom: str, assembler: Assembler, position: int, times: int) -> Delta:
+    def _emit(self, leaf: View, assembler: Assembler, position: int, times: int) -> Delta:
         """The delta over all output variables, from a tree that enumerates them."""
         tree, limbs = self.tree, self.shape.limbs
-        emission = Emission(tree, tree.leaves[atom])
+        emission = Emission(tree, leaf)
         delta = emission.enter(assembler, limbs)
         if times != 1:
             assembler.scale(delta.shape, times)
         if self.supports or any(step.access == "members" for step in emission.free):
-            self._aggregate(atom, delta, assembler)
+            self._aggregate(leaf, delta, assembler)
         if self.supports:
             emission.turn(assembler, delta, position)
         free = set(tree.plan.free)
@@ -103,11 +103,11 @@ class OutputDelta:
             assembler.sign(delta.shape)
         return delta
 
-    def _aggregate(self, atom: str, delta: Delta, assembler: Assembler) -> None:
+    def _aggregate(self, leaf: View, delta: Delta, assembler: Assembler) -> None:
         shape = delta.shape
-        if atom not in self._aggregates:
-            self._aggregates[atom] = Table(shape.keys, len(shape.parts), shape.limbs, name="delta of " + atom)
-        assembler.aggregate(self._aggregates[atom])
+        if leaf not in self._aggregates:
+            self._aggregates[leaf] = Table(shape.keys, len(shape.parts), shape.limbs, name="delta of a leaf")
+        assembler.aggregate(self._aggregates[leaf])
 
 
 class Emission:

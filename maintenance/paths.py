@@ -21,27 +21,46 @@ class Delta:
     atoms: frozenset[str]
 
 
-def update_path(tree: Tree, atom: str, assembler: Assembler, owner: int, limbs: int, times: int = 1) -> None:
+def update_path(tree: Tree, leaf: View, assembler: Assembler, owner: int, limbs: int, times: int = 1) -> None:
     """The path of a leaf's delta through its ancestors, adding to every stored one. Nothing if none is stored.
 
     `times` is how often it counts, in a tree with one stored view.
     """
-    leaf, top = tree.leaves[atom], tree.top(atom)
+    top = tree.top(leaf)
     for join in tree.side_joins():
         if leaf in join.children:
             assembler.path(owner)
             _add_to(tree, leaf, join, assembler, limbs)
             assembler.path_end()
-    if top is not None:
-        assembler.path(owner)
-        climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
+    if top is not None or leaf.node.filters is not None:
+        begin_path(tree, leaf, assembler, owner)
+        if leaf.node.filters is not None:
+            assert leaf.table is not None
+            assembler.upsert(leaf.table)
+        if top is not None:
+            climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
-        assembler.path(owner)
-        carry_path(tree, atom, assembler, limbs)
+        begin_path(tree, leaf, assembler, owner)
+        carry_path(tree, leaf, assembler, limbs)
         assembler.upsert(tree.projection)
         assembler.path_end()
+
+
+def begin_path(tree: Tree, leaf: View, assembler: Assembler, owner: int) -> None:
+    """Begin the path of a leaf's delta. That of a filter is which rows have appeared in its atom's store, which has
+    been updated, and which have disappeared: counts of 1 and -1."""
+    assembler.path(owner)
+    if leaf.node.filters is None:
+        return
+    counted = tree.leaves[leaf.node.filters]
+    assert counted.table is not None and counted.shape is not None
+    assert leaf.shape is not None and leaf.gathered is not None
+    assembler.project(Join(counted.shape, counted.atoms, None, leaf.shape))
+    assembler.aggregate(leaf.gathered)
+    places = leaf.shape.places(counted.shape.variables)
+    assembler.transition(counted.table, True, leaf.shape, places)
 
 
 def build_path(
@@ -52,6 +71,8 @@ def build_path(
     Its siblings must be complete, so views are built children first; those to `avoid` hold other rows too. O(rows
     scanned * fan-out).
     """
+    if view.node.filters is not None:
+        return _build_filter(tree, view, assembler, owner)
     beside = view in tree.side_joins()
     source = view.children[0] if beside else _cheapest_source(tree, view, avoid)
     assert source.table is not None
@@ -67,23 +88,22 @@ def build_path(
 
 def build_projection(tree: Tree, assembler: Assembler, owner: int, limbs: int) -> Table:
     """The path that fills a maintained projection from one leaf."""
-    atom = next(iter(tree.leaves))
-    table = tree.leaves[atom].table
+    leaf = next(iter(tree.leaves.values()))
+    table = leaf.table
     assert table is not None and tree.projection is not None
     assembler.scan(table)
     assembler.path(owner)
-    carry_path(tree, atom, assembler, limbs)
+    carry_path(tree, leaf, assembler, limbs)
     assembler.upsert(tree.projection)
     assembler.path_end()
     return table
 
 
-def carry_path(tree: Tree, atom: str, assembler: Assembler, limbs: int) -> Delta:
+def carry_path(tree: Tree, leaf: View, assembler: Assembler, limbs: int) -> Delta:
     """Extend a leaf's delta to all output variables of a tree with a projection."""
-    leaf = tree.leaves[atom]
     assert leaf.shape is not None and tree.output is not None
-    delta = Delta(leaf.shape, frozenset({atom}))
-    for step in tree.carry_steps(atom):
+    delta = Delta(leaf.shape, leaf.atoms)
+    for step in tree.carry_steps(leaf):
         listed = _access(tree, step)[1].variables if step.access != "filter" else ()
         new = [v for v in listed if v not in delta.shape.variables]
         delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
@@ -110,6 +130,20 @@ def climb(
                 assembler.scale(delta.shape, times)
             assembler.upsert(parent.table)
         view = parent
+
+
+def _build_filter(tree: Tree, leaf: View, assembler: Assembler, owner: int) -> Table:
+    """The path that fills a filter from its atom's store."""
+    counted = tree.leaves[leaf.node.filters or ""]
+    assert counted.table is not None and counted.shape is not None
+    assert leaf.table is not None and leaf.shape is not None
+    assembler.scan(counted.table)
+    assembler.path(owner)
+    assembler.project(Join(counted.shape, counted.atoms, None, leaf.shape))
+    assembler.sign(leaf.shape)
+    assembler.upsert(leaf.table)
+    assembler.path_end()
+    return counted.table
 
 
 def _add_to(tree: Tree, leaf: View, join: View, assembler: Assembler, limbs: int) -> None:

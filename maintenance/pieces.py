@@ -263,7 +263,8 @@ class Pieces:
 
         def add(chosen: Iterable[tuple[PieceTree, str, Letters]]) -> None:
             for kept, atom, letters in chosen:
-                leaf, top = kept.tree.leaves[atom], kept.tree.top(atom)
+                leaf = kept.tree.leaves[atom]
+                top = kept.tree.top(leaf)
                 if top is not None:
                     assembler.path(self.number)
                     partition.route(assembler, letters)

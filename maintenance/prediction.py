@@ -54,10 +54,11 @@ def predict(view: MaintainedView) -> dict[str, float]:
         cost = _written([source.store.table], 1) if len(source.store.users) == 1 else 0
         found[source.relation.name] = found.get(source.relation.name, 0) + cost
     for member in view.members:
-        for atom, source in list(member.sources.items())[: 1 if member.terms else None]:
-            found[source.relation.name] += _path(member.tree, atom)
+        for leaf in member.tree.entries()[: 1 if member.terms else None]:
+            name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
+            found[name] += _path(member.tree, leaf)
             if member.tally is not None:
-                found[source.relation.name] += _tallied(member.tally, member.tree, atom)
+                found[name] += _tallied(member.tally, member.tree, leaf)
     return found
 
 
@@ -67,8 +68,8 @@ def predicted_mean(predicted: dict[str, float], mix: dict[str, float]) -> float 
     return sum(cost * mix.get(table, 0) for table, cost in predicted.items()) / total if total else None
 
 
-def _path(tree: Tree, atom: str) -> float:
-    leaf, top = tree.leaves[atom], tree.top(atom)
+def _path(tree: Tree, leaf: View) -> float:
+    top = tree.top(leaf)
     total, rows, view = 0.0, 1.0, leaf
     for join in tree.side_joins():
         if leaf in join.children:
@@ -85,14 +86,14 @@ def _path(tree: Tree, atom: str) -> float:
             total += _written([parent.table], rows)
         view = parent
     if tree.projection is not None:
-        cost, rows = _joined(tree.carry_steps(atom), 1.0)
+        cost, rows = _joined(tree.carry_steps(leaf), 1.0)
         total += cost + _written([tree.projection], min(rows, max(1.0, tree.projection.live)))
     return total
 
 
-def _tallied(tally: Tally, tree: Tree, atom: str) -> float:
+def _tallied(tally: Tally, tree: Tree, leaf: View) -> float:
     """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tally's tree."""
-    emission = Emission(tree, tree.leaves[atom])
+    emission = Emission(tree, leaf)
     total, rows = 0.0, 1.0
     for parent, child in emission.bound:
         cost, rows = _joined(tree.update_steps(parent, child), rows)
@@ -100,12 +101,7 @@ def _tallied(tally: Tally, tree: Tree, atom: str) -> float:
     entry = tally.entry(emission)
     assert entry.table is not None
     # Added up by key, looked up in the view's table, and written if it turns.
-    return (
-        total
-        + rows * (WRITTEN + FOUND)
-        + _written([entry.table], rows)
-        + rows * _path(tally.tree, entry.node.atom or "")
-    )
+    return total + rows * (WRITTEN + FOUND) + _written([entry.table], rows) + rows * _path(tally.tree, entry)
 
 
 def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from maintenance.emission import Emission
 from maintenance.machine import Machine
-from maintenance.paths import build_path, climb
+from maintenance.paths import begin_path, build_path, climb
 from maintenance.programs import Assembler, Join
 from maintenance.shapes import Shape
 from maintenance.tree import Tree, View
@@ -34,7 +34,7 @@ class Tally:
         self._counted, self._limbs = tree, limbs
         self._entries = {f"entry {number}": entry for number, entry in enumerate(_entries(tree.root))}
         self._names = {id(entry): name for name, entry in self._entries.items()}
-        self._aggregates: dict[str, Table] = {}
+        self._aggregates: dict[View, Table] = {}
         columns = {column.name: column for atom in tree.definition.atoms for column in atom.variables}
         atoms = tuple(
             Atom(name, name, tuple(columns[variable] for variable in _variables(entry)))
@@ -75,21 +75,21 @@ class Tally:
             flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
         return flags
 
-    def add_path(self, atom: str, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
+    def add_path(self, source: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
         """Add the path of a leaf's delta, after the one that updates the view's tree; `position` and `times` are as for
         `OutputDelta.add_path`."""
-        emission = Emission(self._counted, self._counted.leaves[atom])
+        emission = Emission(self._counted, source)
         leaf = self.entry(emission)
         assert leaf.table is not None and leaf.shape is not None
-        assembler.path(owner)
+        begin_path(self._counted, source, assembler, owner)
         delta = emission.enter(assembler, self._limbs)
         assembler.project(Join(delta.shape, delta.atoms, None, leaf.shape))
         if times != 1:
             assembler.scale(leaf.shape, times)
         delta = replace(delta, shape=leaf.shape)
-        if atom not in self._aggregates:
-            self._aggregates[atom] = Table(leaf.shape.keys, 1, self._limbs, name="delta of " + atom)
-        assembler.aggregate(self._aggregates[atom])
+        if source not in self._aggregates:
+            self._aggregates[source] = Table(leaf.shape.keys, 1, self._limbs, name="delta of a leaf")
+        assembler.aggregate(self._aggregates[source])
         emission.turn(assembler, delta, position)
         assembler.upsert(leaf.table)
         climb(self.tree, leaf, self.tree.root, assembler, self._limbs, write_all=True)

@@ -25,7 +25,8 @@ from storage.table import Table
 
 @dataclass(eq=False)
 class View:
-    """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables."""
+    """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; `gathered` is the
+    empty table in which a filter's delta is added up by key."""
 
     node: Node
     parent: View | None
@@ -35,6 +36,7 @@ class View:
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     table: Table | None = None
     shape: Shape | None = None
+    gathered: Table | None = None
 
     @property
     def stored(self) -> bool:
@@ -100,18 +102,23 @@ class Tree:
         self.widths = {variable: codec.words for variable, codec in codecs.items()}
         self.root = _grow(plan.root, None)
         self.leaves = {view.node.atom: view for view in self.root.walk() if view.node.atom is not None}
+        self.filters = [view for view in self.root.walk() if view.node.filters is not None]
         self.joins = {frozenset(leaf.atom or "" for leaf in node.leaves()): self._join(node) for node in plan.joins}
         self._schemes = {atom.name: atom.scheme for atom in definition.atoms}
         self.output = definition.free if plan.projected else None
         self.projection: Table | None = None
         self.arrangement = Arrangement()
-        for leaf in self.leaves.values():
+        for leaf in self.entries():
             leaf.full = True
         if plan.projected:
             self._demand_projection()
         elif not plan.ranked_only:
             self._demand_enumeration(counted)
         self._settle()
+
+    def entries(self) -> list[View]:
+        """The leaves at which changes enter the tree: those that count, then those that filter."""
+        return [*self.leaves.values(), *self.filters]
 
     def parts(self, view: View) -> tuple[Part, ...]:
         """The values of a view's rows: one per distinct part of the measures on its atoms."""
@@ -123,7 +130,7 @@ class Tree:
         return shape_of(variables, self.widths, self.parts(view), limbs)
 
     def stored_inner(self) -> list[View]:
-        """Stored views that are not leaves, children first."""
+        """Stored views that are not a relation's stores, children first."""
         return self.side_joins() + [view for view in self.root.walk() if view.stored and view.node.atom is None]
 
     def side_joins(self) -> list[View]:
@@ -134,9 +141,9 @@ class Tree:
         """How many values a group of this index sums: all if it serves as the message, else none."""
         return len(self.parts(view)) if variables == view.link and view.message else 0
 
-    def top(self, atom: str) -> View | None:
+    def top(self, leaf: View) -> View | None:
         """The highest stored ancestor of a leaf: where its path ends."""
-        stored = [view for view in self.leaves[atom].ancestors() if view.stored]
+        stored = [view for view in leaf.ancestors() if view.stored]
         return stored[-1] if stored else None
 
     def message(self, view: View) -> tuple[Table, Shape]:
@@ -197,8 +204,8 @@ class Tree:
         return not any(child.node.connex for child in view.children)
 
     def _demand_projection(self) -> None:
-        for atom in self.leaves:
-            for step in self.carry_steps(atom):
+        for leaf in self.entries():
+            for step in self.carry_steps(leaf):
                 self._demand(step)
 
     def _demand(self, step: Step) -> None:
@@ -254,9 +261,9 @@ class Tree:
         keys = [(other, self._ordered(other, bound)) for other in alike]
         return tuple((other, key) for other, key in keys if key)
 
-    def carry_steps(self, atom: str) -> list[Step]:
+    def carry_steps(self, leaf: View) -> list[Step]:
         """How a leaf's delta is extended to all output variables: siblings that hold some are listed, others summed."""
-        view = self.leaves[atom]
+        view = leaf
         if view.parent is not None and self.joins:
             return self.update_steps(view.parent, view)
         bound = set(view.node.variables)
@@ -305,8 +312,8 @@ class Tree:
                 for leaf in join.children:
                     for step in self.update_steps(join, leaf):
                         self._demand(step)
-            for leaf in self.leaves.values():
-                top = self.top(leaf.node.atom or "")
+            for leaf in self.entries():
+                top = self.top(leaf)
                 view: View = leaf
                 while top is not None and view is not top:
                     parent = view.parent
@@ -342,6 +349,8 @@ class Tree:
 def view_table(tree: Tree, view: View, name: str) -> Table:
     """An empty table for a stored inner view whose shape is settled."""
     assert view.shape is not None
+    if view.node.filters is not None:
+        view.gathered = Table(view.shape.keys, 1, view.shape.limbs, name="delta of " + name)
     return Table(
         view.shape.keys,
         len(view.shape.parts),

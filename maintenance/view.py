@@ -237,7 +237,8 @@ class MaintainedView:
 
     def _goal(self, table: Table, variables: Sequence[str], view: View) -> Goal:
         """A table to be filled with what joins below a view."""
-        leaves = [self.tree.leaves[atom] for atom in view.atoms]
+        names = {below.node.atom or below.node.filters for below in view.walk() if not below.children}
+        leaves = [self.tree.leaves[name] for name in names if name is not None]
         sizes = []
         for leaf in leaves:
             assert leaf.table is not None
@@ -262,9 +263,10 @@ class MaintainedView:
             if position == 0 and self._reads(store):
                 self._add_terms(assembler)
             return
-        for atom, source in self.sources.items():
-            if source.store is store and source.position == position:
-                self._add_path(assembler, atom, position, 1)
+        for leaf in self.tree.entries():
+            source = self.sources[leaf.node.atom or leaf.node.filters or ""]
+            if source.store is store and position == (source.position if leaf.node.filters is None else 1):
+                self._add_path(assembler, leaf, position, 1)
 
     def _leaf_shape(self, atom: str) -> Shape:
         shape = self.tree.leaves[atom].shape
@@ -290,7 +292,7 @@ class MaintainedView:
         assert self.twin is not None
         for term in self.terms:
             if not term.others:
-                self._add_path(assembler, term.start, 0, term.times)
+                self._add_path(assembler, self.tree.leaves[term.start], 0, term.times)
         with assembler.unless_alone([self._joined_words(term) for term in self.terms if term.others]):
             assembler.path(self.number)
             assembler.upsert(self.twin)
@@ -306,7 +308,7 @@ class MaintainedView:
         stored = [leaf.table for leaf in leaves]
         for leaf in leaves:
             leaf.table = self.twin
-        self._add_path(assembler, term.start, 0, term.times, alone=False)
+        self._add_path(assembler, self.tree.leaves[term.start], 0, term.times, alone=False)
         for leaf, table in zip(leaves, stored, strict=True):
             leaf.table = table
 
@@ -324,16 +326,16 @@ class MaintainedView:
             pairs |= set(zip(one.places(shared), other.places(shared), strict=True))
         return sorted((a, b) for a, b in pairs if a != b)
 
-    def _add_path(self, assembler: Assembler, atom: str, position: int, times: int, alone: bool = True) -> None:
-        """The path of an atom's delta; `alone`: its siblings are stored tables, and may be partitioned."""
+    def _add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
+        """The path of a leaf's delta; `alone`: its siblings are stored tables, and may be partitioned."""
         if self.balance is None or not alone:
-            update_path(self.tree, atom, assembler, self.number, self.limbs, times)
+            update_path(self.tree, leaf, assembler, self.number, self.limbs, times)
         else:
-            self._add_pieces(self.balance.pieces, assembler, atom, position, times)
+            self._add_pieces(self.balance.pieces, assembler, leaf.node.atom or "", position, times)
         if self.delta is not None:
-            self.delta.add_path(atom, assembler, self.number, position, times)
+            self.delta.add_path(leaf, assembler, self.number, position, times)
         if self.tally is not None:
-            self.tally.add_path(atom, assembler, self.number, position, times)
+            self.tally.add_path(leaf, assembler, self.number, position, times)
 
     def _add_pieces(self, pieces: Pieces, assembler: Assembler, atom: str, position: int, times: int) -> None:
         """The paths of an atom's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
@@ -369,6 +371,8 @@ class MaintainedView:
             table.widen(limbs)
         for view in self.tree.stored_inner():
             view.shape = self.tree.shape(view, limbs)
+            if view.gathered is not None:
+                view.gathered.widen(limbs)
         if self.balance is not None:
             self.balance.pieces.widen(limbs)
 
@@ -425,6 +429,8 @@ def pieces_of(view: MaintainedView) -> Pieces:
 
 def label(view: MaintainedView, node: View | RankedNode) -> str:
     """A node's name for people: its variables in the user's spelling."""
+    if node.node.filters is not None:
+        return f"{node.node.filters} as a filter"
     return "[" + ", ".join(view.definition.label(v) for v in node.node.variables) + "]"
 
 

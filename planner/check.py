@@ -20,7 +20,8 @@ def check_plan(plan: Plan, definition: Definition) -> None:
         return
     _check_root(plan.root, definition)
     for node in plan.root.walk():
-        if node.atom is None and node is not plan.root:
+        _check_filters(node, definition)
+        if node.atom is None and node.filters is None and node is not plan.root:
             _check_inner(node, guarded=plan.shape not in ("cyclic", "inequality"))
     tests = [test for node in plan.root.walk() for test in node.comparisons]
     _require(set(tests) == set(definition.comparisons), "each comparison is tested", plan.root)
@@ -71,6 +72,16 @@ def _check_inner(node: Node, *, guarded: bool) -> None:
         _require(any(label <= frozenset(child.variables) for child in node.children), "a join has a guard", node)
 
 
+def _check_filters(node: Node, definition: Definition) -> None:
+    """A leaf that filters holds an atom's variables, all of which its parent has; the atom counts elsewhere."""
+    counted = {leaf.atom for leaf in node.leaves()}
+    for leaf in (child for child in node.children if child.filters is not None):
+        columns = tuple(column.name for column in definition.atom(leaf.filters or "").variables)
+        _require(leaf.variables == columns and not leaf.children, "a filter has its atom's variables, in order", leaf)
+        _require(set(columns) <= set(node.variables), "a filter's variables are its parent's", leaf)
+        _require(leaf.filters not in counted, "a filter is not where its atom counts", leaf)
+
+
 def _check_running_intersection(root: Node, definition: Definition) -> None:
     """A variable two subtrees share, or one shares with the rest of the tree, is in the node between."""
     edges = hypergraph(definition)
@@ -88,7 +99,7 @@ def _check_minimal(node: Node, above: frozenset[str]) -> None:
     label = frozenset(node.variables)
     if len(node.children) > 1:
         for variable in label - above:
-            holders = sum(variable in child.variables for child in node.children)
+            holders = sum(variable in child.variables for child in node.children if child.filters is None)
             holders += sum(variable in test.scheme for test in node.comparisons)
             _require(holders > 1, f"{variable} joins children or is needed above", node)
     for child in node.children:

@@ -6,8 +6,8 @@ atom is a leaf of one node only and filters the bags above by way of the message
 the atom's variables too does not see it. The root has no variables and one child per connected component.
 
 A bag's rows are combinations of what is below it, so the atoms below bound their number, by the fractional cover
-number: that is the node's *width*. The largest is at least the fractional hypertree width of the query (Grohe and
-Marx 2014), and equal unless two branches need the same atom. A change of an atom binds that atom's variables in
+number: that is the node's *width*. The largest is the fractional hypertree width of the query (Grohe and Marx 2014). A
+change of an atom binds that atom's variables in
 every bag on its way up: what is left of the bag bounds its cost, by the same number (delta queries, Koch et al. 2014,
 joined worst-case optimally, Ngo et al. 2012).
 
@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from math import prod
 
 from planner.cover import cover_number
@@ -40,6 +40,9 @@ EXACT_VARIABLES = 8
 
 MOVES = 32
 """Ways to hang children below their siblings that are tried for one label."""
+
+_FILTER = "\0"
+"""Begins the name of an operand that filters by an atom."""
 
 State = tuple[Group, frozenset[str]]
 """The operands below a node's label, and the variables that they share with the node above."""
@@ -74,7 +77,7 @@ def decompose(definition: Definition, free: tuple[str, ...], weights: Weights) -
     """
     search = _Search(definition, frozenset(free), weights)
     compared = [comparison.scheme for comparison in definition.comparisons]
-    parts = frontier(search.edges, frozenset(free), compared)
+    parts = frontier(search.query, frozenset(free), compared)
     states = [(group, frozenset[str]()) for group in split(parts, frozenset())]
     unlimited = Fraction(len(search.edges) + 1)
     limits = _Exponents(unlimited, unlimited, unlimited)
@@ -127,19 +130,27 @@ class _Search:
 
     def __init__(self, definition: Definition, free: frozenset[str], weights: Weights) -> None:
         self.definition, self.free = definition, free
-        self.edges = constrained(definition)
+        self.query = constrained(definition)
         self.comparisons = comparison_edges(definition)
-        self.weights = {atom.name: weights.get(atom.table, 1) for atom in definition.atoms}
         compared = frozenset[str]().union(*(comparison.scheme for comparison in definition.comparisons))
-        self.exact = len(vertices(reduce_gyo(self.edges)) | compared) <= EXACT_VARIABLES
+        self.exact = len(vertices(reduce_gyo(self.query)) | compared) <= EXACT_VARIABLES
+        self.filtering = {_FILTER + atom.name: atom.name for atom in definition.atoms}
+        self.edges = self.query | {name: self.query[atom] for name, atom in self.filtering.items()}
         self.rank = {name: rank for rank, name in enumerate(self.edges)}
+        self.weights = {
+            name: weights.get(definition.atom(self.atom(name)).table, 1) for name in self._tables(self.edges)
+        }
         self._options: dict[State, tuple[_Option, ...]] = {}
         self._covers: dict[tuple[frozenset[str], tuple[str, ...]], Fraction] = {}
         self._least: dict[tuple[State, int, _Exponents], Fraction] = {}
 
     @cached_property
     def promising(self) -> tuple[frozenset[str], ...]:
-        return promising_bags(self.edges, self.free)
+        return promising_bags(self.query, self.free)
+
+    def atom(self, name: str) -> str:
+        """The atom of an operand, which counts or filters."""
+        return self.filtering.get(name, name)
 
     def least(self, state: State, rank: int, limits: _Exponents) -> Fraction:
         """The least possible maximum of one exponent in the tree of `state`, the others being within `limits`."""
@@ -210,13 +221,34 @@ class _Search:
                 scoped = [(parts, label & _variables(parts)) for parts in split(group, label)]
                 if core and _defers(scoped, label):
                     continue
-                for children in _arrangements(scoped, self.rank):
+                for children in chain.from_iterable(map(self._filtered, _arrangements(scoped, self.rank))):
                     if not all(map(self._is_grounded, children)):
                         continue
                     if len(children) == 1 and len(children[0][0]) == 1:
                         yield from self._single(children[0][0][0], above)
                     elif all(sum(v in scope for _, scope in children) > 1 for v in label - above):
                         yield self._join(group, label, children)
+
+    def _filtered(self, children: tuple[State, ...]) -> Iterator[tuple[State, ...]]:
+        """The children as they are; and with atoms that others of them have as filters in those that share all of the
+        atom's variables: by one such atom, and by all. None that an atom below implies."""
+        found = [
+            (place, self.atom(name))
+            for place, (parts, scope) in enumerate(children)
+            if self.comparison((parts, scope)) is None
+            for other in (*children[:place], *children[place + 1 :])
+            for name in self._tables(_atoms(other[0]))
+            if self.edges[name] <= scope and self._cover(self.edges[name], _atoms(parts)) > 1
+        ]
+        found = list(dict.fromkeys(found))
+        choices = [[], *([one] for one in found), found]
+        for chosen in choices if len(found) > 1 else choices[: 1 + len(found)]:
+            grown = list(children)
+            for place, atom in chosen:
+                name, (parts, scope) = _FILTER + atom, grown[place]
+                added = Part(self.edges[name], (name,), connex=parts[0].connex)
+                grown[place] = _hung((parts, scope), [((added,), added.label)], self.rank)
+            yield tuple(grown)
 
     def _labels(self, group: Group, above: frozenset[str], core: frozenset[str]) -> Iterator[frozenset[str]]:
         """Labels worth trying, of which `_joining` keeps what joins."""
@@ -278,8 +310,11 @@ class _Chosen:
         assert found is not None
         option = found[1]
         if not option.children:
-            columns = tuple(column.name for column in self.search.definition.atom(part.atoms[0]).variables)
-            return Node(columns, atom=part.atoms[0], connex=part.connex and not part.label <= above)
+            (name,) = part.atoms
+            columns = tuple(column.name for column in self.search.definition.atom(self.search.atom(name)).variables)
+            if name in self.search.filtering:
+                return Node(columns, filters=self.search.filtering[name])
+            return Node(columns, atom=name, connex=part.connex and not part.label <= above)
         if option.label is None:
             return self.node(option.children[0])
         label = tuple(sorted(option.label, key=self._rank.__getitem__))

@@ -17,6 +17,7 @@ Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic", "inequalit
 class Node:
     """A view over `variables`: an atom's leaf, or the join of its children summed down to `variables`.
 
+    A leaf that only `filters` holds which rows its atom has, not how many: the atom counts elsewhere.
     In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole. Of the join only the rows
     count that meet the node's `comparisons`, whose variables the node has.
     `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
@@ -28,6 +29,7 @@ class Node:
     atom: str | None = None
     connex: bool = False
     comparisons: tuple[Comparison, ...] = ()
+    filters: str | None = None
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first."""
@@ -36,6 +38,7 @@ class Node:
             yield from child.walk()
 
     def leaves(self) -> Iterator[Node]:
+        """The leaves that count."""
         return (node for node in self.walk() if node.atom is not None)
 
 

@@ -322,6 +322,7 @@ def _node(tree: Tree, view: View) -> dict[str, Any]:
     return {
         "variables": _labels(tree, view.node.variables),
         "atom": view.node.atom,
+        "filters": view.node.filters,
         "form": _form(view),
         "enumerated": view.node.connex,
         "indexes": [_labels(tree, index) for index in view.indexes],
@@ -366,10 +367,11 @@ def _box(tree: Tree, view: View) -> Box:
     node = _node(tree, view)
     names = ", ".join(node["variables"])
     title = f"[{names}]"
-    if view.node.atom is not None:
-        atom = tree.definition.atom(view.node.atom)
+    name = view.node.atom or view.node.filters
+    if name is not None:
+        atom = tree.definition.atom(name)
         table = table_name(atom.table)
-        title = f"{view.node.atom}({names})"
+        title = f"{name}({names})"
         title += f" of {table}" if table != atom.name else ""
         title += f" where {atom.predicate}" if atom.predicate else ""
     notes = [node["form"]]
@@ -377,7 +379,7 @@ def _box(tree: Tree, view: View) -> Box:
     notes += [f"index on {', '.join(index) or 'all rows'}" for index in node["indexes"]]
     if node["comparisons"]:
         notes.insert(0, f"where {' and '.join(node['comparisons'])}")
-    kind = "leaf" if view.node.atom is not None else "enumerated" if view.node.connex else "stored"
+    kind = "leaf" if name is not None else "enumerated" if view.node.connex else "stored"
     children = tuple(_box(tree, child) for child in view.children)
     return Box(title, (*notes, *_figures(view.table)), kind if view.stored else "passed", children)
 
@@ -406,4 +408,6 @@ def _labels(tree: Tree, variables: Sequence[str]) -> list[str]:
 def _form(view: View) -> str:
     if not view.stored:
         return "computed on the way"
+    if view.node.filters is not None:
+        return "filters only"
     return "stored" if view.full else "stored as sums by what its parent shares"

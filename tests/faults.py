@@ -69,6 +69,17 @@ FAULTS = [
         "required, occurrence // 2)", "required, 0)",
     ),
     Fault(
+        "a filter keeps what its atom no longer has", "maintenance/paths.py",
+        "assembler.transition(counted.table, True, leaf.shape, places)",
+        "assembler.transition(counted.table, False, leaf.shape, places)",
+        "tests/maintenance/test_filters.py -k random",
+    ),
+    Fault(
+        "a change of a filter is not carried up", "maintenance/view.py",
+        "for leaf in self.tree.entries():", "for leaf in self.tree.leaves.values():",
+        "tests/maintenance/test_filters.py -k random",
+    ),
+    Fault(
         "NULL joins NULL", "storage/delta_kernels.py",
         "if load(source, load(at, 8 + j)) == NULL_CODE:", "if required > 99:",
     ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from planner.connex import is_free_connex
 from planner.cost import bag_cost
 from planner.decomposition import Decomposition, decompose_best
 from planner.gyo import Cycle, find_cycle, is_acyclic
 from planner.hypergraph import Edges, hypergraph
-from planner.plan import Cost, Plan
+from planner.plan import Cost, Node, Plan
 from planner.query import Definition
 from planner.tree import Weights
 from planner.wording import are, column, enumerate_words, labels
@@ -47,15 +49,27 @@ def plan_cyclic(definition: Definition, weights: Weights) -> Plan:
 def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tuple[str, ...]) -> str:
     bags = list(dict.fromkeys(f"({', '.join(map(definition.label, bag))})" for bag in found.bags))
     widest = f"{enumerate_words(bags)} {'is' if len(bags) == 1 else 'are'} the widest"
+    filtering = "".join(_spell_filters(definition, found.root))
     listed = ""
     if added:
         listed = f" {labels(definition, added)} {are(added)} enumerated too, as SELECT without DISTINCT allows."
     return (
         f"The query is cyclic, so its tree is one over bags of columns that several tables share: {widest}, with "
         f"{cost.preprocessing} combinations of values (fractional hypertree decompositions, Grohe and "
-        f"Marx 2014).{listed} A change is joined with the rest of each bag on its way up (delta queries, Koch et al. "
-        "2014) in worst-case optimal steps (Ngo et al. 2012)."
+        f"Marx 2014).{filtering}{listed} A change is joined with the rest of each bag on its way up (delta queries, "
+        "Koch et al. 2014) in worst-case optimal steps (Ngo et al. 2012)."
     )
+
+
+def _spell_filters(definition: Definition, node: Node) -> Iterator[str]:
+    """For each bag which atoms, that count elsewhere, keep out of it what joins none of their rows."""
+    filters = [child.filters for child in node.children if child.filters is not None]
+    if filters:
+        bag = ", ".join(map(definition.label, node.variables))
+        verb = "filters" if len(filters) == 1 else "filter"
+        yield f" {enumerate_words(filters)} {verb} ({bag}) too, without counting there."
+    for child in node.children:
+        yield from _spell_filters(definition, child)
 
 
 def _spell_ring(definition: Definition, cycle: Cycle) -> str:

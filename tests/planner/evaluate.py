@@ -43,6 +43,8 @@ def fill(node: Node, rows: Mapping[str, Counter[Row]]) -> dict[int, Counter[Row]
     """For each node of the tree (by id) its view: rows over its variables with multiplicities."""
     if node.atom is not None:
         return {id(node): rows[node.atom]}
+    if node.filters is not None:
+        return {id(node): Counter(dict.fromkeys(+rows[node.filters], 1))}
     views: dict[int, Counter[Row]] = {}
     for child in node.children:
         views |= fill(child, rows)
