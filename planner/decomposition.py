@@ -221,9 +221,8 @@ class _Search:
                 scoped = [(parts, label & _variables(parts)) for parts in split(group, label)]
                 if core and _defers(scoped, label):
                     continue
-                for children in chain.from_iterable(map(self._filtered, _arrangements(scoped, self.rank))):
-                    if not all(map(self._is_grounded, children)):
-                        continue
+                grounded = (c for c in _arrangements(scoped, self.rank) if all(map(self._is_grounded, c)))
+                for children in chain.from_iterable(map(self._filtered, grounded)):
                     if len(children) == 1 and len(children[0][0]) == 1:
                         yield from self._single(children[0][0][0], above)
                     elif all(sum(v in scope for _, scope in children) > 1 for v in label - above):
