@@ -40,6 +40,9 @@ QUERIES = [
     "SELECT r.x, s.z FROM r, s WHERE r.x < s.z ORDER BY r.x, s.z DESC LIMIT 3",
     "SELECT DISTINCT r.x, s.z, t.u FROM r, s, t WHERE r.x < s.z AND s.z < t.u",
     "SELECT r.k, sum(r.x * s.y) AS p FROM r, s WHERE r.x + 1 < s.z * 2 GROUP BY r.k",
+    "SELECT x, y FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.z > r.x)",
+    "SELECT DISTINCT t FROM r WHERE f IN (SELECT f FROM s WHERE r.x >= s.z)",
+    "SELECT count(*) AS n FROM r WHERE EXISTS (SELECT 1 FROM s JOIN t USING (y) WHERE r.t <= s.t)",
     "SELECT q.n, s.z FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q, s WHERE q.n > s.z",
 ]
 
