@@ -10,7 +10,7 @@ output's variables: what relations and signs cancel between them is gone when th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -90,13 +90,13 @@ class OutputDelta:
         delta = emission.enter(assembler, limbs)
         if times != 1:
             assembler.scale(delta.shape, times)
-        if self.supports or any(step.access == "members" for step in emission.free):
+        if self.supports or any(step.lists for step in emission.free):
             self._aggregate(leaf, delta, assembler)
         if self.supports:
             emission.turn(assembler, delta, position)
         free = set(tree.plan.free)
         for step in emission.free:
-            listed = step.view.node.variables if step.access == "members" else ()
+            listed = step.view.node.variables if step.lists else ()
             new = [v for v in listed if v in free and v not in delta.shape.variables]
             delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
         if self.supports:
@@ -159,8 +159,8 @@ class Emission:
             sibling = step.view
             if step.access == "filter" or not sibling.node.connex:
                 self.free.append(step)
-            elif step.access == "members":
-                self.free.append(Step(sibling, "members", step.key, self._tree.frontier(sibling)))
+            elif step.lists:
+                self.free.append(replace(step, multiply=self._tree.frontier(sibling), partners=()))
                 self._list_children(sibling)
             else:
                 self.free.append(Step(sibling, "message", step.key, False))

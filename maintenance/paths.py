@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from maintenance.programs import PASSING, Assembler, Join, Side, WordTest
 from maintenance.shapes import Shape, parts_of, shape_of
 from maintenance.tree import Step, Tree, View
+from planner.query import Comparison
 from storage.errors import InternalError
 from storage.order import equality_places, order_places
 from storage.table import Table
@@ -179,7 +180,7 @@ def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
         expansions, climb = 0, below
         while climb is not view:
             assert climb.parent is not None
-            expansions += sum(step.access == "members" for step in tree.update_steps(climb.parent, climb))
+            expansions += sum(step.lists for step in tree.update_steps(climb.parent, climb))
             climb = climb.parent
         candidates.append((expansions, len(list(below.walk())), below))
     if not candidates:
@@ -199,7 +200,11 @@ def join_step(
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
     join = Join(delta.shape, delta.atoms, shape, out, step.multiply)
-    if step.access == "members":
+    if step.access == "range":
+        tests = [_bound_test(tree, step, test, delta.shape, shape) for test in step.comparisons]
+        places = delta.shape.places(step.key)
+        assembler.range(table, step.view.index_number(step.key), places, tests, join)
+    elif step.access == "members":
         assembler.extend(_sides(step, delta.shape), join)
     else:
         assembler.probe(table, delta.shape.places(shape.variables), join)
@@ -217,13 +222,20 @@ def _access(tree: Tree, step: Step) -> tuple[Table, Shape]:
 
 def _word_tests(tree: Tree, step: Step, delta: Shape) -> list[WordTest]:
     """The comparisons of a "filter" step, of the words of a delta's rows."""
-    found = []
-    for test in step.comparisons:
-        codec = tree.codecs[test.left]
-        places = equality_places(codec, 0) if test.operator == "<>" else order_places(codec, 0)
-        left, right = (delta.places([variable])[0] for variable in (test.left, test.right))
-        found.append(WordTest(PASSING[test.operator], left, right, places))
-    return found
+    return [_word_test(tree, test, delta, delta) for test in step.comparisons]
+
+
+def _bound_test(tree: Tree, step: Step, test: Comparison, delta: Shape, table: Shape) -> WordTest:
+    """A comparison of a "range" step, of a delta's row with a table's."""
+    if step.compared == test.right:
+        return _word_test(tree, test, delta, table)
+    return _word_test(tree, test, table, delta).mirrored()
+
+
+def _word_test(tree: Tree, test: Comparison, left: Shape, right: Shape) -> WordTest:
+    codec = tree.codecs[test.left]
+    places = equality_places(codec, 0) if test.operator == "<>" else order_places(codec, 0)
+    return WordTest(PASSING[test.operator], left.places([test.left])[0], right.places([test.right])[0], places)
 
 
 def _sides(step: Step, delta: Shape) -> list[Side]:

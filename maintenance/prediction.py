@@ -108,10 +108,10 @@ def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:
     """The steps that looking up all siblings takes, and the rows that come of it."""
     total = 0.0
     for step in steps:
-        if step.access == "members":
+        if step.lists:
             members = min(_fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
             total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
-            rows *= members
+            rows *= members / 2 if step.access == "range" else members
         elif step.access == "filter":
             total += rows
         else:

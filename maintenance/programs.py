@@ -67,6 +67,17 @@ class Assembler:
             words += [*side.template, *side.candidates]
         self._join(at.EXTEND, [len(sides)], [0, 0, 0, 0, *offsets, *words], join)
 
+    def range(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:
+        """Match the delta with the rows of the groups of ordered index `index` that pass all tests, at most one of each
+        bound: the left word is the delta's, the right one the table's. `places` are delta words, the group's key."""
+        lower = upper = 0
+        words = [len(places), *places]
+        for test in tests:
+            place = 10 + len(words)
+            lower, upper = (place, upper) if test.is_lower_bound else (lower, place)
+            words += test.words()
+        self._join(at.RANGE, [table.address], [0, 0, table.groups[index].address, index, lower, upper, *words], join)
+
     def aggregate(self, table: Table) -> None:
         """Add up the delta's rows of one key, in an empty table of the delta's layout."""
         self.add(at.AGGREGATE, table.address, self._buffer())
@@ -171,8 +182,8 @@ PASSING = {
 
 @dataclass(frozen=True)
 class WordTest:
-    """A comparison of two values of a delta's row, that start at the words `left` and `right`: which outcomes pass, and
-    how the words compare, as `storage.order` says for a value at place 0."""
+    """A comparison of two values that start at the words `left` and `right`, of a delta's row or of a table's: which
+    outcomes pass, and how the words compare, as `storage.order` says for a value at place 0."""
 
     passing: int
     left: int
@@ -181,6 +192,18 @@ class WordTest:
 
     def words(self) -> list[int]:
         return [self.passing, self.left, self.right, 0, len(self.places), *chain(*self.places)]
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether the right value is to be greater than the left one, not less."""
+        return self.passing & at.PASS_LESS != 0
+
+    def mirrored(self) -> WordTest:
+        """The same test with its sides exchanged."""
+        greater = at.PASS_GREATER if self.passing & at.PASS_LESS else 0
+        less = at.PASS_LESS if self.passing & at.PASS_GREATER else 0
+        passing = greater | less | self.passing & at.PASS_EQUAL
+        return WordTest(passing, self.right, self.left, self.places)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from planner.query import Atom, LeafColumn
 from storage import layout as at
 from storage.encoding import Codec, Dictionaries, codec_for
 from storage.errors import DataError, IntegrityError
+from storage.order import Places, order_places
 from storage.pack import is_declared, pack, whole_number_code
 from storage.sums import FactorRange, encode_factor
 from storage.table import Table
@@ -60,6 +61,7 @@ class LeafStore:
 
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
+    `order` is the index whose groups are sorted, and the expression by which they are.
     """
 
     key: tuple[Any, ...]
@@ -72,6 +74,7 @@ class LeafStore:
     limbs: int = 1
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     summed: list[bool] = field(default_factory=list)
+    order: tuple[tuple[str, ...], str] | None = None
     users: set[str] = field(default_factory=set)
     inputs: dict[str, Input] = field(default_factory=dict)
 
@@ -136,9 +139,17 @@ class Relation:
             self._place_inputs()
         return self.stores[key]
 
-    def reindex(self, store: LeafStore, indexes: Sequence[tuple[str, ...]], summed: Sequence[bool]) -> bool:
-        """Give a store more groupings (by expressions); True if its table was made anew and must be refilled."""
-        changed = False
+    def reindex(
+        self,
+        store: LeafStore,
+        indexes: Sequence[tuple[str, ...]],
+        summed: Sequence[bool],
+        order: tuple[tuple[str, ...], str] | None = None,
+    ) -> bool:
+        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another; True if
+        its table was made anew and must be refilled."""
+        changed = order is not None and store.order is None
+        store.order = store.order or order
         for index, wanted in zip(indexes, summed, strict=True):
             if index not in store.indexes:
                 store.indexes.append(index)
@@ -281,7 +292,16 @@ class Relation:
             [values if summed else 0 for summed in store.summed],
             references,
             name=self.name,
+            order=self._order(store),
         )
+
+    def _order(self, store: LeafStore) -> tuple[int, Places] | None:
+        if store.order is None:
+            return None
+        index, expression = store.order
+        column = next(column for column in store.variables if column.expression == expression)
+        places = Shape(tuple(c.expression for c in store.variables), store.widths, (), 1).places([expression])
+        return store.indexes.index(index), order_places(self._codec(column), places[0])
 
     def _codec(self, column: LeafColumn) -> Codec:
         return codec_for(column.type, self.dictionaries)

@@ -275,9 +275,9 @@ class State:
             occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
             store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, occurrence // 2)
-            indexes, summed = demanded_indexes(view, atom.name)
+            indexes, summed, order = demanded_indexes(view, atom.name)
             old = store.table
-            if relation.reindex(store, indexes, summed) and store.key in known:
+            if relation.reindex(store, indexes, summed, order) and store.key in known:
                 copy_rows(self.machine, old, store)
             if store.key not in known:
                 fresh.append((relation, store))

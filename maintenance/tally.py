@@ -137,7 +137,8 @@ class Tally:
             assert view.shape is not None
             indexes = [view.shape.places(index) for index in view.indexes]
             summed = [self.tree.summed(view, index) for index in view.indexes]
-            view.table = Table(view.shape.keys, 1, self._limbs, indexes, summed, name=self._label(view))
+            order = self.tree.order_of(view)
+            view.table = Table(view.shape.keys, 1, self._limbs, indexes, summed, name=self._label(view), order=order)
 
 
 def is_spread(tree: Tree) -> bool:

@@ -10,8 +10,8 @@ A stored node is kept *full* (keyed by all its variables) when rows of it are li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from maintenance.arrange import Arrangement
@@ -20,13 +20,15 @@ from planner.hypergraph import components
 from planner.plan import Node, Plan
 from planner.query import Comparison, Definition
 from storage.codec import Codec
+from storage.order import Places, order_places
 from storage.table import Table
 
 
 @dataclass(eq=False)
 class View:
-    """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; `gathered` is the
-    empty table in which a filter's delta is added up by key."""
+    """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
+    may be sorted by a variable: `order` is that index and the variable. `gathered` is the empty table in which a
+    filter's delta is added up by key."""
 
     node: Node
     parent: View | None
@@ -34,6 +36,7 @@ class View:
     full: bool = False
     message: bool = False
     indexes: list[tuple[str, ...]] = field(default_factory=list)
+    order: tuple[tuple[str, ...], str] | None = None
     table: Table | None = None
     shape: Shape | None = None
     gathered: Table | None = None
@@ -84,14 +87,30 @@ class Step:
     """A look-up on a path: of one row by its whole key ("row"), of the sum of a group ("message"), or of all
     members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count.
     `partners` are views, with their keys, that must have the variables bound by "members" too.
-    Or ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet."""
+    Or ("range") of the members that meet `comparisons`, which bound the variable that the group is sorted by. Or
+    ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet."""
 
     view: View
-    access: Literal["row", "message", "members", "filter"]
+    access: Literal["row", "message", "members", "range", "filter"]
     key: tuple[str, ...]
     multiply: bool
     partners: tuple[tuple[View, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+
+    @property
+    def lists(self) -> bool:
+        return self.access in ("members", "range")
+
+    @property
+    def compared(self) -> str:
+        """The variable that a range is sorted by: the side of its comparisons that is not bound before."""
+        test = self.comparisons[0]
+        return test.right if test.right in self.fresh else test.left
+
+    @property
+    def fresh(self) -> frozenset[str]:
+        """The variables that listing the view's members binds."""
+        return frozenset(self.view.link) - frozenset(self.key)
 
 
 class Tree:
@@ -108,6 +127,7 @@ class Tree:
         self.output = definition.free if plan.projected else None
         self.projection: Table | None = None
         self.arrangement = Arrangement()
+        self._is_settled = False
         for leaf in self.entries():
             leaf.full = True
         if plan.projected:
@@ -115,6 +135,7 @@ class Tree:
         elif not plan.ranked_only:
             self._demand_enumeration(counted)
         self._settle()
+        self._is_settled = True
 
     def entries(self) -> list[View]:
         """The leaves at which changes enter the tree: those that count, then those that filter."""
@@ -140,6 +161,14 @@ class Tree:
     def summed(self, view: View, variables: tuple[str, ...]) -> int:
         """How many values a group of this index sums: all if it serves as the message, else none."""
         return len(self.parts(view)) if variables == view.link and view.message else 0
+
+    def order_of(self, view: View) -> tuple[int, Places] | None:
+        """The ordered index of a view's table, and the places of its words to compare."""
+        if view.order is None:
+            return None
+        assert view.shape is not None
+        index, variable = view.order
+        return view.index_number(index), order_places(self.codecs[variable], view.shape.places([variable])[0])
 
     def top(self, leaf: View) -> View | None:
         """The highest stored ancestor of a leaf: where its path ends."""
@@ -211,9 +240,11 @@ class Tree:
     def _demand(self, step: Step) -> None:
         if step.access == "message":
             self.demand_message(step.view)
-        elif step.access == "members":
+        elif step.lists:
             for view, key in ((step.view, step.key), *step.partners):
                 self.demand_members(view, key)
+            if step.access == "range":
+                step.view.order = step.key, step.compared
         elif step.access == "row":
             self.demand_full(step.view)
 
@@ -224,7 +255,7 @@ class Tree:
 
         In a bag, which no child covers, siblings that would bind the same variables next are intersected. Where every
         join is stored, siblings that are connected without `source` are looked up as one. What `parent` compares is
-        tested as soon as it is bound.
+        tested as soon as it is bound, unless a sorted list has just what passes.
         """
         if self.joins:
             joined = list(self._join_steps(parent, source))
@@ -237,10 +268,28 @@ class Tree:
                 steps.append(Step(sibling, "message", sibling.link, True))
             else:
                 partners = self._partners(sibling, order[place + 1 :], bound) if parent.is_bag else ()
-                steps.append(Step(sibling, "members", self._ordered(sibling, bound), True, partners))
-            steps += _tests(parent, bound | set(sibling.link), bound)
+                listing = Step(sibling, "members", self._ordered(sibling, bound), True, partners)
+                steps.append(self._sorted(listing, parent, bound))
+            steps += _tests(parent, bound | set(sibling.link), bound, steps[-1].comparisons)
             bound |= set(sibling.link)
         return steps
+
+    def _sorted(self, listing: Step, parent: View, bound: Set[str]) -> Step:
+        """The listing of just what lies within the bounds that the parent's comparisons set to one variable, if the
+        members can be sorted by it."""
+        view, fresh = listing.view, listing.fresh
+        tests = [
+            test
+            for test in parent.node.comparisons
+            if test.operator != "<>" and len(test.scheme & bound) == 1 and test.scheme - bound <= fresh
+        ]
+        for first in tests if not listing.partners else ():
+            (variable,) = first.scheme & fresh
+            bounds = {_is_lower(test, variable): test for test in reversed(tests) if variable in test.scheme}
+            wanted = listing.key, variable
+            if view.order == wanted or (view.order is None and not self._is_settled):
+                return replace(listing, access="range", comparisons=tuple(bounds.values()))
+        return listing
 
     def _join_steps(self, parent: View, source: View) -> Iterator[Step]:
         others = {atom: self._schemes[atom] for atom in parent.atoms - source.atoms}
@@ -324,9 +373,9 @@ class Tree:
             if self._state() == before:
                 return
 
-    def _state(self) -> list[tuple[bool, bool, int]]:
+    def _state(self) -> list[tuple[bool, bool, int, bool]]:
         views = [*self.side_joins(), *self.root.walk()]
-        return [(view.full, view.message, len(view.indexes)) for view in views]
+        return [(view.full, view.message, len(view.indexes), view.order is None) for view in views]
 
     def _ordered(self, view: View, bound: set[str]) -> tuple[str, ...]:
         return tuple(v for v in view.node.variables if v in bound)
@@ -358,6 +407,7 @@ def view_table(tree: Tree, view: View, name: str) -> Table:
         [view.shape.places(index) for index in view.indexes],
         [tree.summed(view, index) for index in view.indexes],
         name=name,
+        order=tree.order_of(view),
     )
 
 
@@ -367,9 +417,16 @@ def _join_rank(view: View, bound: frozenset[str], in_bag: bool) -> tuple[bool, b
     return not fresh, bool(shared), -len(fresh) if in_bag else 0, len(shared)
 
 
-def _tests(view: View, bound: Set[str], before: Set[str] = frozenset()) -> list[Step]:
-    """The test, if any, of what a view compares that is `bound` now and was not `before`."""
-    ready = [test for test in view.node.comparisons if test.scheme <= bound and not test.scheme <= before]
+def _is_lower(test: Comparison, variable: str) -> bool:
+    """Whether a comparison, no <>, bounds this side from below."""
+    return (test.operator in ("<", "<=")) == (test.right == variable)
+
+
+def _tests(view: View, bound: Set[str], before: Set[str] = frozenset(), met: Sequence[Comparison] = ()) -> list[Step]:
+    """The test, if any, of what a view compares that is `bound` now, was not `before`, and is not `met` already."""
+    ready = [
+        test for test in view.node.comparisons if test.scheme <= bound and not test.scheme <= before and test not in met
+    ]
     key = dict.fromkeys(variable for test in ready for variable in (test.left, test.right))
     return [Step(view, "filter", tuple(key), False, comparisons=tuple(ready))] if ready else []
 

@@ -145,6 +145,8 @@ class MaintainedView:
             translate = {c.name: c.expression for c in self.definition.atom(atom).variables}
             back = {expression: name for name, expression in translate.items()}
             leaf.indexes = [tuple(back[expression] for expression in index) for index in source.store.indexes]
+            order = source.store.order
+            leaf.order = (tuple(back[e] for e in order[0]), back[order[1]]) if order is not None else None
         if self.terms:
             source = next(iter(self.sources.values()))
             self.twin = source.relation.twin(source.store)
@@ -434,8 +436,11 @@ def label(view: MaintainedView, node: View | RankedNode) -> str:
     return "[" + ", ".join(view.definition.label(v) for v in node.node.variables) + "]"
 
 
-def demanded_indexes(view: MaintainedView, atom: str) -> tuple[list[tuple[str, ...]], list[bool]]:
-    """The groupings that an atom's store must offer, by expressions, and which of them sum values."""
+def demanded_indexes(
+    view: MaintainedView, atom: str
+) -> tuple[list[tuple[str, ...]], list[bool], tuple[tuple[str, ...], str] | None]:
+    """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
+    sorted, and by what."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
     trees = [(view.tree, view.tree.leaves[atom]), *(view.pieces.whole(atom) if view.pieces is not None else ())]
     demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
@@ -444,7 +449,9 @@ def demanded_indexes(view: MaintainedView, atom: str) -> tuple[list[tuple[str, .
     if view.pieces is not None:
         told = next(view.pieces.told(edge) for edge in view.pieces.union.edges if edge.atom == atom)
         indexes, summed = indexes + told, summed + [False] * len(told)
-    return indexes, summed
+    order = view.tree.leaves[atom].order
+    sorted_by = (tuple(names[v] for v in order[0]), names[order[1]]) if order is not None else None
+    return indexes, summed, sorted_by
 
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:

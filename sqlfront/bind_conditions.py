@@ -16,7 +16,7 @@ from storage.order import is_orderable
 Element = tuple[str, str]
 Operator = Literal["<", "<=", ">", ">=", "<>"]
 
-_OPERATORS: dict[str, Operator] = {
+OPERATORS: dict[str, Operator] = {
     "COMPARE_LESSTHAN": "<",
     "COMPARE_LESSTHANOREQUALTO": "<=",
     "COMPARE_GREATERTHAN": ">",
@@ -70,7 +70,7 @@ def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Cond
             if columns:
                 equalities.append((condition, *columns))
             continue
-        operator = _OPERATORS.get(condition["type"])
+        operator = OPERATORS.get(condition["type"])
         sides = _sides(condition, "COMPARE_EQUAL" if operator is None else condition["type"])
         if sides is None or any(len(atoms_of(side)) != 1 for side in sides):
             raise _refuse_condition(condition, source)
@@ -241,7 +241,7 @@ def _refuse_condition(condition: Tree, source: SourceText) -> NotSupportedError:
     if kind == "CONJUNCTION_OR":
         what, why = "OR across tables", "the rows a change meets are then no single index look-up"
         hint = "use a view for each alternative, or rewrite the OR inside one table's condition"
-    elif kind in _OPERATORS:
+    elif kind in OPERATORS:
         what, why = "A comparison that mixes tables on one side", "each side must be computed from one table's row"
         hint = "move terms until each side names one table only"
     elif kind in ("COMPARE_NOT_DISTINCT_FROM", "COMPARE_DISTINCT_FROM"):

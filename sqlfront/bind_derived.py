@@ -1,15 +1,17 @@
 """Query blocks that are no part of the join around them: each becomes a view of its own, whose rows the join reads.
 
 These are subqueries and CTEs in FROM that group or are DISTINCT, and semi-joins: `x IN (SELECT ...)`
-and EXISTS among the conditions that AND connects, which are joins with the distinct partners.
+and EXISTS among the conditions that AND connects, which are joins with the distinct partners. Some z > x exists
+where the greatest z is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from planner.query import Definition, output_keys
+from sqlfront.bind_conditions import OPERATORS
 from sqlfront.bind_from import (
     Environment,
     JoinCore,
@@ -23,6 +25,7 @@ from sqlfront.bind_names import Scope, resolve
 from sqlfront.bind_output import Selection, read_selection
 from sqlfront.bind_refusals import check_expression, refusal
 from sqlfront.parse_tree import (
+    LOCATION_KEYS,
     SourceText,
     Tree,
     arguments,
@@ -73,8 +76,8 @@ class DerivedBlocks:
     def _correlated(
         self, tree: Tree, wanted: Sequence[Tree], scope: Scope, environment: Environment, core: JoinCore
     ) -> None:
-        """The block's conditions that equate something of its own with something outside become conditions of the
-        join around it, as does IN; the rest is its own."""
+        """The block's conditions that equate something of its own with something outside, or compare its greatest or
+        least, become conditions of the join around it, as does IN; the rest is its own."""
         inner = JoinCore(reserved=frozenset(atom.name for atom in core.atoms) | core.reserved)
         outside = replace(environment, outer=scope.inside(environment.outer))
         inside_scope, inside = bind_block(tree["subquery"]["node"], outside, inner)
@@ -83,23 +86,33 @@ class DerivedBlocks:
             items = select_items(tree["subquery"]["node"], inside_scope, inside)
             pairs += zip((item for _, item in items), wanted, strict=True)
         own = {atom.name for atom in inner.atoms}
-        local = []
+        local: list[Tree] = []
+        bounds: list[_Bound] = []
         for condition in inner.conditions:
             if atoms_of(condition) <= own:
                 local.append(condition)
+            elif condition["type"] in _MIRRORED:
+                bounds.append(_bound(condition, own, environment.source, tree))
             else:
-                pairs.append(_sides(condition, own, environment.source, tree))
+                pairs.append(_sides(condition, own, environment.source, tree)[:2])
+        if len(bounds) > 1:
+            raise _not_equal(bounds[1].condition, environment.source)
         for mine, theirs in pairs:
             if not atoms_of(mine) <= own or not atoms_of(mine) or atoms_of(theirs) & own:
                 raise _not_equal(tree, environment.source)
-        if not pairs:
+        if not pairs and not bounds:
             why = "it does not depend on the row, so it keeps all rows or none"
             hint = "compare a column of the subquery with one of the query"
             raise refusal("An EXISTS of its own in WHERE", environment.source, span(tree), why, hint)
         inner.conditions = local
-        selection = Selection("set", [(f"c{number}", mine) for number, (mine, _) in enumerate(pairs)])
-        columns = self._atom(self._add(inner, selection, inside), "partners", core)
-        core.conditions += [_equal(column, theirs) for (_, column), (_, theirs) in zip(columns, pairs, strict=True)]
+        items = [(f"c{number}", mine) for number, (mine, _) in enumerate(pairs)]
+        selection = Selection("set", items)
+        if bounds:
+            items = [*items, *(("bound", bound.best) for bound in bounds)]
+            selection = Selection("group", items, [mine for mine, _ in pairs], scalar=not pairs)
+        columns = [column for _, column in self._atom(self._add(inner, selection, inside), "partners", core)]
+        core.conditions += [_equal(column, theirs) for column, (_, theirs) in zip(columns, pairs, strict=False)]
+        core.conditions += [bound.over(columns[-1]) for bound in bounds]
 
     def _derive(self, node: Tree, environment: Environment) -> str:
         """Bind a block as a view of its own; the name under which it is read."""
@@ -136,16 +149,48 @@ def _equal(left: Tree, right: Tree) -> Tree:
     return found
 
 
-def _sides(condition: Tree, own: set[str], source: SourceText, block: Tree) -> tuple[Tree, Tree]:
-    """An equality between the block and what is around it, the block's side first."""
-    if condition["type"] == "COMPARE_EQUAL":
+_MIRRORED = {
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+}
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A comparison between a block and what is around it; `best` is the block's value that meets it if any does."""
+
+    condition: Tree
+    best: Tree
+    operator: str
+    theirs: Tree
+
+    def over(self, column: Tree) -> Tree:
+        """The comparison of a column that holds the best."""
+        place = {name: self.condition[name] for name in LOCATION_KEYS if name in self.condition}
+        return expression(f"a {self.operator} b", a=column, b=self.theirs) | place
+
+
+def _bound(condition: Tree, own: set[str], source: SourceText, block: Tree) -> _Bound:
+    mine, theirs, is_left = _sides(condition, own, source, block)
+    operator = OPERATORS[condition["type"] if is_left else _MIRRORED[condition["type"]]]
+    best = expression(f"{'max' if operator in ('>', '>=') else 'min'}(v)", v=mine)
+    return _Bound(condition, best, operator, theirs)
+
+
+def _sides(condition: Tree, own: set[str], source: SourceText, block: Tree) -> tuple[Tree, Tree, bool]:
+    """The sides of an equality or an order between the block and what is around it, the block's side first; whether
+    that is the left one."""
+    if condition["type"] == "COMPARE_EQUAL" or condition["type"] in _MIRRORED:
         left, right = condition["left"], condition["right"]
         for mine, theirs in ((left, right), (right, left)):
             if atoms_of(mine) and atoms_of(mine) <= own and not atoms_of(theirs) & own:
-                return mine, theirs
+                return mine, theirs, mine is left
     raise _not_equal(condition if span(condition) else block, source)
 
 
 def _not_equal(tree: Tree, source: SourceText) -> Exception:
-    why = "only equalities tie a subquery to the rows around it so that both can be followed"
-    return refusal("This correlated condition", source, span(tree), why, "compare with = columns of both sides")
+    why = "only equalities and one <, <=, > or >= tie a subquery to the rows around it so that both can be followed"
+    hint = "compare columns of both sides with =, at most one pair by its order"
+    return refusal("This correlated condition", source, span(tree), why, hint)

@@ -326,11 +326,20 @@ def _node(tree: Tree, view: View) -> dict[str, Any]:
         "form": _form(view),
         "enumerated": view.node.connex,
         "indexes": [_labels(tree, index) for index in view.indexes],
+        "order": _order(tree, view),
         "comparisons": [spell_comparison(tree.definition, test) for test in view.node.comparisons],
         "rows": view.table.live if view.table is not None else None,
         "bytes": view.table.bytes() if view.table is not None else None,
         "children": [_node(tree, child) for child in view.children],
     }
+
+
+def _order(tree: Tree, view: View) -> dict[str, Any] | None:
+    """The index of a view whose groups are sorted, and by what."""
+    if view.order is None:
+        return None
+    index, variable = view.order
+    return {"index": _labels(tree, index), "by": tree.definition.label(variable)}
 
 
 def _spell_order(order: Mapping[str, Any]) -> list[str]:
@@ -376,7 +385,9 @@ def _box(tree: Tree, view: View) -> Box:
         title += f" where {atom.predicate}" if atom.predicate else ""
     notes = [node["form"]]
     notes += ["enumerated"] if node["enumerated"] and view.parent is not None else []
-    notes += [f"index on {', '.join(index) or 'all rows'}" for index in node["indexes"]]
+    for index in node["indexes"]:
+        by = f", sorted by {node['order']['by']}" if node["order"] and node["order"]["index"] == index else ""
+        notes.append(f"index on {', '.join(index) or 'all rows'}{by}")
     if node["comparisons"]:
         notes.insert(0, f"where {' and '.join(node['comparisons'])}")
     kind = "leaf" if name is not None else "enumerated" if view.node.connex else "stored"

@@ -43,7 +43,7 @@ ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
 # Added to the kind: greater words come first; NULL comes last.
 ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15
 
-# Which outcomes of a comparison a test of PROJECT lets pass.
+# Which outcomes of a comparison a test of PROJECT, or RANGE, lets pass.
 PASS_LESS, PASS_EQUAL, PASS_GREATER = 1, 2, 4
 
 # The state of a row of a ranked table: in its group's list; noted as one to look at again.
@@ -75,7 +75,7 @@ OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16
 END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
 TRANSITION, SIGN, SCALE, CLEAR = 13, 14, 15, 16
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 17, 18, 19, 20, 21
-SKIP_LIGHT, SKIP_ALONE, RANK = 22, 23, 24
+SKIP_LIGHT, SKIP_ALONE, RANK, RANGE = 22, 23, 24, 25
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.

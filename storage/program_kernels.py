@@ -2,8 +2,8 @@
 
 A program is a list of operations on a *delta*, an array of rows (key words, then values). A path starts
 at the leaf's delta, looks up or expands sibling views, multiplies, and adds the result to the views
-above. Every operation works on a whole block; EXTEND, whose output may be large, stops at CHUNK rows,
-lets the rest of the path run, and is resumed from where it stopped.
+above. Every operation works on a whole block; EXTEND and RANGE, whose output may be large, stop at CHUNK rows,
+let the rest of the path run, and are resumed from where they stopped.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from storage.layout import (
     PATH_END,
     PROBE,
     PROJECT,
+    RANGE,
     RANK,
     REFUSED,
     ROUTE,
@@ -65,6 +66,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
+from storage.range_kernels import step_range
 from storage.rank_kernels import step_rank
 from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
 from storage.step_kernels import step_best, step_probe, step_project
@@ -189,18 +191,23 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == UPSERT:
             if n > 0:
                 step_upsert(pc, scratch, delta, n)
-        elif operation in (PROBE, EXTEND, PROJECT):
+        elif operation in (PROBE, EXTEND, RANGE, PROJECT):
+            lists = operation in (EXTEND, RANGE)
             frame = stack + 32 * depth
-            if operation == EXTEND and depth > 0 and load(frame, -4) == pc:
+            if lists and depth > 0 and load(frame, -4) == pc:
                 delta, width, n = load(frame, -3), load(frame, -2), load(frame, -1)
             elif n == 0:
                 pc = after
                 continue
-            elif operation == EXTEND:
+            elif lists:
                 open_frame(frame, pc, delta, width, n)
                 depth += 1
-            if operation == EXTEND:
-                found = step_extend(pc, scratch, delta, width, n)
+            if lists:
+                found = (
+                    step_extend(pc, scratch, delta, width, n)
+                    if operation == EXTEND
+                    else step_range(pc, scratch, delta, width, n)
+                )
                 if load(pc, 4) < 0:
                     depth -= 1
             elif operation == PROBE:

@@ -47,6 +47,10 @@ FAULTS = [
         '"<": at.PASS_LESS,', '"<": at.PASS_LESS | at.PASS_EQUAL,', INEQUALITY,
     ),
     Fault(
+        "a range begins at the least member", "storage/range_kernels.py",
+        "    if load(at, _LOWER) == 0:", "    if load(at, _LOWER) >= 0:", INEQUALITY,
+    ),
+    Fault(
         "NULL is compared as the least value", "sqlfront/bind_leaves.py",
         "return compared or len(variable.members) > 1", "return len(variable.members) > 1", INEQUALITY,
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import random
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -39,6 +40,9 @@ QUERIES = [
     "SELECT r.x, s.z FROM r, s WHERE r.x < s.z ORDER BY r.x, s.z DESC LIMIT 3",
     "SELECT DISTINCT r.x, s.z, t.u FROM r, s, t WHERE r.x < s.z AND s.z < t.u",
     "SELECT r.k, sum(r.x * s.y) AS p FROM r, s WHERE r.x + 1 < s.z * 2 GROUP BY r.k",
+    "SELECT x, y FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k AND s.z > r.x)",
+    "SELECT DISTINCT t FROM r WHERE f IN (SELECT f FROM s WHERE r.x >= s.z)",
+    "SELECT count(*) AS n FROM r WHERE EXISTS (SELECT 1 FROM s JOIN t USING (y) WHERE r.t <= s.t)",
     "SELECT q.n, s.z FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q, s WHERE q.n > s.z",
 ]
 
@@ -83,6 +87,14 @@ def change(con: sqlfront.Connection, choose: random.Random) -> None:
         con.execute(f"UPDATE r SET x = {choose.choice(['NULL', '3', 'x + 1'])} WHERE y = {choose.randrange(4)}")
 
 
+def check_tables(con: sqlfront.Connection) -> None:
+    """The invariants of everything stored: sorted lists and their trees among them."""
+    engine = con._database.engine
+    stores = [store.table for relation in engine.relations.values() for store in relation.stores.values()]
+    for table in [*stores, *(table for view in engine.views.values() for table in view.tables())]:
+        table._check()
+
+
 @pytest.mark.parametrize(("strategy", "queries"), [("auto", QUERIES), ("materialize", QUERIES[2:20:3])])
 def test_views_follow_their_tables(strategy: str, queries: list[str]) -> None:
     choose = random.Random(strategy)
@@ -101,6 +113,7 @@ def test_views_follow_their_tables(strategy: str, queries: list[str]) -> None:
                 assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == [], query
                 found.add(str(sorted(con.execute(f"SELECT * FROM {view}").fetchall(), key=str)))
         assert sum(len(found) > 1 for found in seen) > len(seen) * 0.9
+        check_tables(con)
         for view, feed in zip(views, feeds, strict=True):
             assert replayed(feed) == Counter(map(comparable, con.execute(f"SELECT * FROM {view}").fetchall()))
         for table in "rst":
@@ -199,6 +212,48 @@ def test_an_epoch_that_fails_is_undone_whole(query: str) -> None:
             assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
 
 
+def steps_of(con: sqlfront.Connection, table: str, row: tuple[int, ...]) -> int:
+    """The steps that inserting a row takes in view v."""
+    before = con.view("v").cost()["steps"]
+    con.apply_row(table, row)
+    return con.view("v").cost()["steps"] - before
+
+
+@pytest.mark.parametrize(
+    ("condition", "table", "row", "met"),
+    [
+        ("p.a < q.x", "p", (0, -3, 0), 2),
+        ("p.a <= q.x", "p", (0, -3, 0), 3),
+        ("p.a > q.x", "p", (0, 4, 0), 4),
+        ("p.a > q.x", "q", (0, -4, 0), 3),
+        # Two bounds of one column; rows beyond both.
+        ("q.x BETWEEN p.a AND p.b", "p", (0, 100, 105), 6),
+        ("q.x > p.a AND q.x < p.b", "p", (0, 100, 105), 4),
+        ("q.x > p.a AND q.x < p.b", "p", (0, 105, 100), 0),
+        # Everything passes, which is more than one chunk.
+        ("p.a < q.x", "p", (0, -10000, 0), None),
+        ("p.a <> q.x", "p", (0, 7, 0), -1),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rows", [1000, 5000])
+def test_only_the_rows_within_the_bounds_are_met(
+    condition: str, table: str, row: tuple[int, ...], met: int | None, rows: int
+) -> None:
+    """A negative bound counts from the greatest value; `met` is None for all rows and -1 for all but one."""
+    row = tuple(rows + value if -10 < value < 0 else value for value in row)
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE CHANGE TABLE p (k BIGINT, a BIGINT, b BIGINT) WITH (retain = true)")
+        con.execute("CREATE CHANGE TABLE q (k BIGINT, x BIGINT, y BIGINT) WITH (retain = true)")
+        other = "q" if table == "p" else "p"
+        con.execute(f"INSERT INTO {other} SELECT 0, (i * 7919) % {rows}, i FROM range({rows}) AS t(i)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM p, q WHERE p.k = q.k AND {condition}")
+        expected = rows if met is None else rows - 1 if met < 0 else met
+        steps = steps_of(con, table, row)
+        assert con.execute("SELECT n FROM v").fetchall() == [(expected,)]
+        assert expected <= steps <= 4 * expected + 60
+        assert ("sorted by x" in str(con.explain("v"))) == (met != -1)
+
+
 def test_a_change_meets_its_key_not_the_table() -> None:
     """Beside an equality the steps of a change depend on the rows of its key alone."""
     seen = []
@@ -207,9 +262,32 @@ def test_a_change_meets_its_key_not_the_table() -> None:
             con.execute("CREATE CHANGE TABLE p (k BIGINT, x BIGINT) WITH (retain = true)")
             con.execute("CREATE CHANGE TABLE q (k BIGINT, z BIGINT) WITH (retain = true)")
             con.execute(f"INSERT INTO q SELECT i % {keys}, i // {keys} FROM range({8 * keys}) AS rows(i)")
-            con.execute("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM p, q WHERE p.k = q.k AND p.x < q.z")
-            before = con.view("v").cost()["steps"]
-            con.apply_row("p", (3, 4))
-            seen.append(con.view("v").cost()["steps"] - before)
-            assert con.execute("SELECT n FROM v").fetchall() == [(3,)]
+            con.execute("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM p, q WHERE p.k = q.k AND p.x <> q.z")
+            seen.append(steps_of(con, "p", (3, 4)))
+            assert con.execute("SELECT n FROM v").fetchall() == [(7,)]
     assert max(seen) < min(seen) + 5 < 60
+
+
+def test_views_share_a_store_that_is_sorted_for_one_of_them() -> None:
+    """The columns are the same, so is the store: it has the order that the first view asks for."""
+    choose = random.Random(5)
+    body = "SELECT a.x, b.y, a.y AS ay, b.x AS bx FROM p a, p b WHERE a.k = b.k AND"
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE TABLE p (k INTEGER, x INTEGER, y INTEGER)")
+        con.execute("INSERT INTO p SELECT i % 3, i % 7, i % 5 FROM range(20) AS t(i)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {body} a.x < b.x AND a.y <> b.y")
+        con.execute(f"CREATE MATERIALIZED VIEW w AS {body} a.y < b.y AND a.x <> b.x")
+        con.execute(f"CREATE MATERIALIZED VIEW both AS {body} a.y <= b.y AND a.x > b.x")
+        (relation,) = con._database.engine.relations.values()
+        assert [store.order for store in relation.stores.values()] == [(("k",), "x")]
+        for _ in range(8):
+            values = [choose.choice(["NULL", *"01234"]) for _ in range(9)]
+            con.execute(f"INSERT INTO p VALUES {', '.join(f'(1, {a}, {b})' for a, b in pairwise(values))}")
+            con.execute(f"DELETE FROM p WHERE x = {choose.randrange(5)} AND y > {choose.randrange(5)}")
+            for view in ("v", "w", "both"):
+                assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+        check_tables(con)
+        con.execute("DROP MATERIALIZED VIEW v")
+        con.execute("INSERT INTO p VALUES (1, 2, 3), (1, 3, 2)")
+        for view in ("w", "both"):
+            assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
