@@ -1,4 +1,4 @@
-"""The IVM^eps strategies beside triangles: Loomis-Whitney sums, sums over a path of three, a projected join of two.
+"""The IVM^eps strategies beside triangles: Loomis-Whitney joins, sums over a path of three, a projected join of two.
 
 Kara, Nikolic, Ngo, Olteanu and Zhang 2020, section 12, names the first two; the third is the simplest hierarchical
 query that is not q-hierarchical (Kara, Nikolic, Olteanu and Zhang 2020, "Trade-offs in static and dynamic evaluation of
@@ -19,8 +19,13 @@ LARGEST = 5
 """Atoms of a Loomis-Whitney join; its pieces are exponentially many."""
 
 
-def find_union(definition: Definition, plan: Plan) -> Union | None:
-    """The strategy that a query has beside its plan; None if none is known for it."""
+def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> Union | None:
+    """The strategy that a query has beside its plan; None if none is known for it.
+
+    `single`: that of a sum over triangles whose tables are partitioned by one column each.
+    """
+    if single:
+        return loomis_whitney(definition, plan) if not plan.free and len(definition.atoms) == 3 else None
     for rule in (_triangle, loomis_whitney, path_sum, projected_join):
         union = rule(definition, plan)
         if union is not None:
@@ -33,17 +38,21 @@ def _triangle(definition: Definition, plan: Plan) -> Union | None:
 
 
 def loomis_whitney(definition: Definition, plan: Plan) -> Union | None:
-    """Of a sum over n atoms that have all but one of n variables each: atom i all but the one before its first.
+    """Of n atoms that have all but one of n variables each, atom i all but the one before its first: their sum, or all
+    that joins.
 
     Atom i is partitioned by all of its variables but the last. A change of it lists, of the variable that it lacks, the
     values that the next atom has for it, if they are few; or the heavy values that it has in another; where the next
-    alone is heavy, their sums are kept. O(N^max(eps, 1-eps)) a change.
+    alone is heavy, their sums are kept, or what joins of them, from which it is enumerated: no two pieces have a row in
+    common. O(N^max(eps, 1-eps)) a change.
     """
     leaves = list(_leaves(definition))
     size = len(leaves)
     every = frozenset().union(*(leaf.variables for leaf in leaves))
     lacking = [every - set(leaf.variables) for leaf in leaves]
-    if plan.free or not 3 <= size <= LARGEST or len(every) != size or len(frozenset().union(*lacking)) != size:
+    if (plan.free and set(plan.free) != every) or plan.projected:
+        return None
+    if not 3 <= size <= LARGEST or len(every) != size or len(frozenset().union(*lacking)) != size:
         return None
     if any(len(lacked) != 1 for lacked in lacking):
         return None
@@ -52,19 +61,20 @@ def loomis_whitney(definition: Definition, plan: Plan) -> Union | None:
         Edge(leaf.atom or "", (tuple(variables[(i + step) % size] for step in range(size - 2)),))
         for i, leaf in enumerate(leaves)
     ]
-    pieces = []
-    for letters in product("HL", repeat=size):
-        apart = [i for i in range(size) if _alone(letters, i)]
-        if not apart:
-            bag = Node(tuple(variables), tuple(leaves))
-            pieces.append(_shared("".join(letters), edges, letters, Node((), (bag,), connex=True)))
+    shows = bool(plan.free)
+    root = Node((), (Node(plan.free or tuple(variables), tuple(leaves), connex=shows),), connex=True)
+    pieces = [
+        _shared("".join(letters), edges, letters, root)
+        for letters in product("HL", repeat=size)
+        if not any(_alone(letters, i) for i in range(size))
+    ]
     for i in range(size):
         others = [(i + step) % size for step in range(1, size)]
-        joined = Node(tuple(variables), tuple(leaves[j] for j in others))
-        closed = Node(leaves[i].variables, (leaves[i], joined))
+        joined = Node(tuple(variables), tuple(leaves[j] for j in others), connex=shows)
+        closed = Node(leaves[i].variables, (leaves[i], joined), connex=shows)
         letters = tuple("*" if j == i else "H" if j == others[0] else "L" for j in range(size))
-        pieces.append(_shared("".join(letters), edges, letters, Node((), (closed,), connex=True)))
-    root = Node((), (Node(tuple(variables), tuple(leaves)),), connex=True)
+        tree = Node((), (closed,), connex=True)
+        pieces.append(_piece("".join(letters), edges, letters, tree, "enumerated" if shows else "shared"))
     return Union(tuple(edges), tuple(pieces), root)
 
 
@@ -129,8 +139,9 @@ def exponents(union: Union, free: int, epsilon: Fraction) -> tuple[Fraction, Fra
         return one, epsilon, 1 - epsilon, one
     if any(not edge.groups for edge in union.edges):
         return one, most, Fraction(0), one
-    if atoms > 3:
-        return Fraction(3, 2), most, Fraction(0), 1 + least
+    if atoms > 3 or not (free or union.covers):
+        space = max(Fraction(atoms, atoms - 1), 1 + least) if free else 1 + least
+        return Fraction(3, 2), most, Fraction(0), space
     space = (max(one, min(1 + epsilon, 2 - 2 * epsilon)), 1 + least, 1 + least, Fraction(3, 2))[free]
     return Fraction(3, 2), most, (0, 2 * least, least, 0)[free] * one, space
 

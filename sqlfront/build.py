@@ -19,7 +19,7 @@ from planner.rules.materialize import TooManyJoins
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
-from sqlfront.epsilon import EPSILON, divides, epsilon_of, with_epsilon
+from sqlfront.epsilon import EPSILON, divides, epsilon_of, is_single, with_epsilon
 from sqlfront.failures import translated
 from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
@@ -138,8 +138,8 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
         rates[own] = sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
-        divided = own == name and divides(definition, plan, options)
-        parts.append(Part(own, definition, with_epsilon(definition, plan, epsilon, divided=divided)))
+        divided, single = own == name and divides(definition, plan, options), own == name and is_single(options)
+        parts.append(Part(own, definition, with_epsilon(definition, plan, epsilon, divided=divided, single=single)))
     return parts
 
 

@@ -16,7 +16,7 @@ from sqlfront import persistence
 from sqlfront.build import bind, build_view, discard, orders_of, plan_parts, unneeded_tables
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import SCHEMA, Database, StoredView, ViewEntry, scan_name
-from sqlfront.epsilon import check_epsilon, refuse_materialized, with_epsilon
+from sqlfront.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
@@ -53,7 +53,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             statement=statement.text, offset=statement.query_start,
         )  # fmt: skip
         check_updates(options, bound.definition, catalog)
-        if options.keys() & {"epsilon", "reads"}:
+        if options.keys() & set(OPTIONS):
             own = plan_parts(database, con, bound, "query", options)[-1]
             check_epsilon(shown(name), own.definition, own.plan, options)
         columns = tuple(column for column, _ in bound.definition.columns)

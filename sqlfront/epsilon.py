@@ -30,6 +30,9 @@ READS = 1.0
 NOMINAL_ROWS = 1e6
 """For which the planner compares expected costs."""
 
+OPTIONS = ("epsilon", "reads", "partition")
+"""The options of a view that are about heavy and light values."""
+
 CHOICES = (0, 0.25, 0.5, 0.75, 1)
 """Those whose costs an explanation compares."""
 
@@ -48,11 +51,11 @@ def divides(definition: Definition, plan: Plan, options: Mapping[str, Any]) -> b
     As asked by `epsilon`, else by the costs that are expected in the worst case: with the share `reads` of operations
     that read all rows, trees over parts save changes and cost the delay of rows.
     """
-    union = find_union(definition, plan)
-    if "epsilon" in options or union is None:
+    union = find_union(definition, plan, single=is_single(options))
+    if options.keys() & {"epsilon", "partition"} or union is None:
         return union is not None
     reads, size = float(options.get("reads", READS)), len(plan.free)
-    rows = 0.0 if not size else 1.5 if size == 3 else 1.0
+    rows = 0.0 if not size else size / (size - 1) if size > 2 else 1.0
     _, update, delay, _ = exponents(union, size, Fraction(1, 2))
     costs = []
     for change, wait in ((exponent(leading_power(plan.cost.update)), 0), (update, delay)):
@@ -67,12 +70,20 @@ def epsilon_cost(union: Union, epsilon: float, free: int) -> Cost:
     return replace(cost, update=f"{cost.update} amortised") if 0 < epsilon < 1 else cost
 
 
-def with_epsilon(definition: Definition, plan: Plan, epsilon: float, *, divided: bool = False) -> Plan:
+def is_single(options: Mapping[str, Any]) -> bool:
+    """Whether a view's options ask for tables that are partitioned by one column each."""
+    return options.get("partition") == "single"
+
+
+def with_epsilon(
+    definition: Definition, plan: Plan, epsilon: float, *, divided: bool = False, single: bool = False
+) -> Plan:
     """A plan that is a union of trees over heavy and light parts, if one is known for its query; else the plan itself.
 
-    A sum over all triangles always is; another view if it is to be `divided`, or was already.
+    A sum over all triangles always is; another view if it is to be `divided`, or was already. `single`: by
+    one column of each table.
     """
-    union = find_union(definition, plan) if plan.strategy != materialize.STRATEGY else None
+    union = find_union(definition, plan, single=single) if plan.strategy != materialize.STRATEGY else None
     if plan.union is not None:
         union = plan.union
     if union is None or not (union.covers or divided or plan.union is not None):
@@ -92,8 +103,9 @@ _APART = {0.0: "all values heavy", 1.0: "all values light"}
 
 
 def check_epsilon(name: str, definition: Definition, plan: Plan, options: Mapping[str, Any]) -> None:
-    """ProgrammingError when epsilon or reads is given for a view, called `name`, whose values cannot be told apart."""
-    for option in ("epsilon", "reads"):
+    """ProgrammingError when epsilon, reads or partition is given for a view, called `name`, whose values cannot be told
+    apart, or not so."""
+    for option in OPTIONS:
         if option in options:
             _check_option(option, name, definition, plan)
 
@@ -101,7 +113,8 @@ def check_epsilon(name: str, definition: Definition, plan: Plan, options: Mappin
 def _check_option(option: str, name: str, definition: Definition, plan: Plan) -> None:
     if plan.strategy == materialize.STRATEGY:
         raise _refused(option, name, "every join is stored (strategy = 'materialize')")
-    if plan.union is not None or find_union(definition, plan) is not None:
+    single = option == "partition"
+    if (plan.union is not None and not single) or find_union(definition, plan, single=single) is not None:
         return
     if definition.derived:
         block = f"create the block as a materialized view of its own WITH ({option} = ...), and read that"
@@ -111,17 +124,18 @@ def _check_option(option: str, name: str, definition: Definition, plan: Plan) ->
 
 
 def refuse_materialized(name: str, options: Mapping[str, Any]) -> None:
-    """ProgrammingError when a view's options ask both for an epsilon (or reads) and to store every join."""
-    for option in ("epsilon", "reads"):
+    """ProgrammingError when a view's options ask both for heavy and light values and to store every join."""
+    for option in OPTIONS:
         if option in options and options.get("strategy") == "materialize":
             why = "strategy = 'materialize' stores every join"
             raise _refused(option, name, why, "create the view anew with one of the two")
 
 
 def _refused(option: str, name: str, why: str, hint: str | None = None) -> ProgrammingError:
+    views = "sums over all triangles" if option == "partition" else "views over triangles, and the others"
     return ProgrammingError(
         f"option {option} does not apply to materialized view {name}",
-        why=f"{why}; {option} is for views over triangles, and the others that the documentation lists",
+        why=f"{why}; {option} is for {views} that the documentation lists",
         hint=hint or "leave the option out",
     )
 

@@ -59,6 +59,15 @@ OPTIONS = (
     ),
     Option(
         "materialized view",
+        "partition",
+        str,
+        "double",
+        "for sums over all triangles: tables are divided by the heavy and light values of both columns, or of one, "
+        "`'single'`, which takes more memory; at REFRESH if altered",
+        ("single", "double"),
+    ),
+    Option(
+        "materialized view",
         "order_by",
         str,
         "none",

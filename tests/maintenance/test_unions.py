@@ -119,6 +119,26 @@ def test_loomis_whitney_sums(size, values):
     assert stream(Kept(tables, [query], [0.1, 0.5]), query, 8, values) > 0
 
 
+@pytest.mark.parametrize("query", [
+    "SELECT t0.a, t0.b, t0.c, t1.d {joined}",
+    "SELECT DISTINCT t0.a, t0.b, t0.c, t1.d {joined}",
+    "SELECT t0.a, t0.b, t0.c, t1.d, count(*) AS n, sum(t0.w * t2.w) AS v {joined} GROUP BY ALL",
+])  # fmt: skip
+def test_whole_loomis_whitney_joins(query):
+    tables, joined = cycle(4)
+    kept = Kept(tables, [query.format(joined=joined)], [0, 0.1, 0.2, 1])
+    assert stream(kept, query, 6, 4) > 0
+    for view in kept.views.values():
+        assert [piece.reading for piece in view.plan.union.pieces].count("enumerated") == 4
+        assert view.plan.cost.delay == "O(1)"
+
+
+def test_a_whole_loomis_whitney_join_of_five():
+    tables, joined = cycle(5)
+    query = f"SELECT t0.a, t0.b, t0.c, t0.d, t1.e, count(*) AS n {joined} GROUP BY ALL"
+    assert stream(Kept(tables, [query], [0.1]), query, 5, 3) > 0
+
+
 def test_a_loomis_whitney_sum_of_one_table():
     """It looks the same from each atom, but pieces take a change atom by atom."""
     tables, joined = cycle(4, "t")

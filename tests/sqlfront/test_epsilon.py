@@ -396,3 +396,42 @@ def test_steps_are_observed_not_predicted_where_heavy_values_are_apart():
         steps = con.explain("v").to_dict()["steps"]
         assert steps["predicted"] is None and steps["observed"] > 0
         assert "observed" in str(con.explain("v")) and "predicted" not in str(con.explain("v"))
+
+
+@pytest.mark.parametrize("query", [TRIANGLES, f"SELECT count(*) AS n, sum(x.w * y.w) AS s {SELF_JOIN}"])
+@pytest.mark.parametrize("epsilon", [None, 0, 0.3, 1])
+def test_tables_may_be_partitioned_by_one_column(con, query, epsilon):
+    fill(con, "rste", hub=12)
+    option = "partition = 'single'" + (f", epsilon = {epsilon}" if epsilon is not None else "")
+    con.execute(f"CREATE MATERIALIZED VIEW v WITH ({option}) AS {query}")
+    for name in "rste":
+        con.execute(f"DELETE FROM {name} WHERE 1 < {TABLES.get(name, 'ab')[0]} AND {TABLES.get(name, 'ab')[1]} < 9")
+        assert is_right(con)
+    explained, view = con.explain("v").to_dict(), maintained(con)
+    assert explained["cost"]["space"] == {None: "O(N^1.5)", 0.3: "O(N^1.3)"}.get(epsilon, "O(N)")
+    assert {piece["name"] for piece in explained["heavy"]["pieces"]} == {"HHH", "LLL", "*HL", "L*H", "HL*"}
+    assert view.divided and all(len(one.columns) == 1 for one in view.balance.pieces.partitions)
+    con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.6)")
+    assert len(maintained(con).plan.union.pieces) == 5 and is_right(con)
+    con.execute("ALTER MATERIALIZED VIEW v SET (partition = 'double')")
+    assert len(maintained(con).plan.union.pieces) == 5
+    con.execute("REFRESH MATERIALIZED VIEW v")
+    assert maintained(con).plan.union.covers and maintained(con).epsilon == 0.6 and is_right(con)
+
+
+def test_a_partition_by_one_column_is_kept_with_the_view(tmp_path):
+    path = str(tmp_path / "one.duckdb")
+    with sqlfront.connect(path) as con:
+        fill(tables(con))
+        con.execute(f"CREATE MATERIALIZED VIEW v WITH (partition = 'single') AS {TRIANGLES}")
+    with sqlfront.connect(path) as con:
+        assert len(maintained(con).plan.union.pieces) == 5 and is_right(con)
+
+
+@pytest.mark.parametrize("query", [*GROUPED.values(), "SELECT count(*) AS n FROM r, s WHERE r.b = s.b"])
+def test_a_partition_is_chosen_for_sums_over_triangles_alone(con, query):
+    for option in ("partition = 'single'", "partition = 'double', epsilon = 0.5"):
+        with pytest.raises(sqlfront.ProgrammingError, match=r"(?s)does not apply .* view v.*triangles"):
+            con.execute(f"CREATE MATERIALIZED VIEW v WITH ({option}) AS {query}")
+    with pytest.raises(sqlfront.ProgrammingError, match=r"(?s)partition cannot be 'treble'.*'single', 'double'"):
+        con.execute(f"CREATE MATERIALIZED VIEW v WITH (partition = 'treble') AS {TRIANGLES}")
