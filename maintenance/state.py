@@ -14,7 +14,8 @@ from maintenance.programs import Assembler
 from maintenance.reading import trees_read
 from maintenance.relation import Column, LeafStore, Relation, Rescale
 from maintenance.room import Room
-from maintenance.view import MaintainedView, Source, demanded_indexes, unbuilt_view
+from maintenance.unbuilt import demanded_indexes, unbuilt_view
+from maintenance.view import MaintainedView, Source
 from planner.plan import Plan
 from planner.query import Definition
 from storage import layout as at

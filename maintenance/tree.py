@@ -395,6 +395,13 @@ class Tree:
         return order
 
 
+def label(definition: Definition, node: Node) -> str:
+    """A node's name for people: its variables in the user's spelling."""
+    if node.filters is not None:
+        return f"{node.filters} as a filter"
+    return "[" + ", ".join(map(definition.label, node.variables)) + "]"
+
+
 def view_table(tree: Tree, view: View, name: str) -> Table:
     """An empty table for a stored inner view whose shape is settled."""
     assert view.shape is not None

@@ -13,19 +13,19 @@ from maintenance.machine import Machine
 from maintenance.paths import build_path, build_projection, update_path
 from maintenance.pieces import Pieces
 from maintenance.programs import Assembler
-from maintenance.ranked import RankedIndex, RankedNode
+from maintenance.ranked import RankedIndex
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
 from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, Shape, shape_of
-from maintenance.symmetry import Term, symmetric_terms
+from maintenance.symmetry import Term
 from maintenance.tally import Tally, is_spread
 from maintenance.top_change import TopRows
-from maintenance.tree import Tree, View, view_table
+from maintenance.tree import Tree, View, label, view_table
 from planner.plan import Plan
-from planner.query import Companion, Definition, RawColumn, is_grouped
+from planner.query import Companion, Definition, RawColumn
 from storage import layout as at
-from storage.encoding import Codec, Dictionaries, codec_for
+from storage.encoding import Codec
 from storage.order import order_places
 from storage.table import Table
 
@@ -155,7 +155,7 @@ class MaintainedView:
         """Make the view's own tables, empty."""
         for view in self.tree.stored_inner():
             view.shape = self.tree.shape(view, self.limbs)
-            view.table = view_table(self.tree, view, label(self, view))
+            view.table = view_table(self.tree, view, label(self.definition, view.node))
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
         spread = is_spread(self.tree) and not self.plan.ranked_only
@@ -400,60 +400,8 @@ class MaintainedView:
             self.balance.stale = True
 
 
-def unbuilt_view(
-    name: str, definition: Definition, plan: Plan, number: int, dictionaries: Dictionaries, epsilon: float = 0.5
-) -> MaintainedView:
-    """A view with its companions, of which nothing is stored yet."""
-    codecs = codecs_of(definition, dictionaries)
-    tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
-    terms = symmetric_terms(tree) or ()
-    view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
-    view.pieces = pieces_of(view) if plan.union is not None else None
-    for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
-        if order_plan.root is not None:
-            quota = definition.limit.rows if is_grouped(definition) and definition.limit is not None else None
-            view.ranked[place] = RankedIndex(
-                order, order_plan, codecs, number, distinct=definition.mode == "set", quota=quota or 0
-            )
-    for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
-        kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
-        kept.companion = companion
-        view.companions.append(kept)
-    return view
-
-
 def pieces_of(view: MaintainedView) -> Pieces:
     """The trees of a plan that is a union, without tables."""
     assert view.plan.union is not None
     counted = view.definition.mode == "bag"
     return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
-
-
-def label(view: MaintainedView, node: View | RankedNode) -> str:
-    """A node's name for people: its variables in the user's spelling."""
-    if node.node.filters is not None:
-        return f"{node.node.filters} as a filter"
-    return "[" + ", ".join(view.definition.label(v) for v in node.node.variables) + "]"
-
-
-def demanded_indexes(
-    view: MaintainedView, atom: str
-) -> tuple[list[tuple[str, ...]], list[bool], tuple[tuple[str, ...], str] | None]:
-    """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
-    sorted, and by what."""
-    names = {c.name: c.expression for c in view.definition.atom(atom).variables}
-    trees = [(view.tree, view.tree.leaves[atom]), *(view.pieces.whole(atom) if view.pieces is not None else ())]
-    demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
-    indexes = [tuple(names[v] for v in index) for _, _, index in demands]
-    summed = [tree.summed(leaf, index) > 0 for tree, leaf, index in demands]
-    if view.pieces is not None:
-        told = next(view.pieces.told(edge) for edge in view.pieces.union.edges if edge.atom == atom)
-        indexes, summed = indexes + told, summed + [False] * len(told)
-    order = view.tree.leaves[atom].order
-    sorted_by = (tuple(names[v] for v in order[0]), names[order[1]]) if order is not None else None
-    return indexes, summed, sorted_by
-
-
-def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:
-    """The codec of every variable."""
-    return {c.name: codec_for(c.type, dictionaries) for atom in definition.atoms for c in atom.variables}

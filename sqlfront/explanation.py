@@ -14,7 +14,8 @@ from maintenance.ranked import RankedNode
 from maintenance.symmetry import symmetric_terms
 from maintenance.tally import Tally
 from maintenance.tree import Tree, View
-from maintenance.view import MaintainedView, codecs_of
+from maintenance.unbuilt import codecs_of
+from maintenance.view import MaintainedView
 from planner.heavy_light import is_whole
 from planner.plan import Plan
 from planner.query import Definition, is_grouped

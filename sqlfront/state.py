@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from maintenance.view import label
+from maintenance.tree import label
 from sqlfront.heavy import heavy_tables
 from sqlfront.names import shown
 from storage import layout as at
@@ -37,7 +37,8 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
             for node in view.tree.stored_inner():
                 if node.table is not None:
                     kind = "view" if node.full else "message"
-                    rows.append((shown(entry.name), label(view, node) + of, kind, *figures(node.table), False))
+                    name = label(view.definition, node.node) + of
+                    rows.append((shown(entry.name), name, kind, *figures(node.table), False))
             if view.tree.projection is not None:
                 node_name, kind = "projection" + of, "projection"
                 if values:
@@ -49,11 +50,9 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                     for table in view.tally.tables()
                 ]
             for index in view.ranked.values():
-                by = f" by {index.order.label}{of}"
-                rows += [
-                    (shown(entry.name), (node.node.atom or label(view, node)) + by, "ranked", *figures(table), False)
-                    for node, table in zip(index.nodes, index.tables(), strict=True)
-                ]
+                for node, table in zip(index.nodes, index.tables(), strict=True):
+                    name = f"{node.node.atom or label(view.definition, node.node)} by {index.order.label}{of}"
+                    rows.append((shown(entry.name), name, "ranked", *figures(table), False))
             if view.balance is not None:
                 kept = heavy_tables(view.balance.pieces)
                 rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]
