@@ -50,8 +50,8 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                     for table in view.tally.tables()
                 ]
             for index in view.ranked.values():
-                for node, table in zip(index.nodes, index.tables(), strict=True):
-                    name = f"{node.node.atom or label(view.definition, node.node)} by {index.order.label}{of}"
+                for ranked, table in zip(index.nodes, index.tables(), strict=True):
+                    name = f"{ranked.node.atom or label(view.definition, ranked.node)} by {index.order.label}{of}"
                     rows.append((shown(entry.name), name, "ranked", *figures(table), False))
             if view.balance is not None:
                 kept = heavy_tables(view.balance.pieces)
