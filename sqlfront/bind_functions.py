@@ -28,8 +28,9 @@ class Functions:
     """
 
     def __init__(self, con: Any, macros: bool = True) -> None:
-        self._con, self._macros = con, macros
-        self._asked: dict[str, tuple[bool, bool, bool]] = {}
+        self._con = con
+        rows = con.execute(f"{_FACTS} GROUP BY 1 HAVING bool_or({_USER_MACRO})").fetchall() if macros else []
+        self._known = {row[0]: _flags(row) for row in rows}
 
     def is_aggregate(self, name: str) -> bool:
         return self._facts(name)[0]
@@ -44,18 +45,22 @@ class Functions:
     def _facts(self, name: str) -> tuple[bool, bool, bool]:
         """(aggregate, unstable, macro of the user); DuckDB's own names are read once per process."""
         lowered = name.lower()
-        known = self._asked.get(lowered) or (None if self._macros else _built_in().get(lowered))
+        known = self._known.get(lowered) or _built_in().get(lowered)
         if known is None:
             rows = self._con.execute(_FACTS + " WHERE lower(function_name) = ? GROUP BY 1", [lowered]).fetchall()
-            asked = (bool(rows[0][1]), bool(rows[0][2]), bool(rows[0][3])) if rows else (False, False, False)
-            known = self._asked[lowered] = asked if asked[2] else _built_in().get(lowered, asked)
+            known = self._known[lowered] = _flags(rows[0]) if rows else (False, False, False)
         return known
 
 
-_FACTS = """
+def _flags(row: tuple[Any, ...]) -> tuple[bool, bool, bool]:
+    return bool(row[1]), bool(row[2]), bool(row[3])
+
+
+_USER_MACRO = "function_type = 'macro' AND NOT internal"
+_FACTS = f"""
     SELECT lower(function_name), bool_or(function_type = 'aggregate'),
            coalesce(bool_or(stability IN ('VOLATILE', 'CONSISTENT_WITHIN_QUERY')), false),
-           bool_or(function_type = 'macro' AND NOT internal)
+           bool_or({_USER_MACRO})
     FROM duckdb_functions()"""
 
 
@@ -75,7 +80,7 @@ def _built_in() -> dict[str, tuple[bool, bool, bool]]:
         macros = fresh.execute(
             "SELECT lower(function_name), macro_definition FROM duckdb_functions() WHERE function_type = 'macro'"
         ).fetchall()
-    found = {row[0]: (bool(row[1]), bool(row[2]), bool(row[3])) for row in rows}
+    found = {row[0]: _flags(row) for row in rows}
     for name, definition in macros:
         words = [token.name.lower() for token in tokenize(definition) if token.is_name]
         if any(word in SESSION_WORDS or found.get(word, (False, False))[1] for word in words):

@@ -28,8 +28,8 @@ class EngineCatalog(DuckDBCatalog):
     def resolve(self, parts: Sequence[str]) -> str | None:
         found = super().resolve(parts)
         if found is not None:
-            schema, name, _ = self._relations[found]
-            self._names[found] = QualifiedName(schema, name)
+            relation = self._relations[found]
+            self._names[found] = QualifiedName(relation.schema, relation.name)
         return found
 
     def name(self, table: str) -> QualifiedName:

@@ -53,13 +53,14 @@ def _difference(entry: ViewEntry, names: Sequence[str]) -> str:
     floats = [name for name, type_ in zip(names, types, strict=True) if type_ in ("FLOAT", "DOUBLE")]
     exact = [name for name in names if name not in floats]
     number = f"row_number() OVER (PARTITION BY {', '.join(exact) or '1'} ORDER BY {', '.join([*exact, *floats])}) AS n"
-    scales = ", ".join(f"coalesce(max(abs({name})) FILTER (isfinite({name})), 0) AS {name}" for name in floats)
+    # One row whatever the columns: an aggregate is always there.
+    scales = "".join(f", coalesce(max(abs({name})) FILTER (isfinite({name})), 0) AS {name}" for name in floats)
     same = [f"e.{name} IS NOT DISTINCT FROM f.{name}" for name in exact]
     same += [
         f"(e.{name} IS NOT DISTINCT FROM f.{name} OR abs(e.{name} - f.{name}) <= 1e-9 * s.{name})" for name in floats
     ]
     matched = " AND ".join([*same, "e.n = f.n"])
-    scale = f"(SELECT {scales or '1 AS one'} FROM temp.__sqlfront_expected) AS s"
+    scale = f"(SELECT count(*) AS n{scales} FROM temp.__sqlfront_expected) AS s"
     outputs = ", ".join(
         f"{name} AS {quote(column)}" for name, (column, _) in zip(names, entry.definition.columns, strict=True)
     )

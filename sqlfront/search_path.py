@@ -16,12 +16,12 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Found:
-    """A table or view as the catalog spells it; `sql` is a view's CREATE statement, empty for a table."""
+    """A table or view as the catalog spells it."""
 
     database: str
     schema: str
     name: str
-    sql: str
+    is_view: bool
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def look_up(con: Any, parts: Sequence[str], *, temporary: bool = True) -> Lookup
     qualifiers = [part.casefold() for part in parts[:-1]]
     current, path, databases, rows = con.execute(_QUESTION, {"name": parts[-1].lower()}).fetchall()[0]
     places = _places(qualifiers, current.casefold(), path, [database.casefold() for database in databases])
-    found = [Found(row["database"], row["schema"], row["name"], row["sql"]) for row in rows or ()]
+    found = [Found(row["database"], row["schema"], row["name"], row["is_view"]) for row in rows or ()]
     relations = {(one.database.casefold(), one.schema.casefold()): one for one in found}
     if not temporary:
         places = [place for place in places if place[0] != "temp"]
@@ -82,7 +82,7 @@ _ENTRY = re.compile(rf"(?:{_NAME}\.)?{_NAME}")
 _QUESTION = """
     SELECT current_database(), current_setting('search_path'),
         (SELECT list(database_name) FROM duckdb_databases()),
-        (SELECT list({database: database_name, schema: schema_name, name: name, sql: sql}) FROM (
-            SELECT database_name, schema_name, table_name AS name, '' AS sql FROM duckdb_tables()
-            UNION ALL SELECT database_name, schema_name, view_name, sql FROM duckdb_views())
+        (SELECT list({database: database_name, schema: schema_name, name: name, is_view: is_view}) FROM (
+            SELECT database_name, schema_name, table_name AS name, false AS is_view FROM duckdb_tables()
+            UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views())
         WHERE lower(name) = $name)"""

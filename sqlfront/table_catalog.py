@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sqlfront.parse_tree import quoted
-from sqlfront.search_path import look_up
+from sqlfront.search_path import Found, look_up
 from sqlfront.tokens import tokenize
 
 Column = tuple[str, str, bool]
@@ -40,7 +40,7 @@ class CatalogView(Protocol):
         """Whether this is a materialized view."""
 
     def has_macros(self) -> bool:
-        """Whether anybody has defined a macro."""
+        """Whether anybody may have defined a macro."""
 
     def view_sql(self, table: str) -> str | None:
         """The CREATE VIEW statement of a plain DuckDB view; None for anything else."""
@@ -59,7 +59,7 @@ class DuckDBCatalog:
     def __init__(self, con: Any, database: str | None = None) -> None:
         self._con = con
         self.database = database if database is not None else con.execute("SELECT current_database()").fetchone()[0]
-        self._relations: dict[str, tuple[str, str, str]] = {}
+        self._relations: dict[str, Found] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
 
     def resolve(self, parts: Sequence[str]) -> str | None:
@@ -77,7 +77,7 @@ class DuckDBCatalog:
         rows = self._con.execute(
             "SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns() "
             "WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index",
-            [self.database, *found[:2]],
+            [self.database, found.schema, found.name],
         ).fetchall()
         collations = self._collations(found)
         return [(name, kind + collations.get(name.lower(), ""), bool(not_null)) for name, kind, not_null in rows]
@@ -91,7 +91,7 @@ class DuckDBCatalog:
             "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
             "ORDER BY constraint_index",
-            [self.database, *found[:2]],
+            [self.database, found.schema, found.name],
         ).fetchall()
         return [tuple(row[0]) for row in rows]
 
@@ -104,9 +104,9 @@ class DuckDBCatalog:
             "SELECT constraint_column_names, referenced_table, referenced_column_names FROM duckdb_constraints() "
             "WHERE database_name = ? AND schema_name = ? AND table_name = ? "
             "AND constraint_type = 'FOREIGN KEY' ORDER BY constraint_index",
-            [self.database, *found[:2]],
+            [self.database, found.schema, found.name],
         ).fetchall()
-        return [(tuple(row[0]), f"{quoted(found[0])}.{quoted(row[1])}", tuple(row[2])) for row in rows]
+        return [(tuple(row[0]), f"{quoted(found.schema)}.{quoted(row[1])}", tuple(row[2])) for row in rows]
 
     def is_change_table(self, table: str) -> bool:
         return False
@@ -115,11 +115,17 @@ class DuckDBCatalog:
         return False
 
     def has_macros(self) -> bool:
-        return bool(self._con.execute("SELECT 1 FROM duckdb_functions() WHERE NOT internal LIMIT 1").fetchall())
+        return True  # To know costs as much as to list them.
 
     def view_sql(self, table: str) -> str | None:
         found = self._relations.get(table)
-        return found[2] if found and found[2] else None
+        if found is None or not found.is_view:
+            return None
+        [(sql,)] = self._con.execute(
+            "SELECT sql FROM duckdb_views() WHERE database_name = ? AND schema_name = ? AND view_name = ?",
+            [self.database, found.schema, found.name],
+        ).fetchall()
+        return str(sql)
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
         from sqlfront.bind_from import view_parts
@@ -127,12 +133,12 @@ class DuckDBCatalog:
         sql = self.view_sql(table)
         return None if sql is None else view_parts(sql)
 
-    def _collations(self, found: tuple[str, str, str]) -> dict[str, str]:
+    def _collations(self, found: Found) -> dict[str, str]:
         """` COLLATE name` by column: DuckDB lists collations nowhere but in the table's CREATE statement."""
         row = self._con.execute(
             "SELECT sql FROM duckdb_tables() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND contains(sql, 'COLLATE')",
-            [self.database, *found[:2]],
+            [self.database, found.schema, found.name],
         ).fetchone()
         return _declared_collations(row[0]) if row else {}
 
@@ -141,7 +147,7 @@ class DuckDBCatalog:
         if found is None or found.database != self.database:
             return None
         table = f"{quoted(found.schema)}.{quoted(found.name)}"
-        self._relations[table] = (found.schema, found.name, found.sql)
+        self._relations[table] = found
         return table
 
 

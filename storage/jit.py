@@ -7,6 +7,7 @@ sources, the versions of numba and llvmlite, Python's, and the processor.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -26,7 +27,13 @@ _state = {"compiling": False}
 def cache_directory() -> Path:
     """Where compiled kernels of exactly these sources live: SQLFRONT_CACHE_DIR or the user's cache."""
     base = os.environ.get("SQLFRONT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "sqlfront" / "kernels" / fingerprint(Path(__file__).parent)
+    return Path(base) / "sqlfront" / "kernels" / _own_fingerprint()
+
+
+@functools.cache
+def _own_fingerprint() -> str:
+    """That of this package, once per process: every kernel asks for it."""
+    return fingerprint(Path(__file__).parent)
 
 
 def fingerprint(package: Path) -> str:

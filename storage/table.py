@@ -224,7 +224,8 @@ class Table:
         """Assert every invariant of slots, free list, indexes, lists and group sums. O(rows), between epochs only."""
         h = self.header
         live = self._live_rows()
-        assert len(live) == self.live and len(set(live)) == len(live), "slots and live count disagree"
+        alive = set(live)
+        assert len(live) == self.live and len(alive) == len(live), "slots and live count disagree"
         assert h[at.DIRTY_USED] == 0, "rows wait to be swept"
         slots = _words(h[at.SLOTS], h[at.MASK] + 1)
         for place in np.nonzero(slots)[0]:
@@ -236,7 +237,7 @@ class Table:
         free, seen = int(h[at.FREE]), 0
         while free:
             seen += 1
-            assert free - 1 not in set(live), "a live row is on the free list"
+            assert free - 1 not in alive, "a live row is on the free list"
             free = int(self._row(free - 1)[0])
         assert seen + len(live) == h[at.USED], "rows leaked"
         for x, (places, group) in enumerate(zip(self.indexes, self.groups, strict=True)):

@@ -11,6 +11,7 @@ from typing import Any
 from planner.classify import plan_view
 from sqlfront.binder import bind_view
 from sqlfront.epsilon import EPSILON, with_epsilon
+from sqlfront.table_catalog import DuckDBCatalog
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
@@ -31,20 +32,21 @@ def matrix() -> str:
 
     con = duckdb.connect()
     con.execute((FIXTURES / "schema.sql").read_text())
+    catalog = DuckDBCatalog(con)
     sections = [HEAD]
     for name in SUPPORTED:
         text = (FIXTURES / f"{name}.sql").read_text()
         sections.append(f"## {first_comment(text)}\n\n| query | shape | update | delay |\n| --- | --- | --- | --- |")
-        sections.append("\n".join(row(query, con) for query in queries(text)) + "\n")
+        sections.append("\n".join(row(query, con, catalog) for query in queries(text)) + "\n")
     sections.append("## Refused, with the construct named\n\n| query | error |\n| --- | --- |")
     sections.append("\n".join(refusals((FIXTURES / "refused.sql").read_text())) + "\n")
     con.close()
     return "\n".join(sections)
 
 
-def row(query: str, con: Any) -> str:
+def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     """One supported query with the class its plan states."""
-    definition = bind_view(query, con)
+    definition = bind_view(query, con, catalog)
     plan = with_epsilon(definition, plan_view(definition), EPSILON)
     cost = plan.stated_cost
     return f"| `{cell(query)}` | {plan.shape} | {cost.update} | {cost.delay} |"

@@ -1,7 +1,8 @@
-"""A process that is killed between two steps, over and over on one file: run as a script by test_durable.py.
+"""Processes that are killed between two steps, one after the other on one file: run as a script by test_durable.py.
 
-crashing.py FILE STEP   open the file, print "found N" for the N epochs that are in it, go on with N + 1 and print
-                        "done N" after each; die by SIGKILL at the STEP-th entry into or return from DuckDB.
+crashing.py FILE STEP...   for each STEP fork a process: open the file, print "found N" for the N epochs that are in it,
+                           go on with N + 1 and print "done N" after each; die by SIGKILL at the STEP-th entry into or
+                           return from DuckDB. Then print "ended" and how.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 import os
 import signal
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable
 
@@ -138,5 +140,21 @@ def main(path: str, kill_at: int) -> None:
     print("closed", flush=True)
 
 
+def fork(path: str, kill_at: int) -> None:
+    """Run `main` in a process of its own, which need not load the kernels again, and wait for its end."""
+    child = os.fork()
+    if child:
+        print("ended", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        return
+    try:
+        main(path, kill_at)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    sqlfront.Connection  # noqa: B018  loads the kernels, and opens no database
+    for number in sys.argv[2:]:
+        fork(sys.argv[1], int(number))

@@ -226,23 +226,25 @@ def test_random_changes_come_back(path, seed):
                 held = +held
 
 
-def crash(path, step):
-    """A crashing process on the file: the epochs it found, and the last it had done."""
+def crashes(path, steps):
+    """For each crashing process on the file: the epochs it found, and the last it had done."""
     environment = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[2]))
-    command = [sys.executable, str(CRASHING), path, str(step)]
+    command = [sys.executable, str(CRASHING), path, *map(str, steps)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     told = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
-    assert told and told[0][0] == "found" and told[0][1].strip() != "None", done.stdout + done.stderr
-    if told[-1] != ["closed"]:
-        assert done.returncode == -signal.SIGKILL, done.stderr
-    found = int(told[0][1])
-    return found, max([found, *(int(line[1]) for line in told if line[0] == "done")])
+    for _ in steps:
+        end = next((i for i, line in enumerate(told) if line[0] == "ended"), None)
+        assert end is not None, done.stdout + done.stderr
+        mine, how, told = told[:end], int(told[end][1]), told[end + 1 :]
+        assert mine and mine[0][0] == "found" and mine[0][1].strip() != "None", done.stdout + done.stderr
+        assert how == (0 if mine[-1] == ["closed"] else -signal.SIGKILL), done.stderr
+        found = int(mine[0][1])
+        yield found, max([found, *(int(line[1]) for line in mine if line[0] == "done")])
 
 
 def check_crashes(path, steps):
     last = 0
-    for step in steps:
-        found, done = crash(path, step)
+    for step, (found, done) in zip(steps, crashes(path, steps)):
         assert last <= found <= last + 1, f"killed after epoch {last}, then step {step} found {found}"
         last = done
 
