@@ -237,10 +237,18 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 
 
 def row_count(view: MaintainedView) -> int:
-    """The number of rows of the maintained core (before HAVING). O(1)."""
-    tree = view.tree
+    """The number of rows of the maintained core (before HAVING) that a LIMIT lets through. O(1)."""
+    limit = view.definition.limit
     if view.plan.ranked_only:
         return sum(batch.num_rows for batch in Reader(view))
+    count = _core_count(view)
+    if limit is None:
+        return count
+    return max(0, (count if limit.end is None else min(count, limit.end)) - limit.offset)
+
+
+def _core_count(view: MaintainedView) -> int:
+    tree = view.tree
     if tree.projection is not None:
         return tree.projection.live
     if view.definition.mode == "bag":
