@@ -36,6 +36,8 @@ QUERIES = [
     "SELECT r.y, s.z, t.u FROM r, s, t WHERE r.k = s.k AND s.y = t.y AND r.x < s.z AND s.z < t.v",
     "SELECT r.y, count(*) AS n FROM r, s, t WHERE r.k = s.k AND s.y = t.y AND t.u = r.x AND r.y < t.v GROUP BY r.y",
     "SELECT r.x, s.z FROM r, s WHERE r.x = s.z AND r.x <= s.z AND r.y < s.z",
+    "SELECT r.x, s.y FROM r, s WHERE r.x = s.z AND r.x <> s.z AND r.y < s.y",
+    "SELECT r.y, count(*) AS n FROM r, s WHERE r.x = s.z AND r.x >= s.z GROUP BY r.y",
     "SELECT r.x, min(s.z) FILTER (WHERE r.y < s.y) AS m FROM r, s WHERE r.k = s.k GROUP BY r.x",
     "SELECT r.x, s.z FROM r, s WHERE r.x < s.z ORDER BY r.x, s.z DESC LIMIT 3",
     "SELECT DISTINCT r.x, s.z, t.u FROM r, s, t WHERE r.x < s.z AND s.z < t.u",
