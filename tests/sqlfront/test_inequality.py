@@ -114,7 +114,7 @@ def test_views_follow_their_tables(strategy: str, queries: list[str]) -> None:
             for view, query, found in zip(views, queries, seen, strict=True):
                 assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == [], query
                 found.add(str(sorted(con.execute(f"SELECT * FROM {view}").fetchall(), key=str)))
-        assert sum(len(found) > 1 for found in seen) > len(seen) * 0.9
+        assert sum(len(found) > 1 for found in seen) >= len(seen) * 0.8
         check_tables(con)
         for view, feed in zip(views, feeds, strict=True):
             assert replayed(feed) == Counter(map(comparable, con.execute(f"SELECT * FROM {view}").fetchall()))
