@@ -281,7 +281,7 @@ class Tree:
         tests = [
             test
             for test in parent.node.comparisons
-            if test.operator != "<>" and len(test.scheme & bound) == 1 and test.scheme - bound <= fresh
+            if test.operator != "<>" and test.scheme & bound and len(test.scheme & fresh) == 1
         ]
         for first in tests if not listing.partners else ():
             (variable,) = first.scheme & fresh

@@ -558,7 +558,7 @@ FAULTS = [
     Fault(
         "count(*) of a sorted view forgets its LIMIT", "maintenance/output.py",
         "return _core_rows(view) if limit is None else limit.rows_of(_core_rows(view))", "return _core_rows(view)",
-        QUALIFY + " -k count_in_count",
+        ORDERED + " -k counts_its_first_rows",
     ),
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from planner.decomposition import Decomposition, decompose_best
 from planner.hypergraph import components, hypergraph
 from planner.plan import Cost, Plan
 from planner.query import Definition
+from planner.rules.cyclic import STORE
 from planner.tree import Weights
 from planner.wording import are, enumerate_words, labels, spell_comparison
 
@@ -33,7 +34,7 @@ def plan_inequality(definition: Definition, weights: Weights) -> Plan | None:
         variables_added=added,
         cost=cost,
         reason=_explain(definition, found, cost, added),
-        suggestion=_suggest(definition),
+        suggestion=_suggest(definition, found),
     )
 
 
@@ -58,10 +59,15 @@ def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tu
     )
 
 
-def _suggest(definition: Definition) -> str | None:
-    """An equality beside a comparison whose sides no equality connects."""
-    groups = list(components(hypergraph(definition)))
+def _suggest(definition: Definition, found: Decomposition) -> str | None:
+    """An equality beside a comparison whose sides none connects; stored joins where a change meets a join of others."""
+    offers = [_suggest_equality(definition), STORE if found.update > 1 else None]
+    return "; or ".join(offer for offer in offers if offer is not None) or None
+
+
+def _suggest_equality(definition: Definition) -> str | None:
     edges = hypergraph(definition)
+    groups = list(components(edges))
     for comparison in definition.comparisons:
         sides = [
             {rank for rank, names in enumerate(groups) if any(variable in edges[name] for name in names)}

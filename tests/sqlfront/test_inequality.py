@@ -36,6 +36,8 @@ QUERIES = [
     "SELECT r.y, s.z, t.u FROM r, s, t WHERE r.k = s.k AND s.y = t.y AND r.x < s.z AND s.z < t.v",
     "SELECT r.y, count(*) AS n FROM r, s, t WHERE r.k = s.k AND s.y = t.y AND t.u = r.x AND r.y < t.v GROUP BY r.y",
     "SELECT r.x, s.z FROM r, s WHERE r.x = s.z AND r.x <= s.z AND r.y < s.z",
+    "SELECT r.x, s.y FROM r, s WHERE r.x = s.z AND r.x <> s.z AND r.y < s.y",
+    "SELECT r.y, count(*) AS n FROM r, s WHERE r.x = s.z AND r.x >= s.z GROUP BY r.y",
     "SELECT r.x, min(s.z) FILTER (WHERE r.y < s.y) AS m FROM r, s WHERE r.k = s.k GROUP BY r.x",
     "SELECT r.x, s.z FROM r, s WHERE r.x < s.z ORDER BY r.x, s.z DESC LIMIT 3",
     "SELECT DISTINCT r.x, s.z, t.u FROM r, s, t WHERE r.x < s.z AND s.z < t.u",
@@ -112,7 +114,7 @@ def test_views_follow_their_tables(strategy: str, queries: list[str]) -> None:
             for view, query, found in zip(views, queries, seen, strict=True):
                 assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == [], query
                 found.add(str(sorted(con.execute(f"SELECT * FROM {view}").fetchall(), key=str)))
-        assert sum(len(found) > 1 for found in seen) > len(seen) * 0.9
+        assert sum(len(found) > 1 for found in seen) >= len(seen) * 0.8
         check_tables(con)
         for view, feed in zip(views, feeds, strict=True):
             assert replayed(feed) == Counter(map(comparable, con.execute(f"SELECT * FROM {view}").fetchall()))

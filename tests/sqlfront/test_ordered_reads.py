@@ -177,3 +177,17 @@ def test_a_view_without_an_order_has_no_first_rows(con: Any) -> None:
         con.view("o").top(-1)
     with pytest.raises(sqlfront.NotSupportedError, match="percentage"):
         con.execute("CREATE MATERIALIZED VIEW p AS SELECT a FROM r ORDER BY a LIMIT 10%")
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows"),
+    [("LIMIT 2", 2), ("LIMIT 9", 4), ("LIMIT 3 OFFSET 2", 2), ("OFFSET 1", 3), ("LIMIT 1 OFFSET 9", 0)],
+)
+def test_a_view_that_is_sorted_when_it_is_read_counts_its_first_rows(limit, rows):
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE TABLE r (x INTEGER)")
+        con.execute("INSERT INTO r SELECT i % 4 FROM range(11) AS t(i)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT x, count(*) AS n FROM r GROUP BY x ORDER BY n {limit}")
+        assert con.view("v").count() == rows
+        assert con.execute("SELECT count(*) FROM v").fetchall() == [(rows,)]
+        assert len(con.execute("SELECT * FROM v").fetchall()) == rows

@@ -151,15 +151,6 @@ def test_changes_and_reads_do_not_feel_the_size_of_the_join(con: Any) -> None:
     assert changes[-1] < changes[0] + 20 and reads[-1] < 2 * reads[0], (changes, reads)
 
 
-def test_limits_of_sorted_views_count_in_count(con: Any) -> None:
-    con.execute("CREATE TABLE r(g INT, a INT); INSERT INTO r SELECT range % 4, range FROM range(40)")
-    query = "SELECT g, sum(a) AS s FROM r GROUP BY g ORDER BY s"
-    for limit, count in [("LIMIT 3", 3), ("LIMIT 9", 4), ("LIMIT 3 OFFSET 2", 2), ("OFFSET 9", 0)]:
-        con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {query} {limit}")
-        assert con.view("v").count() == count
-        assert con.execute("SELECT count(*) FROM v").fetchall() == [(count,)]
-
-
 def test_order_by_beside_it_is_refused(con: Any) -> None:
     con.execute("CREATE TABLE r(g INT, a INT)")
     with pytest.raises(sqlfront.NotSupportedError, match="order_by of a view with QUALIFY"):

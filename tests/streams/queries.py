@@ -174,6 +174,20 @@ def _joins(choose: random.Random, atoms: list[_Atom], features: set[str]) -> lis
                 features.add("two-word key")
             if x.type in ("VARCHAR", "BLOB"):
                 features.add("text key")
+    return conditions + _comparisons(random.Random(f"{conditions} compared"), atoms, features)
+
+
+def _comparisons(choose: random.Random, atoms: list[_Atom], features: set[str]) -> list[str]:
+    """Sometimes one or two pairs of columns of different atoms are compared by their order."""
+    conditions = []
+    for _ in range(choose.choice([1, 1, 2]) if len(atoms) > 1 and choose.random() < 0.15 else 0):
+        atom, other = choose.sample(atoms, 2)
+        pairs = [(x, y) for role in ("one", "two") for x in atom.columns(role) for y in other.columns(role)]
+        if not pairs:
+            continue
+        x, y = choose.choice(pairs)
+        conditions.append(f"{atom.alias}.{x.name} {choose.choice(['<', '<=', '>', '>=', '<>'])} {other.alias}.{y.name}")
+        features.add("comparison")
     return conditions
 
 

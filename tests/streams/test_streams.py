@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("streams")  # They share what was replayed.
 QUICK, LONG, HUBS, MANY_HUBS = 36, 600, 3, 40
 FEATURES = [
     "bag", "set", "group", "scalar", "having", "filter", "hidden group key", "self-join of 2", "self-join of 3",
-    "equal atoms", "ring", "pairs more",
+    "equal atoms", "ring", "pairs more", "comparison",
     "cross product", "mixed types", "two-word key", "text key", "predicate", "count", "sum", "avg",
     "product", "exact sum", "float sum", "kept values", "retained table", "passing table", "ordinary table", "key",
     "several tables at once", "materialized joins",
@@ -85,4 +85,5 @@ def test_the_streams_cover_what_they_should():
         "free-connex",
         "acyclic",
         "cyclic",
+        "inequality",
     }
