@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
     options = _parser().parse_args(arguments)
     connect = connect or sqlfront.connect
     if options.database == "warm" and not (options.command or options.file or os.path.exists("warm")):
-        return warm(connect)
+        return warm()
     try:
         connection = connect(options.database)
     except Exception as error:
@@ -45,17 +45,12 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
         connection.close()
 
 
-def warm(connect: Callable[..., Any]) -> int:
+def warm() -> int:
     """Compile the kernels into the user's cache, so that the first view of a later process need not wait."""
+    from storage.jit import compile_all
+
     start = time.perf_counter()
-    connection = connect(":memory:")
-    connection.execute("CREATE CHANGE TABLE a (k BIGINT, x BIGINT) WITH (retain = true)")
-    connection.execute("CREATE CHANGE TABLE b (k BIGINT, t VARCHAR) WITH (retain = true)")
-    connection.execute("CREATE MATERIALIZED VIEW v AS SELECT t, SUM(x) AS x FROM a JOIN b USING (k) GROUP BY t")
-    connection.execute("INSERT INTO a VALUES (1, 2)")
-    connection.apply_row("b", (1, "one"))
-    connection.execute("SELECT * FROM v").fetchall()
-    connection.close()
+    compile_all()
     print(f"The kernels are compiled ({time.perf_counter() - start:.1f} s).")
     return 0
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import os
 import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import llvmlite
 import numba
@@ -47,25 +48,68 @@ def fingerprint(package: Path) -> str:
     return digest.hexdigest()[:20]
 
 
-def kernel(signature: str, *, inline: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function now, for one signature, without the GIL; load it from the cache if it is there."""
+class Kernel:
+    """A function for one signature, without the GIL. It is loaded from the cache, or compiled, when it is first called
+    or met in another that is being compiled: what is only called from compiled kernels is in their machine code."""
 
-    def compile_now(function: Callable[..., Any]) -> Any:
+    def __init__(self, function: Callable[..., Any], signature: str, inline: Literal["never", "always"]) -> None:
+        functools.update_wrapper(self, function)
+        self.py_func, self._signature, self._compiled = function, signature, False
+        # Numba asks these of what a function to be compiled calls.
+        self.targetoptions: dict[str, Literal["never", "always"]] = {"inline": inline}
+
+    @property
+    def dispatcher(self) -> Any:
+        """Numba's own object, compiled."""
+        if not self._compiled:
+            self._compiled = True  # Before it is: a recursive function meets itself.
+            self._dispatcher.compile(self._signature)
+        return self._dispatcher
+
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
         directory = cache_directory()
         _announce(directory)
         before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
         numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
         try:
-            return numba.njit(signature, cache=True, nogil=True, inline="always" if inline else "never")(function)
+            return numba.njit(cache=True, nogil=True, inline=self.targetoptions["inline"])(self.py_func)
         finally:
             numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
 
-    return compile_now
+    @property
+    def _numba_type_(self) -> Any:
+        return numba.types.Dispatcher(self.dispatcher)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.dispatcher(*arguments)
 
 
-def entry_point(dispatcher: Any) -> Any:
+_kernels: list[Kernel] = []
+
+
+def kernel(signature: str, *, inline: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a function a kernel."""
+
+    def make(function: Callable[..., Any]) -> Kernel:
+        made = Kernel(function, signature, "always" if inline else "never")
+        _kernels.append(made)
+        return made
+
+    return make
+
+
+def compile_all() -> None:
+    """Compile, or load, every kernel of the package."""
+    for source in sorted(Path(__file__).parent.glob("*_kernels.py")):
+        importlib.import_module(f"{__package__}.{source.stem}")
+    for made in _kernels:
+        _ = made.dispatcher
+
+
+def entry_point(made: Kernel) -> Any:
     """The compiled function itself, without numba's type dispatch. It checks nothing: pass exact types."""
-    return dispatcher.overloads[dispatcher.signatures[0]].entry_point
+    return made.dispatcher.overloads[made.dispatcher.signatures[0]].entry_point
 
 
 def _announce(directory: Path) -> None:
