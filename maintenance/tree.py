@@ -92,9 +92,21 @@ class Step:
 
 
 class Tree:
-    """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them."""
+    """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them.
 
-    def __init__(self, definition: Definition, plan: Plan, widths: Mapping[str, int], *, counted: bool) -> None:
+    Where only one atom's changes go through the tree, it is `changed`.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        plan: Plan,
+        widths: Mapping[str, int],
+        *,
+        counted: bool,
+        changed: str | None = None,
+    ) -> None:
+        self.changed = changed
         self.definition, self.plan, self.widths = definition, plan, widths
         self.root = _grow(plan.root, None)
         self.leaves = {view.node.atom: view for view in self.root.walk() if view.node.atom is not None}
@@ -104,7 +116,7 @@ class Tree:
         self.output = definition.free if plan.projected else None
         self.projection: Table | None = None
         self.arrangement = Arrangement()
-        for leaf in self.entries():
+        for leaf in (*self.leaves.values(), *self.filters):
             leaf.full = True
         if plan.projected:
             self._demand_projection()
@@ -114,6 +126,8 @@ class Tree:
 
     def entries(self) -> list[View]:
         """The leaves at which changes enter the tree: those that count, then those that filter."""
+        if self.changed is not None:
+            return [self.leaves[self.changed]]
         return [*self.leaves.values(), *self.filters]
 
     def parts(self, view: View) -> tuple[Part, ...]:
