@@ -18,8 +18,18 @@ from maintenance.paths import build_path, climb
 from maintenance.programs import Assembler
 from maintenance.relation import LeafStore
 from maintenance.room import Goal, Room, fill
-from maintenance.skew import Column, Letters, Partition, group_expressions, letters_of, partition_column, partition_of
-from maintenance.tree import Tree, View, view_table
+from maintenance.skew import (
+    Column,
+    Letters,
+    Partition,
+    cells,
+    group_expressions,
+    letters_of,
+    partition_column,
+    partition_of,
+)
+from maintenance.tree import Tree, View
+from maintenance.view_tables import view_table
 from planner.heavy_light import Edge, Piece, Union, is_whole
 from storage import layout as at
 from storage.table import Table
@@ -61,8 +71,16 @@ class Pieces:
         for piece in union.pieces[: 1 if symmetric else None]:
             free = base.plan.free if piece.reading != "looked up" else ()
             plan = replace(base.plan, root=piece.root, free=free, union=None)
-            tree = Tree(base.definition, plan, base.codecs, counted=counted and piece.reading != "looked up")
+            asked = counted and piece.reading != "looked up"
+            tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=piece.changed)
             self.trees.append(PieceTree(piece, tree))
+        self._serving = {frozenset(kept.piece.parts): kept for kept in self.trees if kept.piece.reading == "looked up"}
+        for kept in self.trees:
+            for view in kept.tree.stored_inner() if kept.piece.changed is not None else ():
+                if view is not kept.tree.root:
+                    served = self._served(kept, view).tree.root
+                    served.indexes += [index for index in view.indexes if index not in served.indexes]
+                    view.indexes = served.indexes
         for kept in self.overlapping():
             kept.pair().indexes.append(base.root.children[0].node.variables)
 
@@ -115,6 +133,23 @@ class Pieces:
         if self.symmetric:
             return self.trees[0]
         return next(kept for kept in self.trees if dict(kept.piece.parts) == dict(parts))
+
+    def filled(self, kept: PieceTree) -> list[View]:
+        """The views that are filled by a piece's own joins: of those added to a target, by the changes of one atom."""
+        if kept.piece.changed is None:
+            return [] if self._targeted(kept) else kept.tree.stored_inner()
+        others = (
+            one.piece.changed for one in self.trees if one.piece.target == kept.piece.target and one.piece.changed
+        )
+        return [kept.tree.root] if next(others) == kept.piece.changed else []
+
+    def _targeted(self, kept: PieceTree) -> bool:
+        """Whether other pieces are added to this one, which keeps nothing by itself."""
+        return any(one.piece.target == kept.piece.name for one in self.trees)
+
+    def _served(self, kept: PieceTree, view: View) -> PieceTree:
+        """The piece that a view inside an added one stands for."""
+        return self._serving[frozenset(pair for pair in kept.piece.parts if pair[0] in view.atoms)]
 
     # Construction --------------------------------------------------------------------------------
 
@@ -215,6 +250,10 @@ class Pieces:
         """The view of the base tree to which a stored view of a piece adds; None if it is the piece's own."""
         if kept.piece.reading == "looked up":
             return None
+        if kept.piece.changed is not None and view is not kept.tree.root:
+            return self._served(kept, view).tree.root
+        if kept.piece.target is not None:
+            return next(one for one in self.trees if one.piece.name == kept.piece.target).tree.root
         if view is kept.tree.root:
             return self.base.root
         if kept.piece.reading == "shared" and view is kept.top() and view.node.connex:
@@ -258,6 +297,8 @@ class Pieces:
             for atom, letters in kept.letters.items()
             if self.stores[atom] is store
             and kept.positions[atom] == position
+            and kept.piece.changed in (None, atom)
+            and not self._targeted(kept)
             and (moved is None or letters[partition.columns.index(moved)] != "*")
         ]
 
@@ -265,9 +306,10 @@ class Pieces:
             for kept, atom, letters in chosen:
                 leaf = kept.tree.leaves[atom]
                 top = kept.tree.top(leaf)
-                if top is not None:
+                for cell in cells(letters) if top is not None else ():
+                    assert top is not None
                     assembler.path(self.number)
-                    partition.route(assembler, letters)
+                    partition.route(assembler, cell)
                     if times != 1:
                         assembler.scale(partition.delta, times)
                     climb(kept.tree, leaf, top, assembler, limbs, write_all=True)
@@ -298,18 +340,24 @@ class Pieces:
             self.add_status(assembler, partition)
             partition.add_parts(assembler, self.number)
             flags |= machine.run(assembler.program(), rows=int(partition.store.table.header[at.USED]))
+        own = self.tables() if room is not None else []
         for kept in self.trees:
             shared = [view for view in kept.tree.stored_inner() if self._shared(kept, view) is not None]
-            for view in kept.tree.stored_inner():
+            for view in self.filled(kept):
                 assembler = Assembler()
-                scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=shared)
+                avoid = shared if kept.piece.changed is None else self._aside(kept)
+                scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=avoid)
                 goal = self._goal(kept, view)
-                taken = sum(table.bytes() for table in self.tables() if table is not goal.table)
+                taken = sum(table.bytes() for table in own if table is not goal.table)
                 flags |= fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
         sweep = Assembler()
         sweep.finish(at.SWEEP, [*self.tables(), *self.shared_tables()])
         machine.run_once(sweep.program())
         return flags
+
+    def _aside(self, kept: PieceTree) -> list[View]:
+        """The views of an added piece from which it is not filled: all but the leaf whose changes are added."""
+        return [view for view in kept.tree.root.walk() if view.node.atom != kept.piece.changed]
 
     def _goal(self, kept: PieceTree, view: View) -> Goal:
         """A table of a piece, to be filled with what joins below it."""

@@ -22,7 +22,7 @@ from maintenance.pieces import Pieces
 from maintenance.programs import Assembler, Join
 from maintenance.room import Room
 from maintenance.shapes import COUNT, Part, Shape
-from maintenance.skew import Column, Partition
+from maintenance.skew import Column, Partition, cells, part_name
 from maintenance.tree import View
 from storage import layout as at
 from storage.table import Table
@@ -228,7 +228,7 @@ class Balance:
         for key, values in partition.store.table.rows().items():
             own = ["H" if tuple(key[p] for p in places) in heavy else "L" for heavy, places in status]
             for letters, rows in expected.items():
-                if all(letter in ("*", one) for letter, one in zip(letters, own, strict=True)):
+                if any(all(map(_fits, cell, own)) for cell in cells(letters)):
                     rows[key] = values
         for letters, part in partition.parts.items():
             assert part.rows() == expected[letters], f"part {letters} is wrong"
@@ -237,7 +237,7 @@ class Balance:
         """Each table that pieces keep, or share, is the sum over the joins of the parts that its pieces read."""
         expected: dict[int, tuple[Table, dict[tuple[int, ...], tuple[int, ...]]]] = {}
         for kept in self.pieces.trees:
-            for view in kept.tree.stored_inner():
+            for view in self.pieces.filled(kept):
                 assert view.table is not None and view.shape is not None
                 found = expected.setdefault(id(view.table), (view.table, {}))[1]
                 for key, values in recomputed(view).items():
@@ -282,12 +282,17 @@ def recomputed(view: View) -> dict[tuple[int, ...], tuple[int, ...]]:
     return found
 
 
+def _fits(letter: str, status: str) -> bool:
+    """Whether a value of this status is in a part with this letter."""
+    return letter in ("*", status)
+
+
 def _sizes(partition: Partition) -> dict[str, int]:
     """The sizes of a partition's parts; of the one that nobody reads, if there is just one, too."""
-    sizes = {"".join(letters): table.live for letters, table in partition.parts.items()}
-    cells = ["".join(letters) for letters in product("HL", repeat=len(partition.columns))]
-    missing = [cell for cell in cells if cell not in sizes]
-    if len(missing) == 1 and len(sizes) == len(cells) - 1:
+    sizes = {part_name(letters): table.live for letters, table in partition.parts.items()}
+    every = ["".join(letters) for letters in product("HL", repeat=len(partition.columns))]
+    missing = [cell for cell in every if cell not in sizes]
+    if len(missing) == 1 and len(sizes) == len(every) - 1:
         sizes[missing[0]] = partition.store.table.live - sum(sizes.values())
     return dict(sorted(sizes.items()))
 

@@ -19,7 +19,7 @@ from planner.query import Definition
 from storage.table import Table
 
 Letters = tuple[str, ...]
-"""H, L or * for each column of a partition."""
+"""H, L or * for each column of a partition; of a part that is several together, as many letters for each."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Partition:
         for letters, wanted in self.indexes.items():
             places = [self.layout.places(index) for index in wanted]
             sums = [values if summed else 0 for summed in wanted.values()]
-            name = "".join(letters)
+            name = part_name(letters)
             self.parts[letters] = Table(self.layout.keys, values, self.store.limbs, places, sums, name=name)
 
     def fit(self) -> None:
@@ -94,20 +94,21 @@ class Partition:
 
         def add(chosen: Iterable[Letters]) -> None:
             for letters in chosen:
-                assembler.path(owner)
-                self.route(assembler, letters)
-                if times != 1:
-                    assembler.scale(self.delta, times)
-                assembler.upsert(self.parts[letters])
-                assembler.path_end()
+                for cell in cells(letters):
+                    assembler.path(owner)
+                    self.route(assembler, cell)
+                    if times != 1:
+                        assembler.scale(self.delta, times)
+                    assembler.upsert(self.parts[letters])
+                    assembler.path_end()
 
         add(letters for letters in changing if "H" not in letters)
         with assembler.unless_light():
             add(letters for letters in changing if "H" in letters)
 
-    def route(self, assembler: Assembler, letters: Letters) -> None:
-        """Keep the rows of a part, on a path that has just begun."""
-        wanted = {number: letter == "H" for number, letter in enumerate(letters) if letter != "*"}
+    def route(self, assembler: Assembler, cell: Letters) -> None:
+        """Keep the rows of a part, or of one of several, on a path that has just begun."""
+        wanted = {number: letter == "H" for number, letter in enumerate(cell) if letter != "*"}
         if wanted:
             assembler.route(wanted)
 
@@ -154,8 +155,18 @@ def partition_column(partition: Partition, expressions: tuple[str, ...]) -> Colu
 
 def letters_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> Letters:
     """The name, by the store's columns, of a part that an atom's columns name."""
-    own = dict(zip(group_expressions(edge, definition), part, strict=True))
-    return tuple(own.get(column.expressions, "*") for column in partition.columns)
+    own = [dict(zip(group_expressions(edge, definition), cell, strict=True)) for cell in part.split("|")]
+    return tuple("".join(cell.get(column.expressions, "*") for cell in own) for column in partition.columns)
+
+
+def cells(letters: Letters) -> list[Letters]:
+    """The parts that a part is together, which have no row in common; itself if it is one."""
+    return list(zip(*letters, strict=True)) or [()]
+
+
+def part_name(letters: Letters) -> str:
+    """A part's name, for people."""
+    return "|".join("".join(cell) for cell in cells(letters))
 
 
 def group_expressions(edge: Edge, definition: Definition) -> list[tuple[str, ...]]:

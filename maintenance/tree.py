@@ -114,9 +114,21 @@ class Step:
 
 
 class Tree:
-    """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them."""
+    """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them.
 
-    def __init__(self, definition: Definition, plan: Plan, codecs: Mapping[str, Codec], *, counted: bool) -> None:
+    Where only one atom's changes go through the tree, it is `changed`.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        plan: Plan,
+        codecs: Mapping[str, Codec],
+        *,
+        counted: bool,
+        changed: str | None = None,
+    ) -> None:
+        self.changed = changed
         self.definition, self.plan, self.codecs = definition, plan, codecs
         self.widths = {variable: codec.words for variable, codec in codecs.items()}
         self.root = _grow(plan.root, None)
@@ -128,7 +140,7 @@ class Tree:
         self.projection: Table | None = None
         self.arrangement = Arrangement()
         self._is_settled = False
-        for leaf in self.entries():
+        for leaf in (*self.leaves.values(), *self.filters):
             leaf.full = True
         if plan.projected:
             self._demand_projection()
@@ -139,6 +151,8 @@ class Tree:
 
     def entries(self) -> list[View]:
         """The leaves at which changes enter the tree: those that count, then those that filter."""
+        if self.changed is not None:
+            return [self.leaves[self.changed]]
         return [*self.leaves.values(), *self.filters]
 
     def parts(self, view: View) -> tuple[Part, ...]:
@@ -393,29 +407,6 @@ class Tree:
             order.append(best)
             bound |= set(best.link)
         return order
-
-
-def label(definition: Definition, node: Node) -> str:
-    """A node's name for people: its variables in the user's spelling."""
-    if node.filters is not None:
-        return f"{node.filters} as a filter"
-    return "[" + ", ".join(map(definition.label, node.variables)) + "]"
-
-
-def view_table(tree: Tree, view: View, name: str) -> Table:
-    """An empty table for a stored inner view whose shape is settled."""
-    assert view.shape is not None
-    if view.node.filters is not None:
-        view.gathered = Table(view.shape.keys, 1, view.shape.limbs, name="delta of " + name)
-    return Table(
-        view.shape.keys,
-        len(view.shape.parts),
-        view.shape.limbs,
-        [view.shape.places(index) for index in view.indexes],
-        [tree.summed(view, index) for index in view.indexes],
-        name=name,
-        order=tree.order_of(view),
-    )
 
 
 def _join_rank(view: View, bound: frozenset[str], in_bag: bool) -> tuple[bool, bool, int, int]:

@@ -21,7 +21,8 @@ from maintenance.shapes import Part, Shape, shape_of
 from maintenance.symmetry import Term
 from maintenance.tally import Tally, is_spread
 from maintenance.top_change import TopRows
-from maintenance.tree import Tree, View, label, view_table
+from maintenance.tree import Tree, View
+from maintenance.view_tables import label, view_table
 from planner.plan import Plan
 from planner.query import Companion, Definition, RawColumn
 from storage import layout as at

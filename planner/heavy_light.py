@@ -13,9 +13,11 @@ from typing import Literal
 
 from planner.plan import Node
 
-Reading = Literal["shared", "enumerated", "looked up"]
+Reading = Literal["shared", "enumerated", "looked up", "added"]
 """How a piece is read: its rows are added to an output that pieces share; they are enumerated from its tree, by the
-values they have in the tree's upper part; or they only serve other pieces."""
+values they have in the tree's upper part; or they only serve other pieces. Of one that is "added" only what a change of
+one atom makes is added, to the output or to a piece that serves others: so each atom's changes may be divided
+differently."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,18 @@ class Edge:
 
 @dataclass(frozen=True)
 class Piece:
-    """One view tree of a union; `parts` gives the part of each of its atoms, a letter for each group of variables."""
+    """One view tree of a union; `parts` gives the part of each of its atoms, a letter for each group of variables.
+
+    A part may be several, apart by |. `changed` is the atom whose changes alone are added, `target` the piece to which
+    (None: the output).
+    """
 
     name: str
     parts: tuple[tuple[str, str], ...]
     root: Node
     reading: Reading
+    changed: str | None = None
+    target: str | None = None
 
     def part(self, atom: str) -> str:
         return dict(self.parts)[atom]
@@ -72,6 +80,11 @@ class Union:
     pieces: tuple[Piece, ...]
     root: Node
     covers: tuple[Cover, ...] = ()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether the changes of each atom are divided in a way of their own."""
+        return any(piece.reading == "added" for piece in self.pieces)
 
 
 def is_whole(part: str) -> bool:

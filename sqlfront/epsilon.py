@@ -37,6 +37,7 @@ CHOICES = (0, 0.25, 0.5, 0.75, 1)
 """Those whose costs an explanation compares."""
 
 _SOURCE = "Kara, Nikolic, Ngo, Olteanu and Zhang 2020, Theorem 3"
+_RINGS = "the bound of Hanauer, Henzinger and Hua 2022, Fully dynamic four-vertex subgraph counting"
 _NULLARY = f"{_SOURCE} and the nullary query with double partitioning"
 
 
@@ -143,6 +144,7 @@ def _refused(option: str, name: str, why: str, hint: str | None = None) -> Progr
 def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
     variables = dict.fromkeys(variable for edge in union.edges for group in edge.groups for variable in group)
     triangles = "the triangles" if len(variables) == len(union.edges) == 3 else "the joins"
+    triangles = "the rings" if union.has_changes else triangles
     start = f"The query is {_asks(definition, free)} {triangles} of {labels(definition, sorted(variables))}."
     if union.covers and not 0 < epsilon < 1:
         return (
@@ -159,6 +161,15 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
             f"{apart} ones are few, and for pairs of heavy values the sum over light ones is kept as a product. A "
             "change costs N^max(eps, 1-eps), with the rebalances that it makes necessary, and space "
             f"N^max(1, min(1+eps, 2-2eps)) ({_NULLARY})."
+        )
+    if union.has_changes:
+        kept = sum(piece.reading == "looked up" for piece in union.pieces)
+        return (
+            f"{apart} ones are few. What two tables join, by the status of their values, is summed over the column "
+            f"that they share where that meets few rows, {kept} sums in all with those of three tables for pairs of "
+            f"heavy values. A change lists what is few in the others and looks up the rest. It costs {cost.update}, "
+            f"with the rebalances that it makes necessary, and space {cost.space}; epsilon = 2/3 makes a change "
+            f"cheapest, O(N^(2/3)) ({_RINGS})."
         )
     listed = [piece for piece in union.pieces if piece.reading == "enumerated"]
     read = (

@@ -187,7 +187,7 @@ class Explanation:
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
         if self.maintained is not None and self.maintained.tally is not None:
             boxes.append(_tally(self.maintained.tally))
-        for kept in self._pieces():
+        for kept in (one for one in self._pieces() if one.piece.changed is None):
             parts = ", ".join(f"{atom} {part}" for atom, part in kept.piece.parts if not is_whole(part))
             boxes.append(
                 Box(

@@ -7,6 +7,7 @@ from typing import Any
 
 from maintenance.pieces import Pieces
 from maintenance.rebalance import Balance
+from maintenance.skew import part_name
 from maintenance.tree import Tree
 from maintenance.view import MaintainedView
 from planner.heavy_light import is_whole
@@ -18,8 +19,8 @@ from storage.table import Table
 
 
 def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, Any] | None:
-    """epsilon, choices [{epsilon, update, delay, space}], pieces [{name, parts, reading}] and figures {N, size,
-    threshold, minor, major, tables, pieces}.
+    """epsilon, choices [{epsilon, update, delay, space}], pieces [{name, parts, reading}], those that keep rows or are
+    read, and figures {N, size, threshold, minor, major, tables, pieces}.
 
     None for a view to which epsilon does not apply; no figures if it is not running, or nothing is told apart. O(1).
     """
@@ -33,7 +34,9 @@ def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, 
             for epsilon, cost in costs
         ],
         "pieces": [
-            {"name": piece.name, "parts": dict(piece.parts), "reading": piece.reading} for piece in plan.union.pieces
+            {"name": piece.name, "parts": dict(piece.parts), "reading": piece.reading}
+            for piece in plan.union.pieces
+            if piece.changed is None
         ],
         "figures": _figures(view.balance) if view is not None and view.balance is not None else None,
     }
@@ -67,7 +70,7 @@ def heavy_tables(pieces: Pieces) -> Iterator[tuple[str, str, Table]]:
     for partition in pieces.partitions:
         atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
         for letters, table in partition.parts.items():
-            yield f"{atom} {''.join(letters)}", "part", table
+            yield f"{atom} {part_name(letters)}", "part", table
         for name, kept in zip(_columns(pieces, atom), partition.columns, strict=True):
             yield name, "heavy values", kept.heavy
             yield name, "pending values", kept.pending

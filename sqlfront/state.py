@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from maintenance.tree import label
+from maintenance.view_tables import label
 from sqlfront.heavy import heavy_tables
 from sqlfront.names import shown
 from storage import layout as at

@@ -84,6 +84,16 @@ FAULTS = [
         "tests/maintenance/test_filters.py -k random",
     ),
     Fault(
+        "a ring forgets a way in which rows may be heavy", "planner/rings.py",
+        'self._change(i, ("LH", "LL", "HL"), leaves[s], leaves[t], leaves[u]),', "",
+        "tests/maintenance/test_rings.py -k combination",
+    ),
+    Fault(
+        "sums for heavy values do not follow the table between", "planner/rings.py",
+        "added(i + 2, every[1], every[0], every[2]),", "",
+        "tests/maintenance/test_rings.py -k comes_to_use",
+    ),
+    Fault(
         "NULL joins NULL", "storage/delta_kernels.py",
         "if load(source, load(at, 8 + j)) == NULL_CODE:", "if required > 99:",
     ),

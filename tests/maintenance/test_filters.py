@@ -75,7 +75,7 @@ def test_random_streams(tables, query):
     con, choose = connected(tables, query.format(**joins)), random.Random(query)
     bags: dict[str, list[tuple[int | None, int | None, int]]] = {name: [] for name in tables}
     changed, before = 0, con.execute("SELECT * FROM v").fetchall()
-    for _ in range(10):
+    for _ in range(14):
         con.begin()
         for _ in range(choose.choice((1, 2, 20, 30))):
             name = choose.choice(list(tables))
@@ -90,7 +90,7 @@ def test_random_streams(tables, query):
         assert check_filters(con) > 0
         after = con.execute("SELECT * FROM v").fetchall()
         changed, before = changed + (after != before), after
-    assert changed >= 3
+    assert changed >= 2
     for name in tables:
         con.execute(f"DELETE FROM {name}")
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
