@@ -2,14 +2,14 @@
 
 The trees are those of `planner.tree` without the demand for a guard: a node's label is a *bag*, the variables that
 join its children, are shared with its parent or, in the connex top, are put out; no child need hold all of them. An
-atom is a leaf of one node only and filters the bags above by way of the messages; a bag in another branch that holds
-the atom's variables too does not see it. The root has no variables and one child per connected component.
+atom counts in the leaf of one node only and filters the bags above by way of the messages; in other branches it may be
+a leaf that only filters, which rows there are without how many. The root has no variables and one child per connected
+component.
 
 A bag's rows are combinations of what is below it, so the atoms below bound their number, by the fractional cover
 number: that is the node's *width*. The largest is the fractional hypertree width of the query (Grohe and Marx 2014). A
-change of an atom binds that atom's variables in
-every bag on its way up: what is left of the bag bounds its cost, by the same number (delta queries, Koch et al. 2014,
-joined worst-case optimally, Ngo et al. 2012).
+change of an atom binds that atom's variables in every bag on its way up: what is left of the bag bounds its cost, by
+the same number (delta queries, Koch et al. 2014, joined worst-case optimally, Ngo et al. 2012).
 
 Free variables: as in `planner.tree`, the atoms linked by bound variables form parts, which the connex top joins.
 
