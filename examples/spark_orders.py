@@ -1,4 +1,5 @@
-"""Spark streams the changes of three tables in; two views stay current, read from Spark SQL and from DuckDB.
+"""Spark streams the changes of three tables in; a view of sums and one of the two dearest items sold stay current, read
+from Spark SQL and from DuckDB.
 
 Needs Java 17 or later and the extra `spark`: pip install "sqlfront[spark]".
 """
@@ -36,9 +37,9 @@ sqlfront.spark.sql(
     spark,
     con,
     """CREATE MATERIALIZED VIEW dearest AS
-       SELECT o.customer, MAX(i.price) AS price, MAX_BY(i.product, i.price) AS product
+       SELECT o.customer, i.price, i.product
        FROM orders AS o JOIN items AS i ON o.order_id = i.order_id
-       GROUP BY o.customer""",
+       ORDER BY i.price DESC LIMIT 2""",
 )
 
 
@@ -63,7 +64,11 @@ def show(title):
     print(title)
     for row in spark.sql("SELECT region, total, sold FROM revenue ORDER BY region").collect():
         print("  Spark ", row.region, int(row.total), row.sold)
-    for row in con.execute("SELECT customer, price, product FROM dearest ORDER BY price DESC LIMIT 2").fetchall():
+    for row in spark.sql("SELECT customer, price, product FROM dearest ORDER BY price DESC").collect():
+        print("  Spark ", row.customer, row.price, row.product)
+    for row in con.execute("SELECT * FROM revenue ORDER BY region").fetchall():
+        print("  DuckDB", *row)
+    for row in con.execute("SELECT * FROM dearest").fetchall():
         print("  DuckDB", *row)
 
 

@@ -15,11 +15,10 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", parent=settings.get_profile("ci"), derandomize=False, max_examples=1000)
 settings.register_profile("unshrunk", parent=settings.get_profile("ci"), phases=[Phase.explicit, Phase.generate])
-# Spark's Java starts in half the processor time without the second compiler and without code of its own per query;
+# Spark's Java starts in half the processor time without the second compiler and without code made for whole queries;
 # the examples and the killed jobs, which start it in their own processes, inherit this.
 os.environ.setdefault(
     "JDK_JAVA_OPTIONS",
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.sql.codegen.wholeStage=false "
-    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN -Dspark.sql.adaptive.enabled=false",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.sql.codegen.wholeStage=false -Dspark.sql.adaptive.enabled=false",
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
