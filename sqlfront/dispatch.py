@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from maintenance.critical import Uninterrupted
 from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
 from sqlfront import statements as own
 from sqlfront.durable import compact_logs
@@ -120,8 +121,9 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
         forget_settings()
     if kind == "begin":
         connection._session = None
-        connection._duck.execute(statement.text)
-        connection._transaction = Transaction(connection._database, connection._duck)
+        with Uninterrupted():
+            connection._duck.execute(statement.text)
+            connection._transaction = Transaction(connection._database, connection._duck)
     elif kind in ("commit", "rollback") and connection._transaction is not None:
         _end(connection, kind)
     elif kind in _WRITES and dml.needs_us(connection, statement):

@@ -27,6 +27,9 @@ def require_pandas() -> None:
         )
 
 
+_INTERRUPTED = re.compile(r"failed: (KeyboardInterrupt|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL)
+
+
 @contextmanager
 def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterator[None]:
     """Raise sqlfront errors for DuckDB's; `scan_error` tells what a scan of ours raised inside DuckDB."""
@@ -38,7 +41,7 @@ def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterato
         inner = scan_error() if scan_error is not None else None
         if isinstance(inner, (errors.Error, KeyboardInterrupt)):
             raise inner from error
-        if "failed: KeyboardInterrupt" in str(error):  # It came while DuckDB was reading the schema of an object.
+        if _INTERRUPTED.search(str(error)):  # It came while DuckDB was reading an object.
             raise KeyboardInterrupt from error
         raise translate(error) from error
     except errors.DataError as error:

@@ -113,7 +113,8 @@ def test_random_streams(epsilon, tables):
             changes.setdefault(name, []).append((*row, weight))
         triangles.apply(changes)
         assert triangles.read() == naive([+bags[name] for name in [*tables] * (3 // len(tables))])
-        triangles.check()
+        if step % 2:
+            triangles.check()
         if epsilon not in (0, 1):
             hubs = max(hubs, sum(sum(rows) for rows in triangles.balance.figures().views))
     triangles.apply({name: [(*row, -n) for row, n in (+bag).items()] for name, bag in bags.items() if +bag})

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -379,10 +380,25 @@ def test_two_threads_see_whole_epochs(con):
     check(con)
 
 
-def interrupt_after(seconds):
-    timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    return timer
+@contextmanager
+def interrupted(seconds):
+    """Ctrl-C after so many seconds, and again each second: Python drops what is raised while an object is finalized."""
+    caught = threading.Event()
+
+    def send():
+        caught.wait(seconds)
+        while not caught.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+            caught.wait(1)
+
+    sender = threading.Thread(target=send)
+    with pytest.raises(KeyboardInterrupt):
+        sender.start()
+        try:
+            yield
+        finally:
+            caught.set()
+    sender.join()
 
 
 @pytest.mark.parametrize("way", ["apply", "transaction", "row"])
@@ -395,8 +411,7 @@ def test_ctrl_c_leaves_whole_epochs(con, way):
     size = 1 if way == "row" else 20_000
     counts = []
     for number in range(12):
-        with pytest.raises(KeyboardInterrupt):
-            interrupt_after(0.001 + 0.004 * number)
+        with interrupted(0.001 + 0.004 * number):
             while True:
                 if way == "apply":
                     con.apply({"c": batch})
