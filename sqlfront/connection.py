@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
 
-    from maintenance.epoch import Epoch
+    from maintenance.epoch import Epoch, RowGate
     from sqlfront.explanation import Explanation
     from sqlfront.feed_cursor import FeedCursor
     from sqlfront.held_result import HeldResult
@@ -64,11 +64,11 @@ class Connection:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._duck = database.root.cursor()
+        self._gates: dict[str, RowGate] = {}
         self._transaction: Transaction | None = None
         self._session: ReadSession | None = None
         self._again: tuple[PassThrough, Any] | None = None
         self._revision = -1
-        self._gates: dict[str, str | None] = {}
         self._tables: dict[str, ChangeTable] = {}
         self._scans: set[str] = set()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -186,12 +186,7 @@ class Connection:
         Raises IntegrityError when a row would be there a negative number of times; nothing is changed then.
         O(changes * the update cost of each view).
         """
-        if (
-            type(changes) is dict
-            and self._transaction is None
-            and self._revision == self._database.revision
-            and not self._closed
-        ):
+        if self._gates and changes and type(changes) is dict:
             epoch = self._database.engine.apply_batches(changes, self._gates)
             if epoch is not None:
                 return epoch
@@ -207,12 +202,11 @@ class Connection:
         The low-latency path into change tables: no SQL, no Arrow. On ordinary tables it writes through DuckDB.
         Within BEGIN the row joins the transaction and None is returned.
         """
-        if self._transaction is None and self._revision == self._database.revision and not self._closed:
-            relation = self._gates.get(table)
-            if relation is not None:
-                gate = self._database.engine.gates.get(relation)
-                number = gate.run(row, weight) if gate is not None else None
-                return number or self._database.engine.apply_any_row(relation, row, weight)
+        gate = self._gates.get(table)
+        if gate is not None:
+            number = gate.run(row, weight)
+            if number is not None:
+                return number
         from sqlfront import apply
 
         self._ready()
@@ -302,6 +296,7 @@ class Connection:
             self._transaction = None
         self._duck.close()
         self._closed = True
+        self._forget_names()
         self._database.leave(self)
 
     def __enter__(self) -> Connection:
@@ -311,6 +306,16 @@ class Connection:
         self.close()
 
     # Inside --------------------------------------------------------------------------------------
+
+    @property
+    def _transaction(self) -> Transaction | None:
+        """The open transaction; what is applied within goes into it, not through the gates."""
+        return self._open_transaction
+
+    @_transaction.setter
+    def _transaction(self, transaction: Transaction | None) -> None:
+        self._open_transaction = transaction
+        self._gates = {}
 
     def _ready(self) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views."""
@@ -365,7 +370,7 @@ class Connection:
         self._streams.clear()
 
     def _forget_names(self) -> None:
-        """Look names up again: the catalog or the search path may have changed."""
+        """Look names up again: the catalog or the search path may have changed, or the connection is closed."""
         self._gates, self._tables = {}, {}
 
     def _check_open(self) -> None:

@@ -11,7 +11,7 @@ from storage.delta_kernels import gather_keys, prefetch_row, reserve_scratch
 from storage.jit import kernel
 from storage.layout import CHUNK, HASHES, KEYS, LINKS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
 from storage.memory import load, load32, prefetch, store
-from storage.table_kernels import find, hash_words
+from storage.table_kernels import absent, find, hash_words
 from storage.wave_kernels import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
 _AHEAD = 12
@@ -144,6 +144,8 @@ def keep_common(at, scratch, matches, rows, s, ready):
         for i in range(rows):
             if i + _AHEAD < rows:
                 prefetch_row(table, load(hashes, i + _AHEAD))
+            if absent(table, scratch, load(hashes, i)):
+                continue
             row = load(matches, 2 * i)
             member = load(matches, 2 * i + 1)
             candidate_key(side, listed, row, member, temporary)

@@ -222,6 +222,8 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == ROUTE:
             n = step_route(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 2))
+            while n == 0 and load(after, 0) != PATH_END:
+                after += load(after, 1) * 8
         elif operation == BEST:
             n = step_best(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 3))
@@ -288,16 +290,17 @@ def run_epoch(entries, count, scratch, sign):
     return load(scratch, FLAGS)
 
 
-@kernel("int64(int64,int64)")
-def run_row(entry, scratch):
-    """Run an epoch of one row, by an entry of `run_epoch` with two words more: how many words of the row must not be
-    NULL_CODE (else the run is refused and nothing changed), and the place of the word that is set when it has run."""
+@kernel("int64(int64)")
+def run_row(entry):
+    """Run an epoch of one row, by an entry of `run_epoch` with three words more: how many words of the row must not be
+    NULL_CODE (else the run is refused and nothing changed), the place of the word that is set when it has run, and
+    the scratch space."""
     data = load(entry, 3)
     for i in range(load(entry, 5)):
         if load(data, i) == NULL_CODE:
             return REFUSED
     store(data, load(entry, 6), 1)
-    return run_epoch(entry, 1, scratch, 1)
+    return run_epoch(entry, 1, load(entry, 7), 1)
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")
