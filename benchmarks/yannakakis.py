@@ -1,10 +1,10 @@
 """yannakakis: the TPC-H streams of Idris et al. (2017) into view trees, and into trees with every join materialized.
 
 `python -m benchmarks.yannakakis` streams the first two thirds of each table, all rows in random order, then deletes a
-tenth, in epochs of 1,000 rows: FQ1 to FQ4 (full joins) and the aggregate queries. A full join whose baseline stays
-within the memory budget runs again at a larger scale. Sides: sqlfront, sqlfront WITH
-(strategy = 'materialize'), DuckDB recomputing after each epoch. Each side runs in a process of its own, one thread, and
-stops when it outgrows the memory budget. The results of all sides are compared.
+tenth, in epochs of 1,000 rows: FQ1 to FQ4 (full joins) and the aggregate queries. Sides: sqlfront, sqlfront WITH
+(strategy = 'materialize'), DuckDB recomputing after each epoch, Pathway where it is installed. Each side runs in a
+process of its own, one thread, and stops when it outgrows the memory budget. The results of all sides are compared. A
+full join whose baseline stays within the budget runs again, beside the baseline alone, at a larger scale.
 """
 
 from __future__ import annotations
@@ -19,11 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
-from benchmarks.tpch_stream import DELETED, PHASES, SIZE, Workload, queries, write_workload
+from benchmarks.sides import PEERS
+from benchmarks.tpch_stream import DELETED, KEYS, PHASES, SIZE, Workload, queries, write_workload
 from benchmarks.yannakakis_side import SAMPLES, SINGLE, Figures
 
-AUTO, BASELINE, DUCKDB = "auto", "materialize", "duckdb"
-SIDES = (AUTO, BASELINE, DUCKDB)
+AUTO, BASELINE, DUCKDB, PATHWAY = "auto", "materialize", "duckdb", "pathway"
+SIDES = (AUTO, BASELINE, DUCKDB, PATHWAY)
+EXPRESSED = ("FQ1", "FQ2", "FQ3", "FQ4", "Q1", "Q3", "Q6")
+"""The queries that benchmarks/pathway_tpch.py has."""
+PATIENCE = 300
+"""Seconds that Pathway may take for a query."""
 PLAIN = ("Q1", "Q3", "Q6")
 TIME, MEMORY, LARGE, PARITY, FAIR, RECOMPUTE, ENOUGH = 4.0, 5.0, 10, 1.2, 1.5, 190, 1_000_000
 MIB = 2**20
@@ -39,29 +44,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _options(arguments)
     cases: list[Case] = []
     for name in options.queries:
-        if not name.startswith("FQ"):
-            cases.append(measure(name, options.aggregates_scale, options))
-            continue
-        cases.append(measure(name, options.scale, options))
+        full = name.startswith("FQ")
+        scale = options.scale if full else options.aggregates_scale
+        cases.append(measure(name, scale, options.sides, options.memory_budget))
         base = cases[-1][2].get(BASELINE)
-        if base is not None and not base.out_of_budget and options.large_scale > options.scale:
-            cases.append(measure(name, options.large_scale, options))
+        if full and base is not None and not base.out_of_budget:
+            cases.append(measure(name, options.large_scale, (AUTO, BASELINE), options.memory_budget))
     write(cases, options)
 
 
-def measure(name: str, scale: float, options: argparse.Namespace) -> Case:
-    """Write the streams of a query, run every side on them, compare the results."""
+def measure(name: str, scale: float, sides: Sequence[str], budget: float) -> Case:
+    """Write the streams of a query, run the sides on them, compare the results."""
     with tempfile.TemporaryDirectory() as directory:
         work = write_workload(name, scale, Path(directory))
         print(f"{name} at scale factor {scale:g}: {work.streamed:,} rows", flush=True)
-        runs = {side: run(side, work, options.memory_budget) for side in options.sides}
+        able = [side for side in sides if side != PATHWAY or (PEERS.exists() and name in EXPRESSED)]
+        runs = {side: run(side, work, budget) for side in able}
     compare(name, runs)
     return scale, work, runs
 
 
 def run(side: str, work: Workload, budget: float) -> Figures:
     """Run a side in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.yannakakis_side", side, str(work.save()), str(int(budget * 2**30))]
+    path, most = str(work.save()), str(int(budget * 2**30))
+    command = [sys.executable, "-m", "benchmarks.yannakakis_side", side, path, most]
+    if side == PATHWAY:
+        keys = json.dumps({table: columns.split(", ") for table, columns in KEYS.items()})
+        command = [str(PEERS), str(Path(__file__).with_name("pathway_tpch.py")), path, keys, most, str(PATIENCE)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"{side} on {work.name} failed:\n{done.stderr}")
@@ -76,7 +85,8 @@ def compare(name: str, runs: Runs) -> None:
         there = [run for run in runs.values() if phase in run.rows]
         for run in there[1:]:
             first = there[0]
-            if (run.rows[phase], run.answer.get(phase)) != (first.rows[phase], first.answer.get(phase)):
+            same = phase not in first.answer or phase not in run.answer or run.answer[phase] == first.answer[phase]
+            if run.rows[phase] != first.rows[phase] or not same:
                 raise SystemExit(f"{run.side} and {first.side} disagree on {name} after the {phase}s")
 
 
@@ -98,7 +108,9 @@ def write(cases: Sequence[Case], options: argparse.Namespace) -> None:
         "Paper, DYN against DBToaster: FQ1-FQ5 4.3x time and 5.4x memory in the mean, Q1, Q3 and Q6 equal memory, Q13' "
         "up to 100x time; 190x against re-running after each change.",
         *(f"{name} is refused: {' '.join(reason.split())}" for name, reason in refused.items() if reason),
-        "The results of all sides are equal after each phase.",
+        f"Pathway: {', '.join(EXPRESSED)} by its own API, stopped after {PATIENCE} s a query; full joins are counted, "
+        "not kept; the processor time of all its threads.",
+        "The results of all sides are equal after each phase; of Pathway's, the numbers of rows.",
     ]
     title = "yannakakis: view trees, every join materialized, and recomputation on TPC-H streams"
     harness.report("yannakakis", title, rows, notes=[*notes, *verdicts(cases, options.memory_budget)])
