@@ -57,15 +57,13 @@ def connect(database: str = ":memory:", *, config: Mapping[str, Any] | None = No
 class Connection:
     """A cursor on a database: DuckDB's SQL and ours, DB-API 2.0, Arrow and DataFrames.
 
-    One thread at a time may use a connection; `cursor()` gives another one to the same database, with its
-    own transaction.
+    One thread at a time may use a connection; `cursor()` gives another to the same database, with its own transaction.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._duck = database.root.cursor()
-        self._gates: dict[str, RowGate] = {}
-        self._transaction: Transaction | None = None
+        self._transaction = None
         self._session: ReadSession | None = None
         self._again: tuple[PassThrough, Any] | None = None
         self._revision = -1
@@ -315,7 +313,7 @@ class Connection:
     @_transaction.setter
     def _transaction(self, transaction: Transaction | None) -> None:
         self._open_transaction = transaction
-        self._gates = {}
+        self._gates: dict[str, RowGate] = {}
 
     def _ready(self) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views."""
@@ -326,8 +324,7 @@ class Connection:
         if self._has_result:
             self._end_streams()
             self._duck.abort()
-            self._has_result = False
-            self._again = None
+            self._has_result, self._again = False, None
         if self._revision != self._database.revision:
             with self._database.engine.lock, Uninterrupted():
                 self._bind_scans()
@@ -390,8 +387,7 @@ class Connection:
         return find
 
     def _current_session(self) -> ReadSession:
-        if self._session is None:
-            self._session = self._new_session()
+        self._session = self._session or self._new_session()
         return self._session
 
     def _new_session(self) -> ReadSession:

@@ -11,7 +11,7 @@ from storage.delta_kernels import gather_keys, prefetch_row, reserve_scratch
 from storage.jit import kernel
 from storage.layout import CHUNK, HASHES, KEYS, LINKS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
 from storage.memory import load, load32, prefetch, store
-from storage.table_kernels import absent, find, hash_words
+from storage.table_kernels import find, hash_words
 from storage.wave_kernels import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
 _AHEAD = 12
@@ -118,6 +118,23 @@ def list_alone(at, scratch, matches, row, s, member, count):
         store(hashes, i, h)
         prefetch(slots + (h & mask) * 8)
     return member
+
+
+@kernel("boolean(int64,int64,int64)")
+def absent(table, scratch, h):
+    """Whether no row has the hash `h`. Counts slots looked at if so; else `find` will."""
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    i = h & mask
+    looked = 1
+    slot = load(slots, i)
+    while slot != 0 and slot >> 32 != h:
+        i = (i + 1) & mask
+        looked += 1
+        slot = load(slots, i)
+    if slot == 0:
+        store(scratch, STEPS, load(scratch, STEPS) + looked)
+    return slot == 0
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")

@@ -70,23 +70,6 @@ def hash_words(base, count):
     return ((h * _MULTIPLIER) >> 33) & 0x7FFFFFFF
 
 
-@kernel("boolean(int64,int64,int64)")
-def absent(table, scratch, h):
-    """Whether no row has the hash `h`. Counts slots looked at if so; else `find` will."""
-    slots = load(table, SLOTS)
-    mask = load(table, MASK)
-    i = h & mask
-    looked = 1
-    slot = load(slots, i)
-    while slot != 0 and slot >> 32 != h:
-        i = (i + 1) & mask
-        looked += 1
-        slot = load(slots, i)
-    if slot == 0:
-        store(scratch, STEPS, load(scratch, STEPS) + looked)
-    return slot == 0
-
-
 @kernel("int64(int64,int64,int64,int64)")
 def hash_places(base, places, first, count):
     """`hash_words` of the words of `base` at the places listed from `places[first]`."""
