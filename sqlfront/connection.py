@@ -233,13 +233,13 @@ class Connection:
 
     # Views ---------------------------------------------------------------------------------------
 
-    def explain(self, view_or_sql: str) -> Explanation:
-        """How a view is maintained, or a SELECT would be: shape, strategy, cost, reason, tree."""
+    def explain(self, view_or_sql: str, *, shards: int | None = None) -> Explanation:
+        """How a view is maintained, or a SELECT would be: shape, strategy, cost, reason, tree; and how in `shards`."""
         from sqlfront.explanation import explain
 
         self._ready()
         with translated(None):
-            return explain(self._database, self._duck, view_or_sql)
+            return explain(self._database, self._duck, view_or_sql, shards)
 
     def view(self, name: str) -> View:
         """A handle on a materialized view: count, membership, rows, state, cost."""

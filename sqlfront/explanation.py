@@ -30,6 +30,7 @@ from storage.table import Table
 if TYPE_CHECKING:
     from sqlfront.build import Part
     from sqlfront.database import Database
+    from sqlfront.shards.explanation import Spread
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Explanation:
     All three come from the plan and the tree that run; figures of a running view are those of the moment they are
     asked for. `companions` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
     blocks that are views of their own, by name as the definition calls them; `spent()` gives the steps of updates,
-    `views` the tables in the definition whose rows are those of other views.
+    `views` the tables in the definition whose rows are those of other views; `spread` is about shards, if asked for.
     """
 
     definition: Definition
@@ -51,6 +52,7 @@ class Explanation:
     maintained: MaintainedView | None = None
     spent: partial[int] | None = None
     views: frozenset[str] = frozenset()
+    spread: Spread | None = None
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -63,8 +65,8 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
         steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
-        stored beside the tree), orders {order, strategy, cost, reason, crossover, tree}, companions, blocks. None is
-        what is not known, and `heavy` of a view whose values are not told apart."""
+        stored beside the tree), orders {order, strategy, cost, reason, crossover, tree}, companions, blocks, shards
+        (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -96,7 +98,7 @@ class Explanation:
             "orders": self._orders(),
             "companions": [_node(tree, tree.root) for tree in self.companions],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
-        }
+        } | ({} if self.spread is None else {"shards": self.spread.to_dict()})
 
     def lines(self) -> list[tuple[str, str]]:
         """The explanation as (property, value) rows, the tree one line a row."""
@@ -110,6 +112,7 @@ class Explanation:
         rows += [("order", line) for order in data["orders"] for line in _spell_order(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("heavy", line) for line in skew_lines(data["heavy"])]
+        rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
 
     def drawing(self) -> list[str]:
@@ -243,15 +246,19 @@ class Explanation:
         return lines
 
 
-def explain(database: Database, con: Any, view_or_sql: str) -> Explanation:
-    """The explanation of a view, by its name, or of a SELECT as if it were one."""
+def explain(database: Database, con: Any, view_or_sql: str, shards: int | None = None) -> Explanation:
+    """The explanation of a view, by its name, or of a SELECT as if it were one; in `shards` if so many are given."""
     from sqlfront.tokens import tokenize
 
     tokens = tokenize(view_or_sql)
     parts = [token.name for token in tokens if token.is_name]
-    if len(tokens) == 2 * len(parts) - 1 and len(parts) <= 3:
-        return explain_view(database, con, parts)
-    return explain_query(database, con, view_or_sql)
+    is_name = len(tokens) == 2 * len(parts) - 1 and len(parts) <= 3
+    found = explain_view(database, con, parts) if is_name else explain_query(database, con, view_or_sql)
+    if shards is None:
+        return found
+    from sqlfront.shards.explanation import in_shards
+
+    return in_shards(database, con, found, shards)
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:

@@ -76,6 +76,7 @@ OPTIONS = (
     Option("subscription", "snapshot", bool, True, "begin with the view's present rows, as inserts"),
     Option("subscription", "after", int, "the present epoch", "begin with the changes after this epoch, no snapshot"),
     Option("subscription", "buffer", int, 1_000_000, "how many changed rows the reader may fall behind"),
+    Option("EXPLAIN", "shards", int, "none", "say how the view would be spread over at most so many shards"),
     Option("change table", "retain", bool, True, "keep the table's rows: it can be queried, later views can be built"),
     Option("change table", "durable", bool, "true in a file", "log changes in the database file: they survive its end"),
 )
@@ -89,7 +90,9 @@ def check_options(owner: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any
         option = known.get(name.lower())
         if option is None:
             names = ", ".join(sorted(known)) or "none yet"
-            raise ProgrammingError(f"a {owner} has no option {name!r}", hint=f"its options: {names}")
+            raise ProgrammingError(
+                f"{owner if owner.isupper() else f'a {owner}'} has no option {name!r}", hint=f"its options: {names}"
+            )
         if option.bounds is not None:
             checked[option.name] = _within(option, option.bounds, value)
             continue

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront import statements as own
 from sqlfront.check import check_view
-from sqlfront.explanation import explain_query, explain_view
+from sqlfront.explanation import Explanation, explain_query, explain_view
 from sqlfront.names import shown
+from sqlfront.options import check_options
 from sqlfront.state import state_rows
 from storage.errors import InternalError
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.connection import Connection
+    from sqlfront.database import Database
 
 
 def show(connection: Connection, statement: own.Statement) -> pa.Table:
@@ -32,11 +35,12 @@ def show(connection: Connection, statement: own.Statement) -> pa.Table:
             entries = [database.view(con, name.parts)] if name else list(database.views.values())
             with database.engine.lock:
                 return _table(_STATE, state_rows(database, entries))
-        case own.ExplainMaterializedView(name=name):
-            rows = explain_view(database, con, name.parts).lines()
+        case own.ExplainMaterializedView(name=name, options=options):
+            rows = _in_shards(database, con, explain_view(database, con, name.parts), options).lines()
             return _table({"property": pa.string(), "value": pa.string()}, rows)
-        case own.ExplainMaterialized(query=query, query_start=start):
-            rows = explain_query(database, con, query, statement.text, start).lines()
+        case own.ExplainMaterialized(query=query, query_start=start, options=options):
+            explained = explain_query(database, con, query, statement.text, start)
+            rows = _in_shards(database, con, explained, options).lines()
             return _table({"property": pa.string(), "value": pa.string()}, rows)
         case own.CheckMaterializedView(name=name):
             return check_view(connection, database.view(con, name.parts))
@@ -54,6 +58,15 @@ _STATE = {
     "view": "string", "node": "string", "kind": "string", "rows": "int64", "entries": "int64", "bytes": "int64",
     "load": "float64", "longest_probe": "int64", "shared": "bool_",
 }  # fmt: skip
+
+
+def _in_shards(database: Database, con: Any, explained: Explanation, options: Sequence[tuple[str, Any]]) -> Explanation:
+    shards = check_options("EXPLAIN", options).get("shards")
+    if shards is None:
+        return explained
+    from sqlfront.shards.explanation import in_shards
+
+    return in_shards(database, con, explained, shards)
 
 
 def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:

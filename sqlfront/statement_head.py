@@ -120,7 +120,7 @@ class Reader:
             if option in found:
                 raise self.error("An option is given twice", token)
             self.expect("=")
-            found[option] = self._option_value()
+            found[option] = self.value()
             if not self.skip(","):
                 break
         self.expect(")")
@@ -149,7 +149,8 @@ class Reader:
             raise self.error("Expected SELECT")
         return self.text[token.start :], token.start
 
-    def _option_value(self) -> Any:
+    def value(self) -> Any:
+        """A number, a text or a word, as an option has it."""
         negative = self.skip("-")
         token = self.token
         if token is None or token.kind not in ("number", "string", "word", "quoted"):
@@ -360,12 +361,17 @@ def _show_state(reader: Reader, start: int) -> Statement:
 
 def _explain_view(reader: Reader, start: int) -> Statement:
     reader.expect("explain", "materialized", "view")
-    return ExplainMaterializedView(reader.text, start, _last_name(reader))
+    name = reader.name("the view's name")
+    options = reader.options() if reader.skip("with") else ()
+    reader.end()
+    return ExplainMaterializedView(reader.text, start, name, options)
 
 
 def _explain_query(reader: Reader, start: int) -> Statement:
-    reader.expect("explain", "(", "materialized", ")")
-    return ExplainMaterialized(reader.text, start, *reader.query())
+    reader.expect("explain", "(", "materialized")
+    options = (("shards", reader.value()),) if reader.skip(",", "shards") else ()
+    reader.expect(")")
+    return ExplainMaterialized(reader.text, start, *reader.query(), options)
 
 
 def _check(reader: Reader, start: int) -> Statement:
@@ -405,7 +411,7 @@ _STATEMENTS: dict[tuple[str, ...], Callable[[Reader, int], Statement]] = {
     ("show", "materialized"): _show_views,
     ("show", "state"): _show_state,
     ("explain", "materialized"): _explain_view,
-    ("explain", "(", "materialized", ")"): _explain_query,
+    ("explain", "(", "materialized"): _explain_query,
     ("check",): _check,
     ("subscribe",): _subscribe,
 }

@@ -151,15 +151,19 @@ class ShowState(Statement):
 
 @dataclass(frozen=True)
 class ExplainMaterializedView(Statement):
+    """EXPLAIN MATERIALIZED VIEW v [WITH (shards = 8)]."""
+
     name: Name
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
 class ExplainMaterialized(Statement):
-    """EXPLAIN (MATERIALIZED) SELECT ...: how the query would be kept, were it a view."""
+    """EXPLAIN (MATERIALIZED [, SHARDS 8]) SELECT ...: how the query would be kept, were it a view."""
 
     query: str
     query_start: int
+    options: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)

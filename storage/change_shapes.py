@@ -67,8 +67,13 @@ def shape_of(shape: str, columns: Sequence[str], wanted: Wanted) -> str:
     return shape
 
 
-def signed_rows(relation: str, shape: str, wanted: Wanted, dialect: Dialect, where: str | None = None) -> str:
-    """A query for the netted changes in a relation: the needed columns and `_weight`. `where` restricts its rows."""
+def signed_rows(
+    relation: str, shape: str, wanted: Wanted, dialect: Dialect, where: str | None = None, *, netted: bool = True
+) -> str:
+    """A query for the changes in a relation: the needed columns and `_weight`. `where` restricts its rows.
+
+    Equal rows are `netted`, unless the relation is a stream, of which there is no end to wait for.
+    """
     quote = dialect.quote
     needed = [name for name, _ in wanted.needed]
     branches = _branches(shape, dialect)
@@ -79,10 +84,12 @@ def signed_rows(relation: str, shape: str, wanted: Wanted, dialect: Dialect, whe
         filtered = f" WHERE {conditions}" if conditions else ""
         parts.append(f"SELECT {', '.join([*values, f'{weight} AS __weight'])} FROM {relation}{filtered}")
     restricted = " WHERE " + " OR ".join(f"({text})" for text in wanted.conditions) if wanted.conditions else ""
-    chosen = ", ".join([*map(quote, needed), f"CAST(SUM(__weight) AS BIGINT) AS {quote('_weight')}"])
+    weight = "SUM(__weight)" if netted else "__weight"
+    chosen = ", ".join([*map(quote, needed), f"CAST({weight} AS BIGINT) AS {quote('_weight')}"])
     grouping = f" GROUP BY {', '.join(map(quote, needed))}" if needed else ""
+    ending = f"{grouping} HAVING SUM(__weight) <> 0" if netted else ""
     union = " UNION ALL ".join(parts)
-    return f"SELECT {chosen} FROM ({union}) AS __changes{restricted}{grouping} HAVING SUM(__weight) <> 0"
+    return f"SELECT {chosen} FROM ({union}) AS __changes{restricted}{ending}"
 
 
 def _branches(shape: str, dialect: Dialect) -> list[tuple[str, str, str | None]]:

@@ -64,13 +64,17 @@ class SparkTableSource:
 
 def changes_of(frame: Any, shape: str, wanted: Wanted, where: str | None = None) -> pa.Table:
     """The netted changes in a DataFrame, as Arrow: Spark nets and filters them, and only what views read travels."""
+    return signed_frame(frame, shape, wanted, where).toArrow()
+
+
+def signed_frame(frame: Any, shape: str, wanted: Wanted, where: str | None = None) -> Any:
+    """The changes in a DataFrame as one of the columns that are needed and `_weight`; netted, unless it is a stream."""
     from dataclasses import replace
 
-    conditions = spark_conditions(wanted, dict(frame.dtypes))
-    asked = replace(wanted, conditions=conditions)
+    asked = replace(wanted, conditions=spark_conditions(wanted, dict(frame.dtypes)))
     with _Named(frame) as relation:
-        sql = signed_rows(relation, shape_of(shape, frame.columns, wanted), asked, SPARK, where)
-        return frame.sparkSession.sql(sql).toArrow()
+        own = shape_of(shape, frame.columns, wanted)
+        return frame.sparkSession.sql(signed_rows(relation, own, asked, SPARK, where, netted=not frame.isStreaming))
 
 
 def spark_conditions(wanted: Wanted, types: dict[str, str]) -> tuple[str, ...] | None:

@@ -27,6 +27,7 @@ EXTEND, CYCLIC = "tests/maintenance/test_extend.py", "tests/sqlfront/test_cyclic
 RANKED, ORDERED = "tests/sqlfront/test_ranked.py", "tests/sqlfront/test_ordered_reads.py"
 QUALIFY = "tests/sqlfront/test_qualify.py"
 INEQUALITY = "tests/sqlfront/test_inequality.py"
+SHARDS = "tests/sqlfront/test_shards.py"
 BINDER = "tests/sqlfront/test_binder.py -k definition_is_the_query"
 
 
@@ -42,6 +43,19 @@ class Fault:
 
 
 FAULTS = [
+    Fault(
+        "a shard's engine serves what was not committed", "sqlfront/shards/shard.py",
+        "        if self.at != at:", "        if self.at.number < at.number:", SHARDS,
+    ),
+    Fault(
+        "a row is sent to one cell of those it agrees with", "sqlfront/shards/routes.py",
+        "            if dimension not in decided:", "            if dimension in decided and share == 0:", SHARDS,
+    ),
+    Fault(
+        "a small table gets shares as a large one", "planner/partitioning.py",
+        "-log(max(size, 1.0)) / whole for size in", "-1.0 for size in",
+        "tests/planner/test_partitioning.py",
+    ),
     Fault(
         "equal values pass <", "maintenance/programs.py",
         '"<": at.PASS_LESS,', '"<": at.PASS_LESS | at.PASS_EQUAL,', INEQUALITY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import harness
+from benchmarks import harness, scaling
 from benchmarks.sides import Missing, Run, run_duckdb, run_pathway, run_sqlfront, run_sqlite
 from benchmarks.w1 import compare, normal, verdicts
 from benchmarks.workloads import WORKLOADS
@@ -74,3 +74,15 @@ def test_reports(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "some.csv").read_text().splitlines() == ["a,b,c", "1234567,0.12345,", "1,,x"]
     assert "Some figures" in capsys.readouterr().out
     assert "GiB" in harness.machine()
+
+
+def test_the_simulation_of_shards_sends_what_the_planner_expects():
+    for line in scaling.simulate(2000, (1, 8)):
+        mean = line["expected"] * line["used"]
+        assert line["copies"] * sum(scaling._rows(t, 2000) for t in tables_of(line["query"])) == pytest.approx(mean)
+        assert line["s = 1.5"] >= line["s = 0.0"] >= 1
+    assert line["grid"] == "2 x 2 x 2"
+
+
+def tables_of(query):
+    return [table for table in scaling.TABLES if f" {table} " in f"{scaling.QUERIES[query]} "]

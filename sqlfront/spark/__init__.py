@@ -4,11 +4,13 @@ sqlfront.spark.register(spark, con)                  # views of con in Spark SQL
 sqlfront.spark.sql(spark, con, "CREATE MATERIALIZED VIEW v AS SELECT ...")
 spark.read.format("sqlfront").option("view", "v").load()
 spark.readStream.format("sqlfront_changes").option("view", "v").load()
+sqlfront.spark.shards(con, "SELECT ...", {"t": stream}, shards=8)   # a view that is too large for one machine
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.dialects import is_ours
@@ -17,6 +19,7 @@ from storage.errors import ProgrammingError
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
     from sqlfront.spark.server import ViewServer
+    from sqlfront.spark.shard_job import ShardedView
 
 _servers: weakref.WeakKeyDictionary[Any, ViewServer] = weakref.WeakKeyDictionary()
 
@@ -80,3 +83,28 @@ def sql(spark: Any, con: Connection, statement: str) -> Any:
         return None
     found = con.to_arrow_table()
     return spark.createDataFrame(found) if found.num_columns else None
+
+
+def shards(
+    con: Connection, query: str, streams: Mapping[str, Any], *, shards: int, sizes: Mapping[str, float] | None = None,
+    shape: str = "auto",
+) -> ShardedView:  # fmt: skip
+    """The view of a SELECT over tables that `con` declares, kept in Spark's workers, by at most so many shards.
+
+    `streams` are streaming DataFrames of the tables' changes, by the tables' names, in any shape of changes. `sizes`
+    are the tables' expected rows, from which the planner chooses what is sent where (con.explain(query, shards=8) shows
+    it). Nothing runs before a query over `.changes` is started, or `.into` starts one.
+    NotSupportedError, with the reason, for a view that cannot be spread over shards.
+    """
+    from sqlfront.shards.plan import named_tables, plan_shards
+    from sqlfront.spark.shard_job import start_shards
+
+    plan = plan_shards(con, query, shards, sizes)
+    found = named_tables(con, streams)
+    missing = [table for table, _ in plan.tables if table not in found]
+    if missing or len(found) > len(plan.tables):
+        needed = ", ".join(table.removeprefix("main.") for table, _ in plan.tables)
+        raise ProgrammingError(
+            f"streams of {', '.join(streams) or 'no table'}", why=f"the query reads {needed}", hint="give one for each"
+        )
+    return start_shards(con, plan, {table: found[table] for table, _ in plan.tables}, shape)

@@ -36,6 +36,9 @@ def start(cores: int = 2, **config: str) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **{name.replace("__", "."): value for name, value in config.items()},

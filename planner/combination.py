@@ -1,0 +1,155 @@
+"""What the shards of a view keep, and how a view's rows are made of theirs.
+
+Where equal groups lie in one shard, the shards' rows together are the view's. Otherwise each shard keeps its part of
+every group: counts and sums, which are added, least and greatest values, of which the least and greatest count; and of
+ORDER BY ... LIMIT the shards' first rows, of which the first ones are the view's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from planner.query import Definition, Limit, RawColumn, is_grouped
+
+
+@dataclass(frozen=True)
+class Combination:
+    """`shard` is what every shard keeps of `view`, over its streams. `apart`: equal groups lie in one shard; `whole`:
+    the shards' rows together are the view's."""
+
+    view: Definition
+    shard: Definition
+    apart: bool
+    whole: bool
+
+    def query(self, parts: str) -> str:
+        """The view's rows, as SQL over a table that holds those of all shards."""
+        return f"SELECT * FROM {parts}" if self.whole else _query(self.view, self.apart, parts)
+
+    @property
+    def note(self) -> str:
+        """How the shards' rows become the view's, in words."""
+        if self.whole:
+            return "the shards' rows together are the view's"
+        if self.apart:
+            return "the first rows of each shard are merged"
+        if self.view.mode == "set":
+            return "equal rows of several shards are made one"
+        return "the shards' parts of a group are added up, of least and greatest values the first is taken"
+
+
+def combine(definition: Definition, hashed: Collection[str], streams: Mapping[str, str]) -> Combination:
+    """The combination of a view whose shards are decided by these variables, and whose atoms read these tables."""
+    own = _moved(definition, streams)
+    apart = _is_apart(definition, hashed)
+    if apart and (definition.limit is None or _is_whole_in_shards(definition, hashed)):
+        return Combination(definition, own, apart=True, whole=True)
+    raw = definition.raw if apart else tuple(part for column in definition.raw for part in _parts(column))
+    limit = definition.limit if apart else None
+    if limit is not None and not is_grouped(definition):
+        limit = Limit(limit.end)
+    shard = replace(
+        own, raw=raw, projection=tuple(map(_quote, (column.name for column in raw))), limit=limit,
+        columns=tuple((column.name, column.type) for column in raw), having=definition.having if apart else None,
+        orders=definition.orders[:1] if limit is not None else (),
+    )  # fmt: skip
+    return Combination(definition, shard, apart, whole=False)
+
+
+def obstacle(definition: Definition, hashed: Collection[str] | None) -> str | None:
+    """Why the rows of shards that these variables decide cannot be combined; None if they can (or there is one)."""
+    if hashed is None:
+        return None
+    if definition.limit is not None and not definition.raw:
+        return "none of its tables' columns are put out, by which the shards' rows could be ordered"
+    if _is_apart(definition, hashed):
+        return None
+    for column in definition.raw:
+        if column.companion is None:
+            continue
+        kept = definition.companions[column.companion]
+        if column.kind not in ("least", "greatest"):
+            return f"distinct values of {kept.label} are counted, and the same value may be in several shards"
+        if len(kept.argument) > 1:
+            return f"the row of the first of {kept.label} would have to be known to compare those of the shards"
+    return None
+
+
+def _is_apart(definition: Definition, hashed: Collection[str]) -> bool:
+    """Whether equal tuples of the free variables lie in one shard; a row of a bag does anyhow."""
+    return definition.mode == "bag" or set(hashed) <= set(definition.free)
+
+
+def _is_whole_in_shards(definition: Definition, hashed: Collection[str]) -> bool:
+    """Whether the groups of a QUALIFY lie in one shard each."""
+    limit = definition.limit
+    return limit is not None and is_grouped(definition) and set(hashed) <= set(limit.variables or ())
+
+
+def _moved(definition: Definition, streams: Mapping[str, str]) -> Definition:
+    """The definition over the tables that atoms read in a shard. Foreign keys do not hold there."""
+    atoms = tuple(replace(atom, table=streams[atom.name], references=()) for atom in definition.atoms)
+    companions = tuple(replace(one, definition=_moved(one.definition, streams)) for one in definition.companions)
+    return replace(definition, atoms=atoms, companions=companions)
+
+
+def _parts(column: RawColumn) -> tuple[RawColumn, ...]:
+    """The raw columns that a shard keeps for one: an average is a sum and a count."""
+    if column.kind != "avg":
+        return (column,)
+    type_ = "DOUBLE" if column.argument_type in ("FLOAT", "DOUBLE") else f"DECIMAL(38,{column.scale})"
+    if column.argument_type is not None and not column.argument_type.startswith(("DECIMAL", "FLOAT", "DOUBLE")):
+        type_ = "HUGEINT"
+    assert column.present is not None
+    return (
+        replace(column, name=f"{column.name} sum", kind="sum", type=type_, from_sum=False),
+        RawColumn(f"{column.name} count", "count", "BIGINT", terms=((1, column.present),)),
+    )
+
+
+def _query(definition: Definition, apart: bool, parts: str) -> str:
+    rows = parts if apart else f"({_combined(definition, parts)}) AS combined"
+    having = f" WHERE {definition.having}" if definition.having and not apart else ""
+    outputs = zip(definition.projection, definition.columns, strict=True)
+    items = ", ".join(f"CAST({text} AS {type_}) AS {_quote(name)}" for text, (name, type_) in outputs)
+    return f"SELECT {items} FROM {rows}{having}{_limiting(definition)}"
+
+
+def _combined(definition: Definition, parts: str) -> str:
+    """The raw columns from those of the shards."""
+    group = [_quote(column.name) for column in definition.raw if column.kind == "variable"]
+    items = [_total(column) for column in definition.raw]
+    grouping = f" GROUP BY {', '.join(group)}" if group else ""
+    return f"SELECT {', '.join(items)} FROM {parts}{grouping}"
+
+
+def _total(column: RawColumn) -> str:
+    name = _quote(column.name)
+    if column.kind == "variable":
+        return name
+    if column.kind == "count":
+        return f"COALESCE(CAST(SUM({name}) AS BIGINT), 0) AS {name}"
+    if column.kind == "avg":
+        total, count = (_quote(part.name) for part in _parts(column))
+        return f"CAST(SUM({total}) AS DOUBLE) / SUM({count}) AS {name}"
+    function = {"sum": "SUM", "least": "MIN", "greatest": "MAX"}[column.kind]
+    return f"CAST({function}({name}) AS {column.type}) AS {name}"
+
+
+def _limiting(definition: Definition) -> str:
+    """ORDER BY and LIMIT, or QUALIFY, over the raw columns; the columns that are put out come last of what is
+    compared, so nothing is left open."""
+    limit = definition.limit
+    if limit is None:
+        return ""
+    order = ", ".join(f"({text}) {direction}" for text, direction in definition.orders[0].sorting)
+    if limit.clause is not None:
+        groups = f"PARTITION BY {', '.join(f'({text})' for text in limit.by)} " if limit.by else ""
+        return f" QUALIFY row_number() OVER ({groups}ORDER BY {order}) <= {limit.rows}"
+    rows = "ALL" if limit.rows is None else str(limit.rows)
+    return f"{f' ORDER BY {order}' if order else ''} LIMIT {rows} OFFSET {limit.offset}"
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

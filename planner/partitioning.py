@@ -1,0 +1,286 @@
+"""How a view is spread over shards: which shards every row of a table is sent to.
+
+A shard is a cell of a grid with a dimension for each hashed variable. A row goes to the cells that agree with the
+hashes of the variables it has, so each row of the join is found in exactly one cell: the HyperCube of Afrati and Ullman
+(2010). How many parts each variable is hashed to are its shares. In a q-hierarchical component a root variable is in
+every atom, so all shares go to it, each row is sent to one shard and no state is ever moved; the shares of a triangle
+are the cube root of the number of shards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import log, prod
+
+from planner.combination import obstacle
+from planner.hypergraph import occurrences
+from planner.query import Atom, Definition, LeafColumn
+from planner.wording import enumerate_words, table_name
+
+MOST_SHARDS = 1 << 16
+_SLACK = 1e-9
+
+# Types of which equal values have one text: what is hashed is the text.
+_TEXTS = (
+    "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "ENUM", "FLOAT", "HUGEINT", "INTEGER", "SMALLINT",
+    "TIMESTAMP", "TIME", "TINYINT", "UBIGINT", "UHUGEINT", "UINTEGER", "USMALLINT", "UTINYINT", "UUID", "VARCHAR",
+)  # fmt: skip
+
+
+class NoPartitioning(Exception):
+    """A view cannot be spread over shards: the text is the reason, `hint` a way out."""
+
+    def __init__(self, why: str, hint: str) -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A coordinate of the grid: `shares` parts of the hash of a variable or, with none, of all that `atom` reads."""
+
+    shares: int
+    variable: str | None = None
+    atom: str | None = None
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """A coordinate that a row decides: SQL over the table's columns, with types, whose values are hashed together."""
+
+    dimension: int
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The rows of a table on one way to the shards, which `atoms` read there as table `name`.
+
+    In the dimensions that are not hashed a row goes to every cell: to `copies` shards altogether. Rows that meet none
+    of the `conditions` are not sent; None sends all.
+    """
+
+    name: str
+    table: str
+    atoms: tuple[str, ...]
+    hashed: tuple[Hashed, ...]
+    conditions: tuple[str, ...] | None
+    copies: int
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """The grid of a view, and the ways to it. `load` is the expected part of all rows sent that one shard holds, in
+    rows, for tables of the `sizes` it was chosen for."""
+
+    dimensions: tuple[Dimension, ...]
+    streams: tuple[Stream, ...]
+    sizes: tuple[tuple[str, float], ...]
+    load: float
+    reason: str
+
+    @property
+    def shards(self) -> int:
+        """How many there are: the cells of the grid."""
+        return prod(dimension.shares for dimension in self.dimensions)
+
+    @property
+    def hashed(self) -> frozenset[str]:
+        """The variables that decide on a shard."""
+        return hashed_variables(self.dimensions)
+
+    @property
+    def rows_sent(self) -> dict[str, int]:
+        """By table, how many rows are sent for one that changes."""
+        sent = {table: 0 for table, _ in self.sizes}
+        for stream in self.streams:
+            sent[stream.table] += stream.copies
+        return sent
+
+    def communication(self, rates: Mapping[str, float] | None = None) -> float:
+        """The rows sent for one changed row, on average over tables that change at these rates (by table, else 1)."""
+        rates = {table: (rates or {}).get(table, 1.0) for table, _ in self.sizes}
+        sent = self.rows_sent
+        return sum(rate * sent[table] for table, rate in rates.items()) / (sum(rates.values()) or 1.0)
+
+
+def partition(definition: Definition, shards: int, sizes: Mapping[str, float] | None = None) -> Partitioning:
+    """The partitioning of a view over at most `shards` shards, with the least expected rows per shard.
+
+    `sizes` are the tables' expected numbers of rows (by the definition's names, else 1). The shares are searched for
+    among the variables to which the linear programme of Beame, Koutris and Suciu (2014) gives a part; ties go to
+    variables that are put out, whose groups lie in one shard. Raises NoPartitioning with the reason; ValueError for a
+    number of shards that is none.
+    """
+    if not 1 <= shards <= MOST_SHARDS:
+        raise ValueError(f"{shards} shards: give a number from 1 to {MOST_SHARDS}")
+    if definition.derived:
+        raise NoPartitioning(
+            "a block of its query is a view of its own, whose changes would have to be sent on from shard to shard",
+            "keep the block as a sharded view of its own, and shard a view over that",
+        )
+    found = _spread(definition, shards, _candidates(definition), sizes or {})
+    problem = obstacle(definition, found.hashed if found.shards > 1 else None)
+    if problem is None:
+        return found
+    found = _spread(definition, shards, _candidates(definition, apart=True), sizes or {})
+    if found.shards == 1 < shards:
+        raise NoPartitioning(problem, "group by a column of every row, or use one shard")
+    return found
+
+
+def hashed_variables(dimensions: Sequence[Dimension]) -> frozenset[str]:
+    """The variables that decide on a shard; that of a whole row is none that a view has, and called by its atom."""
+    return frozenset(d.variable or f"row of {d.atom}" for d in dimensions if d.shares > 1)
+
+
+def exponents(holders: Sequence[frozenset[str]], sizes: Mapping[str, float], shards: int) -> list[float]:
+    """The share exponents of variables, by the atoms that hold them: a variable has shards^exponent shares.
+
+    They minimise the largest number of rows that an atom sends to one shard, which on data without skew no algorithm of
+    one round beats by more than a constant (Beame, Koutris and Suciu 2014).
+    """
+    from scipy.optimize import linprog  # Takes half a second to import, and few come here.
+
+    whole = log(shards)
+    demands = [[-1.0 if atom in atoms else 0.0 for atoms in holders] + [-1.0] for atom in sizes]
+    bounds = [-log(max(size, 1.0)) / whole for size in sizes.values()]
+    demands.append([1.0] * len(holders) + [0.0])
+    signs = [(0.0, None)] * len(holders) + [(None, None)]
+    found = linprog([0.0] * len(holders) + [1.0], A_ub=demands, b_ub=[*bounds, 1.0], bounds=signs)
+    return [float(value) for value in found.x[:-1]]
+
+
+# Inside ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """What may be hashed: a variable or the rows of an atom; the atoms that have it."""
+
+    atoms: frozenset[str]
+    variable: str | None = None
+
+
+def _candidates(definition: Definition, *, apart: bool = False) -> list[_Candidate]:
+    """The variables, those put out first, and the rows of the atoms; of several in the same atoms the first, and none
+    whose atoms another one has too: shares are better given to that. `apart`: only variables that are put out."""
+    columns = {c.name: c for atom in definition.atoms for c in atom.variables}
+    holders = occurrences({atom.name: atom.scheme for atom in definition.atoms})
+    order = dict.fromkeys(definition.free if apart else (*definition.free, *columns))
+    found = [_Candidate(holders[name], name) for name in order if _is_hashable(columns[name])]
+    if not apart:
+        found += [_Candidate(frozenset([a.name])) for a in definition.atoms if _row_values(definition, a.name)]
+    first: dict[frozenset[str], _Candidate] = {}
+    for candidate in found:
+        first.setdefault(candidate.atoms, candidate)
+    return [one for one in first.values() if not any(one.atoms < other for other in first)]
+
+
+def _is_hashable(column: LeafColumn) -> bool:
+    kind = column.type.split("(")[0]
+    return kind.split("_")[0] in _TEXTS and not column.type.endswith("]")
+
+
+def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...]:
+    """All that the view reads of an atom's rows, in companions too."""
+    blocks = [definition, *(companion.definition for companion in definition.companions)]
+    same = [own for block in blocks for own in block.atoms if own.name == atom]
+    columns = [column for own in same for column in (*own.variables, *own.factors) if _is_hashable(column)]
+    return tuple(dict.fromkeys((column.expression, column.type) for column in columns))
+
+
+def _spread(
+    definition: Definition, shards: int, candidates: Sequence[_Candidate], sizes: Mapping[str, float]
+) -> Partitioning:
+    rows = {atom.name: max(sizes.get(atom.table, 1.0), 1.0) for atom in definition.atoms}
+    chosen = list(candidates) if shards > 1 else []
+    if len(chosen) > 1:
+        parts = exponents([candidate.atoms for candidate in chosen], rows, shards)
+        chosen = [candidate for candidate, part in zip(chosen, parts, strict=True) if part > _SLACK]
+    shares = _integer_shares([candidate.atoms for candidate in chosen], rows, shards)
+    dimensions = tuple(
+        Dimension(share, one.variable, None if one.variable else next(iter(one.atoms)))
+        for one, share in zip(chosen, shares, strict=True)
+        if share > 1
+    )
+    streams = tuple(_streams(definition, dimensions))
+    tables = dict.fromkeys(atom.table for atom in definition.atoms)
+    stated = tuple((table, sizes.get(table, 1.0)) for table in tables)
+    cells = prod(dimension.shares for dimension in dimensions)
+    load = sum(sizes.get(stream.table, 1.0) * stream.copies for stream in streams) / cells
+    return Partitioning(dimensions, streams, stated, load, _reason(definition, dimensions, shards))
+
+
+def _integer_shares(holders: Sequence[frozenset[str]], rows: Mapping[str, float], shards: int) -> list[int]:
+    """The whole shares with a product of at most `shards` and the fewest expected rows per shard, by exact search.
+
+    More shares never add rows to a shard, so the last variable takes what is left.
+    """
+    best: tuple[float, list[int]] = (float("inf"), [])
+
+    def load(shares: Sequence[int]) -> float:
+        pairs = list(zip(holders, shares, strict=True))
+        return sum(size / prod(share for atoms, share in pairs if atom in atoms) for atom, size in rows.items())
+
+    def search(shares: list[int], left: int) -> None:
+        nonlocal best
+        missing = len(holders) - len(shares)
+        if missing <= 1:
+            full = [*shares, *[left] * missing]
+            best = min(best, (load(full), full), key=lambda found: found[0] * (1 + _SLACK * prod(found[1])))
+            return
+        if load([*shares, *[left] * missing]) >= best[0]:
+            return
+        for share in range(left, 0, -1):
+            search([*shares, share], left // share)
+
+    search([], shards)
+    return best[1]
+
+
+def _streams(definition: Definition, dimensions: Sequence[Dimension]) -> Iterator[Stream]:
+    """One for each table and distinct tuple of hashed columns: a table whose atoms hash the same is sent once."""
+    cells = prod(dimension.shares for dimension in dimensions)
+    ways: dict[tuple[str, tuple[Hashed, ...]], list[Atom]] = {}
+    for atom in definition.atoms:
+        ways.setdefault((atom.table, tuple(_hashed(definition, atom, dimensions))), []).append(atom)
+    for number, ((table, hashed), atoms) in enumerate(ways.items(), 1):
+        tests = [_condition(atom) for atom in atoms]
+        conditions = None if None in tests else tuple(dict.fromkeys(test for test in tests if test is not None))
+        decided = prod(dimensions[one.dimension].shares for one in hashed)
+        names = tuple(atom.name for atom in atoms)
+        yield Stream(f"stream_{number}", table, names, hashed, conditions, cells // decided)
+
+
+def _condition(atom: Atom) -> str | None:
+    """What rows of an atom meet, as SQL: those with NULL where it joins would only fill the shard of NULL."""
+    needed = [column.expression for column in atom.variables if column.name in atom.required]
+    tests = [f"({condition.text})" for condition in atom.conditions]
+    return " AND ".join([*tests, *(f"({text}) IS NOT NULL" for text in needed)]) or None
+
+
+def _hashed(definition: Definition, atom: Atom, dimensions: Sequence[Dimension]) -> Iterator[Hashed]:
+    own = {column.name: column for column in atom.variables}
+    for number, dimension in enumerate(dimensions):
+        if dimension.variable in own:
+            column = own[dimension.variable]
+            yield Hashed(number, ((column.expression, column.type),))
+        elif dimension.atom == atom.name:
+            yield Hashed(number, _row_values(definition, atom.name))
+
+
+def _reason(definition: Definition, dimensions: Sequence[Dimension], shards: int) -> str:
+    if not dimensions:
+        return "everything is on one shard" + (": no column of its tables can be hashed" if shards > 1 else "")
+    named = [_spell(definition, dimension) for dimension in dimensions]
+    without = [a.name for a in definition.atoms if len(list(_hashed(definition, a, dimensions))) < len(dimensions)]
+    if not without:
+        return f"every row has {enumerate_words(named)}, so it is sent to one shard, and no state is ever moved"
+    lacking = enumerate_words(f"{name} ({table_name(definition.atom(name).table)})" for name in without)
+    return f"hashed on {enumerate_words(named)}, which {lacking} {'has' if len(without) == 1 else 'have'} not all of"
+
+
+def _spell(definition: Definition, dimension: Dimension) -> str:
+    return definition.label(dimension.variable) if dimension.variable else f"the row of {dimension.atom}"

@@ -1,0 +1,249 @@
+"""A view in shards as a Structured Streaming job: rows are routed, shuffled by shard, and applied where they arrive.
+
+Spark's state store holds each shard's log and commits it with the micro-batch; the engines live in its Python workers.
+What is shuffled are pieces of Arrow, one for each shard, stream and task.
+"""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.types import IntegerType, LongType, StructType
+
+from sqlfront.loading import Evaluator
+from sqlfront.shards.log import START, At, Piece, ShardLog, pack, unpack
+from sqlfront.shards.plan import ShardPlan
+from sqlfront.shards.routes import WEIGHT, Router
+from sqlfront.shards.shard import advance
+from sqlfront.spark.types import spark_schema, spark_type
+from storage.capture_sql import quote
+from storage.change_shapes import Wanted
+from storage.errors import ProgrammingError
+from storage.spark_source import signed_frame
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+SHARD, VERSION = "_shard", "_commit_version"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+GATHERED = 1 << 18  # Rows that are routed at once.
+_PIECES = "shard INT, stream INT, count BIGINT, rows BINARY"
+
+
+class ShardedView:
+    """A view that is kept in shards while a streaming query runs over `changes`.
+
+    `plan` says what is sent where and what the shards keep; `columns` are those of their rows.
+    """
+
+    def __init__(
+        self, connection: Connection, plan: ShardPlan, frames: Mapping[str, Any], shape: str,
+        processor: type[ShardProcessor],
+    ) -> None:  # fmt: skip
+        self._connection, self.plan = connection, plan
+        query = uuid.uuid4().hex
+        sent = [_pieces(plan, table, frame, shape) for table, frame in frames.items()]
+        pieces = functools.reduce(lambda one, other: one.union(other), sent)
+        answers = pieces.groupBy("shard").transformWithStateInPandas(
+            statefulProcessor=processor(plan, query),
+            outputStructType="shard INT, version BIGINT, rows BINARY",
+            outputMode="Append",
+            timeMode="None",
+        )
+        schema: Any = StructType.fromDDL(spark_schema(plan.columns))
+        schema = schema.add(WEIGHT, LongType()).add(SHARD, IntegerType()).add(VERSION, LongType())
+        self._changes = answers.mapInArrow(_opener(to_arrow_schema(schema)), schema)
+
+    @property
+    def changes(self) -> Any:
+        """The changed rows of all shards, a streaming DataFrame: their columns, `_weight` (how many copies more or, if
+        negative, less), `_shard` and `_commit_version`, the number of the shard's epoch. Write it anywhere.
+
+        They are the view's own changes where `plan.combination.whole`, else `query` makes the view of their sum.
+        """
+        return self._changes
+
+    def query(self, table: str) -> str:
+        """The view's rows as DuckDB's SQL over a table that holds the shards' rows."""
+        return self.plan.combination.query(table)
+
+    def into(self, name: str, *, checkpoint: str, trigger: Mapping[str, Any] | None = None) -> Any:
+        """Keep the view `name` in the connection's database file; the StreamingQuery that does so.
+
+        The shards' rows are in the change table `name`_parts, each micro-batch exactly once, and the view is an
+        ordinary one over it: nothing is maintained here.
+        """
+        con, parts = self._connection, f"{name}_parts"
+        columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in self.plan.columns)
+        con.execute(f"CREATE CHANGE TABLE IF NOT EXISTS {quote(parts)} ({columns})")
+        con.execute(f"CREATE OR REPLACE VIEW {quote(name)} AS {self.query(quote(parts))}")
+        rows = self._changes.drop(SHARD, VERSION)
+        return con.register_changes(
+            quote(parts), rows, shape="weight", name="shards", checkpoint=checkpoint, trigger=trigger
+        )
+
+
+class ShardProcessor(StatefulProcessor):
+    """Runs in Spark's Python workers, once for each partition of each micro-batch, and for each shard in it."""
+
+    def __init__(self, plan: ShardPlan, query: str) -> None:
+        self._plan, self._query = plan, query
+
+    def init(self, handle: Any) -> None:
+        self._log = StateLog(handle)
+        self._evaluate = Evaluator()
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        pieces = [
+            Piece(int(stream), bytes(data), int(count))
+            for frame in rows
+            for stream, data, count in zip(frame["stream"], frame["rows"], frame["count"], strict=True)
+        ]
+        [number] = key
+        change = advance(self._plan, self._query, int(number), self._log, pieces)
+        if change is not None and change.num_rows:
+            packed = pack(0, self._for_spark(change)).rows
+            yield pd.DataFrame({"shard": [int(number)], "version": [self._log.at().number], "rows": [packed]})
+
+    def close(self) -> None:
+        """Nothing: the engines stay for the next micro-batch."""
+
+    def _for_spark(self, change: pa.Table) -> pa.Table:
+        """The rows in types that Spark has."""
+        casts = [f"CAST({quote(name)} AS {spark_type(type_)[1] or type_})" for name, type_ in self._plan.columns]
+        types = {**dict(self._plan.columns), WEIGHT: "BIGINT"}
+        return self._evaluate(change, types, [*casts, WEIGHT])
+
+
+class StateLog(ShardLog):
+    """The log of a shard in Spark's state store: of the key for which it is asked."""
+
+    def __init__(self, handle: Any) -> None:
+        pieces = "number BIGINT, token STRING, stream INT, count BIGINT, rows BINARY"
+        self._where = handle.getValueState("at", "number BIGINT, token STRING, kept BIGINT, since BIGINT")
+        self._kept = handle.getListState("snapshot", pieces)
+        self._since = handle.getListState("log", pieces)
+
+    def at(self) -> At:
+        found = self._where.get()
+        return START if found is None else At(int(found[0]), str(found[1]))
+
+    def rows(self) -> tuple[int, int]:
+        found = self._where.get()
+        return (0, 0) if found is None else (int(found[2]), int(found[3]))
+
+    def snapshot(self) -> Iterable[Piece]:
+        return [piece for _, piece in _read(self._kept)]
+
+    def entries(self) -> Iterable[tuple[At, Piece]]:
+        return list(_read(self._since))
+
+    def add(self, at: At, rows: tuple[int, int], pieces: Sequence[Piece]) -> None:
+        self._where.update((*at, *rows))
+        self._since.appendList([_row(at, piece) for piece in pieces])
+
+    def replace(self, at: At, rows: tuple[int, int], snapshot: Sequence[Piece]) -> None:
+        self._where.update((*at, *rows))
+        self._since.clear()
+        self._kept.clear()
+        if snapshot:
+            self._kept.put([_row(at, piece) for piece in snapshot])
+
+
+def _read(state: Any) -> Iterator[tuple[At, Piece]]:
+    for number, token, stream, count, rows in state.get() if state.exists() else ():
+        yield At(int(number), str(token)), Piece(int(stream), bytes(rows), int(count))
+
+
+def _row(at: At, piece: Piece) -> tuple[Any, ...]:
+    return (*at, piece.stream, piece.count, piece.rows)
+
+
+def start_shards(
+    connection: Connection, plan: ShardPlan, streams: Mapping[str, Any], shape: str,
+    processor: type[ShardProcessor] = ShardProcessor,
+) -> ShardedView:  # fmt: skip
+    """The job of a plan over streaming DataFrames, one for each table, by the names of the plan."""
+    taken = {name.casefold() for name, _ in plan.columns} & {WEIGHT, SHARD, VERSION}
+    if taken:
+        raise ProgrammingError(
+            f"a view in shards cannot have a column {min(taken)}",
+            why="its changes have that column beside the view's",
+            hint="give the column another name in the SELECT",
+        )
+    for table, frame in streams.items():
+        if not frame.isStreaming:
+            raise ProgrammingError(
+                f"the DataFrame of {table} does not stream",
+                hint="spark.readStream; it also reads what is there already",
+            )
+        provider = frame.sparkSession.conf.get(PROVIDER)
+        if provider != ROCKSDB:
+            raise ProgrammingError(
+                "Spark's state store cannot hold shards",
+                where=f"{PROVIDER} = {provider}",
+                why="transformWithState needs the RocksDB state store",
+                hint=f'spark.conf.set("{PROVIDER}", "{ROCKSDB}"); sessions of sqlfront.spark.session.start have it',
+            )
+    return ShardedView(connection, plan, streams, shape, processor)
+
+
+def _pieces(plan: ShardPlan, table: str, frame: Any, shape: str) -> Any:
+    """A table's changes on their way: Spark projects and filters, its Python workers route."""
+    columns = dict(plan.tables)[table]
+    own = [number for number, stream in enumerate(plan.streams) if stream.table == table]
+    read = frozenset(column.name.casefold() for number in own for column in plan.sent[number])
+    tests = [plan.streams[number].conditions for number in own]
+    conditions = None if None in tests else tuple(dict.fromkeys(text for some in tests for text in some or ()))
+    wanted = Wanted(tuple((column.name, column.type) for column in columns), read, conditions)
+    return signed_frame(frame, shape, wanted).mapInArrow(_sender(plan, table), _PIECES)
+
+
+def _sender(plan: ShardPlan, table: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    pieces: Any = StructType.fromDDL(_PIECES)
+    schema = to_arrow_schema(pieces)
+
+    def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        router = Router(plan)
+        for rows in _gathered(batches):
+            for shard, stream, routed in router.route(table, rows):
+                piece = pack(stream, routed)
+                row = {"shard": shard, "stream": stream, "count": piece.count, "rows": piece.rows}
+                yield pa.RecordBatch.from_pylist([row], schema=schema)
+
+    return send
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches, of which Spark makes small ones, as tables of some size: fewer pieces travel."""
+    found: list[pa.RecordBatch] = []
+    for batch in batches:
+        found.append(batch)
+        if sum(one.num_rows for one in found) >= GATHERED:
+            yield pa.Table.from_batches(found)
+            found = []
+    if found:
+        yield pa.Table.from_batches(found)
+
+
+def _opener(schema: pa.Schema) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """From pieces of changed rows to the rows, with the shard and its epoch."""
+
+    def open_(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for answer in batch.to_pylist():
+                rows = unpack(answer["rows"]).combine_chunks()
+                numbers = [pa.repeat(answer[name], rows.num_rows) for name in ("shard", "version")]
+                values = [column.combine_chunks() for column in rows.columns]
+                columns = [value.cast(field.type) for value, field in zip([*values, *numbers], schema, strict=True)]
+                yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
+
+    return open_
