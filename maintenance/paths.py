@@ -129,7 +129,8 @@ def climb(
             delta = project(tree, assembler, delta, parent.shape.variables, limbs)
             if times != 1:
                 assembler.scale(delta.shape, times)
-            assembler.upsert(parent.table)
+            for table in (parent.table, *parent.followers.values()):
+                assembler.upsert(table)
         view = parent
 
 

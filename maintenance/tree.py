@@ -28,7 +28,7 @@ from storage.table import Table
 class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
     may be sorted by a variable: `order` is that index and the variable. `gathered` is the empty table in which a
-    filter's delta is added up by key."""
+    filter's delta is added up by key. What is added to its table is added to those of its `followers` too."""
 
     node: Node
     parent: View | None
@@ -40,6 +40,7 @@ class View:
     table: Table | None = None
     shape: Shape | None = None
     gathered: Table | None = None
+    followers: dict[object, Table] = field(default_factory=dict)
 
     @property
     def stored(self) -> bool:
@@ -146,8 +147,15 @@ class Tree:
             self._demand_projection()
         elif not plan.ranked_only:
             self._demand_enumeration(counted)
+        for order in plan.orders:
+            for variables in order.bags:
+                self.demand_full(self.bag(variables))
         self._settle()
         self._is_settled = True
+
+    def bag(self, variables: tuple[str, ...]) -> View:
+        """The inner node of these variables."""
+        return next(view for view in self.root.walk() if view.children and view.node.variables == variables)
 
     def entries(self) -> list[View]:
         """The leaves at which changes enter the tree: those that count, then those that filter."""

@@ -24,7 +24,7 @@ def unbuilt_view(
         if order_plan.root is not None:
             quota = definition.limit.rows if is_grouped(definition) and definition.limit is not None else None
             view.ranked[place] = RankedIndex(
-                order, order_plan, codecs, number, distinct=definition.mode == "set", quota=quota or 0
+                order, order_plan, tree, number, distinct=definition.mode == "set", quota=quota or 0
             )
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)

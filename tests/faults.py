@@ -87,6 +87,11 @@ FAULTS = [
         "required, occurrence // 2)", "required, 0)",
     ),
     Fault(
+        "a ranked tree does not follow its bags", "maintenance/paths.py",
+        "(parent.table, *parent.followers.values())", "(parent.table,)",
+        "tests/sqlfront/test_ranked_bags.py -k duckdb",
+    ),
+    Fault(
         "a filter keeps what its atom no longer has", "maintenance/paths.py",
         "assembler.transition(counted.table, True, leaf.shape, places)",
         "assembler.transition(counted.table, False, leaf.shape, places)",
