@@ -19,8 +19,8 @@ class Node:
 
     A leaf that only `filters` holds which rows its atom has, not how many: the atom counts elsewhere.
     In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole. Of the join only the rows
-    count that meet the node's `comparisons`, whose variables the node has. In a ranked tree a leaf without an atom has
-    the rows of the bag of its variables.
+    count that meet the node's `comparisons`, of variables that the node or its children have: what is only compared
+    need not be among the node's own. In a ranked tree a leaf without an atom has the rows of the bag of its variables.
     `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
     together are the free variables. Below its frontier everything is bound and only summed.
     """
@@ -46,6 +46,11 @@ class Node:
     def is_bag_leaf(self) -> bool:
         """Whether this is a leaf of a ranked tree that has the rows of a bag."""
         return not self.children and self.atom is None and self.filters is None
+
+
+def needed(node: Node) -> frozenset[str]:
+    """The variables that the join of a node's children is over: its own, and those that it compares."""
+    return frozenset(node.variables).union(*(test.scheme for test in node.comparisons))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from storage.layout import (
     PROBE,
     PROJECT,
     RANGE,
+    RANGE_SUM,
     RANK,
     REFUSED,
     ROUTE,
@@ -66,7 +67,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
-from storage.range_kernels import step_range
+from storage.range_kernels import step_range, step_range_sum
 from storage.rank_kernels import step_rank
 from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
 from storage.step_kernels import step_best, step_probe, step_project
@@ -191,7 +192,7 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == UPSERT:
             if n > 0:
                 step_upsert(pc, scratch, delta, n)
-        elif operation in (PROBE, EXTEND, RANGE, PROJECT):
+        elif operation in (PROBE, EXTEND, RANGE, RANGE_SUM, PROJECT):
             lists = operation in (EXTEND, RANGE)
             frame = stack + 32 * depth
             if lists and depth > 0 and load(frame, -4) == pc:
@@ -212,6 +213,8 @@ def run(program, scratch, data, first, rows, sign):
                     depth -= 1
             elif operation == PROBE:
                 found = step_probe(pc, scratch, delta, width, n)
+            elif operation == RANGE_SUM:
+                found = step_range_sum(pc, scratch, delta, width, n)
             else:
                 found = step_project(pc, scratch, delta, width, n)
             emitter = pc + load(pc, 3) * 8

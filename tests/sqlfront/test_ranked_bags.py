@@ -27,7 +27,7 @@ QUERIES = [
         "LIMIT 9",
     ),
     (
-        f"SELECT r.a, u.d, u.w, r.w AS v FROM r, s, t, u WHERE r.b = s.b AND s.c = t.c AND t.a = r.a AND u.a = r.a",
+        "SELECT r.a, u.d, u.w, r.w AS v FROM r, s, t, u WHERE r.b = s.b AND s.c = t.c AND t.a = r.a AND u.a = r.a",
         "u.w - r.w, s.w",
         "LIMIT 9",
     ),
