@@ -6,6 +6,7 @@ What is shuffled are pieces of Arrow, one for each shard, stream and task.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ SHARD, VERSION = "_shard", "_commit_version"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 GATHERED = 1 << 18  # Rows that are routed at once.
-_PIECES = "shard INT, stream INT, count BIGINT, rows BINARY"
+_PIECES = "key INT, stream INT, count BIGINT, rows BINARY"
 
 
 class ShardedView:
@@ -50,10 +51,11 @@ class ShardedView:
     ) -> None:  # fmt: skip
         self._connection, self.plan = connection, plan
         query = uuid.uuid4().hex
-        sent = [_pieces(plan, table, frame, shape) for table, frame in frames.items()]
+        keys = spread_keys(next(iter(frames.values())).sparkSession, plan.partitioning.shards)
+        sent = [_pieces(plan, keys, table, frame, shape) for table, frame in frames.items()]
         pieces = functools.reduce(lambda one, other: one.union(other), sent)
-        answers = pieces.groupBy("shard").transformWithStateInPandas(
-            statefulProcessor=processor(plan, query),
+        answers = pieces.groupBy("key").transformWithStateInPandas(
+            statefulProcessor=processor(plan, query, {key: shard for shard, key in enumerate(keys)}),
             outputStructType="shard INT, version BIGINT, rows BINARY",
             outputMode="Append",
             timeMode="None",
@@ -94,12 +96,11 @@ class ShardedView:
 class ShardProcessor(StatefulProcessor):
     """Runs in Spark's Python workers, once for each partition of each micro-batch, and for each shard in it."""
 
-    def __init__(self, plan: ShardPlan, query: str) -> None:
-        self._plan, self._query = plan, query
+    def __init__(self, plan: ShardPlan, query: str, shards: Mapping[int, int]) -> None:
+        self._plan, self._query, self._shards = plan, query, shards
 
     def init(self, handle: Any) -> None:
         self._log = StateLog(handle)
-        self._evaluate = Evaluator()
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         pieces = [
@@ -107,11 +108,11 @@ class ShardProcessor(StatefulProcessor):
             for frame in rows
             for stream, data, count in zip(frame["stream"], frame["rows"], frame["count"], strict=True)
         ]
-        [number] = key
-        change = advance(self._plan, self._query, int(number), self._log, pieces)
+        number = self._shards[int(key[0])]
+        change = advance(self._plan, self._query, number, self._log, pieces)
         if change is not None and change.num_rows:
             packed = pack(0, self._for_spark(change)).rows
-            yield pd.DataFrame({"shard": [int(number)], "version": [self._log.at().number], "rows": [packed]})
+            yield pd.DataFrame({"shard": [number], "version": [self._log.at().number], "rows": [packed]})
 
     def close(self) -> None:
         """Nothing: the engines stay for the next micro-batch."""
@@ -120,7 +121,25 @@ class ShardProcessor(StatefulProcessor):
         """The rows in types that Spark has."""
         casts = [f"CAST({quote(name)} AS {spark_type(type_)[1] or type_})" for name, type_ in self._plan.columns]
         types = {**dict(self._plan.columns), WEIGHT: "BIGINT"}
-        return self._evaluate(change, types, [*casts, WEIGHT])
+        return _evaluator()(change, types, [*casts, WEIGHT])
+
+
+@functools.cache
+def _evaluator() -> Evaluator:
+    """One for the process: its connection outlives the micro-batch."""
+    return Evaluator()
+
+
+@functools.lru_cache(8)
+def _router(plan: ShardPlan) -> Router:
+    return Router(plan)
+
+
+@atexit.register
+def _let_go() -> None:
+    """Drop DuckDB's objects while its module is still there."""
+    _evaluator.cache_clear()
+    _router.cache_clear()
 
 
 class StateLog(ShardLog):
@@ -196,7 +215,18 @@ def start_shards(
     return ShardedView(connection, plan, streams, shape, processor)
 
 
-def _pieces(plan: ShardPlan, table: str, frame: Any, shape: str) -> Any:
+def spread_keys(spark: Any, shards: int) -> list[int]:
+    """Numbers for shards by which Spark, which hashes them, has as many shards in each partition as in any other.
+
+    That of shard s is hashed to partition s of `shards` ones, and so to s modulo P of P if P divides `shards`. They
+    depend on nothing else: a checkpoint's are those of any later start.
+    """
+    rows = spark.range(40 * shards + 400).selectExpr("id", f"pmod(hash(CAST(id AS INT)), {shards}) AS part")
+    found = {int(part): int(key) for key, part in rows.orderBy(rows.id.desc()).collect()}
+    return [found[shard] for shard in range(shards)]
+
+
+def _pieces(plan: ShardPlan, keys: Sequence[int], table: str, frame: Any, shape: str) -> Any:
     """A table's changes on their way: Spark projects and filters, its Python workers route."""
     columns = dict(plan.tables)[table]
     own = [number for number, stream in enumerate(plan.streams) if stream.table == table]
@@ -204,19 +234,20 @@ def _pieces(plan: ShardPlan, table: str, frame: Any, shape: str) -> Any:
     tests = [plan.streams[number].conditions for number in own]
     conditions = None if None in tests else tuple(dict.fromkeys(text for some in tests for text in some or ()))
     wanted = Wanted(tuple((column.name, column.type) for column in columns), read, conditions)
-    return signed_frame(frame, shape, wanted).mapInArrow(_sender(plan, table), _PIECES)
+    return signed_frame(frame, shape, wanted).mapInArrow(_sender(plan, keys, table), _PIECES)
 
 
-def _sender(plan: ShardPlan, table: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _sender(
+    plan: ShardPlan, keys: Sequence[int], table: str
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     pieces: Any = StructType.fromDDL(_PIECES)
     schema = to_arrow_schema(pieces)
 
     def send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        router = Router(plan)
         for rows in _gathered(batches):
-            for shard, stream, routed in router.route(table, rows):
+            for shard, stream, routed in _router(plan).route(table, rows):
                 piece = pack(stream, routed)
-                row = {"shard": shard, "stream": stream, "count": piece.count, "rows": piece.rows}
+                row = {"key": keys[shard], "stream": stream, "count": piece.count, "rows": piece.rows}
                 yield pa.RecordBatch.from_pylist([row], schema=schema)
 
     return send

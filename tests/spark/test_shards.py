@@ -8,12 +8,13 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from pyspark.sql.functions import spark_partition_id
 
 import sqlfront
 import sqlfront.spark
 from sqlfront.shards.plan import plan_shards
 from sqlfront.shards.routes import Router
-from sqlfront.spark.shard_job import PROVIDER, ShardProcessor, start_shards
+from sqlfront.spark.shard_job import PROVIDER, ShardProcessor, spread_keys, start_shards
 from tests.spark.test_feeds import NAMES, SPARK_TYPES, TABLES, changes, columns, signed
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -24,7 +25,7 @@ TOTALS = (
 )
 PER_NUMBER = "SELECT a, sum(c) AS total, max(c) AS most FROM r JOIN s ON r.b = s.b GROUP BY a"
 RING = "SELECT count(*) AS n FROM r JOIN s ON r.b = s.b JOIN r AS q ON q.a = s.c JOIN s AS p ON p.b = q.b AND p.c = r.a"
-STEPS = 3
+STEPS = 2
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def expected(query, seed, steps):
         return Counter(one.execute(query).fetchall())
 
 
-@pytest.mark.parametrize(("query", "shards"), [(TOTALS, 1), (TOTALS, 2), (PER_NUMBER, 4), (RING, 4)])
+@pytest.mark.parametrize(("query", "shards"), [(TOTALS, 1), (PER_NUMBER, 2), (RING, 4)])
 def test_shards_keep_the_view(spark, con, tmp_path, query, shards):
     give(tmp_path, 5, range(STEPS))
     view = sqlfront.spark.shards(con, query, streams(spark, tmp_path), shards=shards)
@@ -116,7 +117,7 @@ def test_rows_are_worked_on_in_the_shard_they_are_sent_to(spark, con, tmp_path):
 
 def test_a_task_that_fails_between_apply_and_commit_is_tried_again(spark, con, tmp_path):
     """The engine has the batch, Spark has not; then the job goes on from its checkpoint, with new rows too."""
-    give(tmp_path, 7, range(STEPS - 1))
+    give(tmp_path, 7, range(2))
     failing = tmp_path / "failing"
 
     class Failing(ShardProcessor):
@@ -133,9 +134,17 @@ def test_a_task_that_fails_between_apply_and_commit_is_tried_again(spark, con, t
         if attempt == 0:
             with pytest.raises(Exception, match="killed before the commit"):
                 run(view, tmp_path)
-            give(tmp_path, 7, [STEPS - 1])
+            give(tmp_path, 7, [2])
     run(view, tmp_path)
-    assert Counter(con.execute("FROM v").fetchall()) == expected(TOTALS, 7, range(STEPS))
+    assert Counter(con.execute("FROM v").fetchall()) == expected(TOTALS, 7, range(3))
+
+
+@pytest.mark.parametrize(("shards", "partitions"), [(1, 1), (4, 2), (6, 3), (12, 12)])
+def test_every_partition_has_equally_many_shards(spark, shards, partitions):
+    keys = spread_keys(spark, shards)
+    assert len(set(keys)) == shards
+    numbers = spark.createDataFrame([(key,) for key in keys], "key INT").repartition(partitions, "key")
+    assert set(numbers.groupBy(spark_partition_id()).count().toPandas()["count"]) == {shards // partitions}
 
 
 def test_what_does_not_fit_is_refused(spark, con, tmp_path):
