@@ -69,12 +69,12 @@ _FED = "through its changes, which are computed at each epoch; its rows are stor
 
 
 def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The orders of the option order_by, each as one would write it after ORDER BY."""
+    """The orders of the option order_by and of the view's indexes, each as one would write it after ORDER BY."""
     text = options.get("order_by", "")
     ends = [token.start for token in tokenize(text) if token.text == ";"]
     starts = [0, *(end + 1 for end in ends)]
     parts = (text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True))
-    return tuple(part for part in parts if part)
+    return (*(part for part in parts if part), *options.get("indexes", {}).values())
 
 
 def build_view(database: Database, con: Any, view: StoredView, bound: Bound | None = None) -> ViewEntry:

@@ -150,13 +150,7 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
                 database.changed()
             return
         entry = database.view(con, name.parts)
-        passing = why_not_rebuilt(database, [entry, *database.dependents(entry)])
-        if passing is not None:
-            raise ProgrammingError(
-                f"materialized view {shown(entry.name)} cannot be rebuilt",
-                why=passing,
-                hint="create the change table WITH (retain = true)",
-            )
+        _refuse_passed(database, entry)
         group = _rebuilt_with(database, entry)
         for member in reversed(group):
             database.detach(member)
@@ -172,6 +166,33 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
             database.changed()
 
 
+def rebuild_with(database: Database, con: Any, name: Name, options: dict[str, Any]) -> None:
+    """Build a view anew with other options, as REFRESH does; nothing has changed if that is refused."""
+    entry = database.view(con, name.parts)
+    _refuse_passed(database, entry)
+    with transaction(con):
+        _save_options(con, entry, options)
+    entry.options = options
+    refresh_view(database, con, name)
+
+
+def _refuse_passed(database: Database, entry: ViewEntry) -> None:
+    passing = why_not_rebuilt(database, [entry, *database.dependents(entry)])
+    if passing is not None:
+        raise ProgrammingError(
+            f"materialized view {shown(entry.name)} cannot be rebuilt",
+            why=passing,
+            hint="create the change table WITH (retain = true)",
+        )
+
+
+def _save_options(con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
+    con.execute(
+        f"UPDATE {SCHEMA}.views SET options = ? WHERE schema = ? AND name = ?",
+        [json.dumps(options), entry.name.schema, entry.name.name],
+    )
+
+
 def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[str, Any], ...]) -> None:
     """Set options of a view; unknown ones are errors. Its tree is chosen anew by the next REFRESH; a triangle's values
     are told apart by a new epsilon at once, O(N^1.5). On any error nothing has changed."""
@@ -183,10 +204,7 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
         with transaction(con) as undo:
-            con.execute(
-                f"UPDATE {SCHEMA}.views SET options = ? WHERE schema = ? AND name = ?",
-                [json.dumps(entry_options), entry.name.schema, entry.name.name],
-            )
+            _save_options(con, entry, entry_options)
             maintained = entry.maintained
             before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
             if after != before and maintained.plan.union is not None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from maintenance.critical import Uninterrupted
-from sqlfront import change_table_ddl, ddl, dml, show, table_ddl
+from sqlfront import change_table_ddl, ddl, dml, show, table_ddl, view_index
 from sqlfront import statements as own
 from sqlfront.durable import compact_logs
 from sqlfront.feed import subscribe
@@ -68,6 +68,10 @@ def _run_own(connection: Connection, statement: Statement) -> None:
             ddl.refresh_view(database, con, statement.name)
         case own.AlterMaterializedView():
             ddl.alter_view(database, con, statement.name, statement.options)
+        case own.CreateViewIndex():
+            view_index.create_index(database, con, statement)
+        case own.DropViewIndex():
+            view_index.drop_index(database, con, statement)
         case own.CreateChangeTable():
             change_table_ddl.create_change_table(database, con, statement)
         case own.DropChangeTable():
@@ -131,6 +135,8 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
     elif kind == "ddl" and statement.object in ("macro", "function"):
         connection._database.macros = None
         read(connection, statement, params)
+    elif kind == "ddl" and (about_view := view_index.own_statement(connection._database, connection._duck, statement)):
+        _run_own(connection, about_view)
     elif kind in ("ddl", "create_table_as") and table_ddl.needs_us(connection, statement):
         table_ddl.alter(connection, statement)
     elif kind == "checkpoint":

@@ -93,6 +93,21 @@ class AlterMaterializedView(Statement):
 
 
 @dataclass(frozen=True)
+class CreateViewIndex(Statement):
+    """CREATE INDEX on a materialized view; `order` is the text between the parentheses."""
+
+    name: str
+    view: Name
+    order: str
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropViewIndex(Statement):
+    name: Name
+
+
+@dataclass(frozen=True)
 class ColumnDefinition:
     """A column of CREATE CHANGE TABLE; `type` and `default` are SQL text."""
 
