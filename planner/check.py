@@ -116,7 +116,7 @@ def _check_connex(plan: Plan) -> None:
             if child.connex:
                 _require(node.connex, "the connex nodes are connected", child)
                 fresh = frozenset(child.variables) - frozenset(node.variables)
-                _require(bool(fresh), "a connex node adds a variable", child)
+                _require(bool(fresh or node.comparisons), "a connex node adds a variable", child)
     covered = _union(node for node in plan.root.walk() if node.connex)
     _require(covered == frozenset(plan.free), "the connex nodes hold exactly the free variables", plan.root)
 
