@@ -18,7 +18,7 @@ from planner.hypergraph import comparison_edges, components, vertices
 from planner.keys import fixing_keys
 from planner.plan import Node, needed
 from planner.query import Comparison, Definition
-from planner.tree import PAIRWISE_LIMIT, Found, Group, Part, Search, Weights, add_prices, frontier
+from planner.tree import PAIRWISE_LIMIT, Found, Group, Part, Search, Weights, add_prices
 
 FEW = 5
 """Of a part with more variables that join or are compared, not all sets are tried as labels."""
@@ -72,15 +72,28 @@ class _RangeSearch(Search):
     """The search with comparisons. Of enumerated nodes too: their label has one side, so that each row has matches."""
 
     def groups(self, free: frozenset[str]) -> Iterator[Group]:
-        """The operands of the connex top, by what connects them. What is compared with a bound variable is at hand
-        where that is summed out, so a comparison of free ones alone links no atoms of a part."""
-        links = {n: test.scheme for n, test in comparison_edges(self.definition).items() if not test.scheme <= free}
-        parts = []
-        for part in frontier(self.edges | links, free, links.values()):
-            atoms = tuple(name for name in part.atoms if name in self.atoms)
-            parts.append(Part(vertices({name: self.edges[name] for name in atoms}) & free, atoms, connex=True))
-        group = tuple(parts)
+        """The operands of the connex top, by what connects them."""
+        group = tuple(Part(self._scope(atoms) & free, atoms, connex=True) for atoms in self._frontier(free))
         return (piece.group for piece in self._pieces(group, frozenset(), self._tests(group), ()))
+
+    def _frontier(self, free: frozenset[str]) -> list[tuple[str, ...]]:
+        """The atoms that bound variables and their comparisons link. A free variable that is compared with a bound one
+        must be at hand where that is summed out: a group that lacks it is joined with one that has it."""
+        tests = {name: test for name, test in comparison_edges(self.definition).items() if not test.scheme <= free}
+        linked = components(self.edges | {name: test.scheme for name, test in tests.items()}, free)
+        groups = [tuple(name for name in names if name in self.atoms) for names in linked]
+        for test in tests.values():
+            own = next(atoms for atoms in groups if test.scheme - free <= self._scope(atoms))
+            lacking, label = test.scheme - self._scope(own), self._scope(own) & free
+            if lacking:
+                having = [atoms for atoms in groups if lacking <= self._scope(atoms)]
+                other = min(having, key=lambda atoms: (len(label - self._scope(atoms)), len(atoms)))
+                merged = tuple(name for name in self.edges if name in own or name in other)
+                groups = [atoms for atoms in groups if atoms not in (own, other)] + [merged]
+        return groups
+
+    def _scope(self, atoms: Iterable[str]) -> frozenset[str]:
+        return vertices({name: self.edges[name] for name in atoms})
 
     def options(self, group: Group, above: frozenset[str]) -> Iterator[Found | None]:
         tests = self._tests(group)
@@ -117,7 +130,7 @@ class _RangeSearch(Search):
             links = [piece.tests for piece in ranged]
             if any(len(piece.compared) > 1 for piece in ranged):
                 return None
-        if not all(_is_range(tests) for tests in links):
+        if not all(is_range(tests) for tests in links):
             return None
         scopes = [label & self.variables(piece.group) for piece in pieces]
         used = _variables(test for link in links for test in link)
@@ -197,7 +210,7 @@ def _variables(tests: Iterable[Comparison]) -> frozenset[str]:
     return frozenset[str]().union(*(test.scheme for test in tests))
 
 
-def _is_range(tests: Sequence[Comparison]) -> bool:
+def is_range(tests: Sequence[Comparison]) -> bool:
     """Whether comparisons are of one variable, bounded once from below at most and once from above."""
     for variable in frozenset.intersection(*(test.scheme for test in tests)):
         upwards = [(test.operator in ("<", "<=")) == (test.right == variable) for test in tests]
