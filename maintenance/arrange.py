@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from maintenance.programs import WordTest
 from maintenance.shapes import Shape
 from storage import layout as at
 from storage.table import Table
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Level:
-    """One level of a walk: how rows of `table` are reached from the rows before it (`sources`: (level, place))."""
+    """One level of a walk: how rows of `table` are reached from the rows before it (`sources`: (level, place)). Of a
+    range, `tests` say of which level's row and how: the bound below, the one above (None: none), others."""
 
     kind: int
     table: Table
@@ -29,6 +31,7 @@ class Level:
     group: Table | None = None
     index: int = 0
     sources: tuple[tuple[int, int], ...] = ()
+    tests: tuple[tuple[int, WordTest] | None, ...] = ()
 
     @property
     def looked_up(self) -> Table:

@@ -164,11 +164,13 @@ class Emission:
                 self.free.append(replace(step, multiply=self._tree.frontier(sibling), partners=()))
                 self._list_children(sibling)
             else:
-                self.free.append(Step(sibling, "message", step.key, False))
+                self.free.append(replace(step, multiply=False))
                 self._list(sibling)
 
     def _list(self, view: View) -> None:
-        self._listing.append(Step(view, "members", view.link, self._tree.frontier(view)))
+        step = self._tree.listing(view)
+        if step.lists:
+            self._listing.append(replace(step, multiply=self._tree.frontier(view)))
         self._list_children(view)
 
     def _list_children(self, view: View) -> None:

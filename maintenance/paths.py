@@ -203,7 +203,7 @@ def join_step(
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
     join = Join(delta.shape, delta.atoms, shape, out, step.multiply)
     if step.access in ("range", "range sum"):
-        tests = [_bound_test(tree, step, test, delta.shape, shape) for test in step.comparisons]
+        tests = [bound_test(tree, step, test, delta.shape, shape) for test in step.comparisons]
         index, places = step.view.index_number(step.key), delta.shape.places(step.key)
         if step.access == "range":
             assembler.range(table, index, places, tests, join)
@@ -231,7 +231,7 @@ def _word_tests(tree: Tree, step: Step, delta: Shape) -> list[WordTest]:
     return [_word_test(tree, test, delta, delta) for test in step.comparisons]
 
 
-def _bound_test(tree: Tree, step: Step, test: Comparison, delta: Shape, table: Shape) -> WordTest:
+def bound_test(tree: Tree, step: Step, test: Comparison, delta: Shape, table: Shape) -> WordTest:
     """A comparison of a "range" or "range sum" step, of a delta's row with a table's."""
     if step.compared == test.right:
         return _word_test(tree, test, delta, table)

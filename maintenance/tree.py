@@ -222,13 +222,21 @@ class Tree:
                 self.demand_full(view)
             for child in view.children:
                 if child.node.connex and not (alone and view is self.root):
-                    self.demand_members(child, child.link)
+                    self._demand(self.listing(child))
                 elif not child.node.connex and not self.frontier(view):
                     self.demand_message(child)
 
     def frontier(self, view: View) -> bool:
         """True when enumeration goes no deeper: the view's own values stand for everything below it."""
         return not any(child.node.connex for child in view.children)
+
+    def listing(self, view: View) -> Step:
+        """The step from a row of an enumerated view's parent to the view's rows."""
+        assert view.parent is not None
+        found = self.look_up(view, set(view.parent.node.variables))
+        if found is not None and found.access == "range sum":
+            return replace(found, access="range")
+        return Step(view, "row" if view.link == view.node.variables else "members", view.link, True)
 
     def _demand_projection(self) -> None:
         for leaf in self.entries():
@@ -268,7 +276,7 @@ class Tree:
         steps = ready_tests(parent, bound)
         order = self.join_order(parent, source)
         for place, sibling in enumerate(order):
-            summed = self._summed(sibling, bound)
+            summed = self.look_up(sibling, bound)
             if summed is not None:
                 steps.append(summed)
             else:
@@ -280,7 +288,7 @@ class Tree:
             bound = known
         return steps
 
-    def _summed(self, view: View, bound: Set[str]) -> Step | None:
+    def look_up(self, view: View, bound: Set[str]) -> Step | None:
         """The look-up of the sum of a view's rows that join what is bound; None if they have to be listed."""
         fresh = set(view.link) - bound
         if not fresh:
@@ -352,7 +360,7 @@ class Tree:
     def _descend(self, view: View, bound: set[str], steps: list[Step]) -> None:
         known = self._ordered(view, bound)
         inside = self.descent(view)
-        summed = None if self.carries(view) else self._summed(view, bound)
+        summed = None if self.carries(view) else self.look_up(view, bound)
         if summed is not None:
             steps.append(summed)
             return

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from maintenance.arrange import Level
+from maintenance.paths import bound_test
+from maintenance.programs import PASSING, WordTest
 from maintenance.shapes import COUNT, Part, Shape
+from maintenance.steps import Step
 from maintenance.tree import Tree, View
 from storage import layout as at
 from storage import scan_kernels as kernels
@@ -225,7 +228,13 @@ class Walk:
     def _join(self, tree: Tree, child: View, level: int) -> None:
         """A child's rows: those of the link, or fewer where constants lead to them."""
         assert child.table is not None and child.shape is not None
-        above = dict.fromkeys(child.link, (level, self.levels[level].shape))
+        shape = self.levels[level].shape
+        above = {variable: (level, shape) for variable in child.link if variable in shape.variables}
+        step = tree.listing(child) if child.node.connex else None
+        if step is not None and step.access == "range":
+            self._list_range(tree, step, above, level)
+            self._visit(tree, child, len(self.levels) - 1)
+            return
         if child.node.connex:
             known = above.keys() | set(self._given[1].variables if self._given else ())
             usable = [index for index in child.indexes if set(index) <= known]
@@ -237,6 +246,25 @@ class Walk:
         table, shape = tree.message(child)
         self._look_up(table, shape, shape.variables, [], above)
         self._end(child.atoms, shape, len(self.levels) - 1)
+
+    def _list_range(self, tree: Tree, step: Step, above: Mapping[str, tuple[int, Shape]], level: int) -> None:
+        """The level that lists an ordered group between the bounds that the rows of a level set; where a constant is
+        given for what is sorted, just those that have it."""
+        table, shape = step.view.table, step.view.shape
+        assert table is not None and shape is not None
+        tests = [(level, bound_test(tree, step, test, self.levels[level].shape, shape)) for test in step.comparisons]
+        lower, upper = (next((t for t in tests if t[1].is_lower_bound == below), None) for below in (True, False))
+        bounds = [lower, upper]
+        if self._given is not None and step.compared in self._given[1].variables:
+            left, right = self._given[1].places([step.compared])[0], shape.places([step.compared])[0]
+            places = tests[0][1].places
+            equal = [WordTest(PASSING[operator], left, right, places) for operator in ("<=", ">=")]
+            bounds = [*((self._given[0], test) for test in equal), *tests]
+        number = step.view.index_number(step.key)
+        sources = tuple((above[v][0], place) for v in step.key for place in above[v][1].places([v]))
+        self.levels.append(
+            Level(kernels.RANGE_LEVEL, table, shape, table.groups[number], number, sources, tuple(bounds))
+        )
 
     def _level_of(self, table: Table) -> int:
         return next(i for i, level in enumerate(self.levels) if level.table is table)
@@ -250,6 +278,7 @@ class Walk:
         depth = len(self.levels)
         self._state = np.zeros((depth, kernels.LEVEL_WORDS), np.int64)
         self._blocks = [np.empty((kernels.BLOCK, i + 1), np.int64) for i in range(depth)]
+        self._tests: list[np.ndarray] = []
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
         self._wave = np.empty(WAVE_WORDS, np.int64)
@@ -257,13 +286,25 @@ class Walk:
             address = level.looked_up.address
             flat = [word for source in level.sources for word in source]
             fields = [level.kind, address, level.table.address, level.index, self._blocks[i].ctypes.data]
-            fields += [0, 0, 0, 0, len(level.sources), 0, 0, 0, *flat]
+            self._tests.append(_test_words(level))
+            fields += [0, 0, 0, 0, len(level.sources), 0, 0, 0, self._tests[i].ctypes.data, *flat]
             self._state[i, : len(fields)] = fields
             level.table.readers.add(self)
             level.looked_up.readers.add(self)
         self._numbers = {place: number for number, place in enumerate(places)}
         self._gathered = np.array([(*place, 0) for place in places], np.int64).reshape(-1, 3)
         self.rows = 0
+
+
+def _test_words(level: Level) -> np.ndarray:
+    """The tests of a level that lists a range, as its kernel reads them."""
+    starts, words = [], list[int]()
+    for found in level.tests:
+        starts.append(0 if found is None else 3 + sum(test is not None for test in level.tests) + len(words))
+        if found is not None:
+            words += [found[0], *found[1].words()]
+    present = [start for start in starts if start]
+    return np.array([*(starts[:2] or [0, 0]), len(present), *present, *words], np.int64)
 
 
 def _one_row(words: list[int]) -> Table:

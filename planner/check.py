@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from planner.hypergraph import components, constrained, hypergraph, vertices
 from planner.plan import Node, Plan, needed
 from planner.query import Definition
+from planner.ranges import is_range
 from planner.rules import range_sums
 from planner.rules.materialize import STRATEGY, rest, shown
 
@@ -25,6 +26,10 @@ def check_plan(plan: Plan, definition: Definition) -> None:
         if node.atom is None and node.filters is None and node is not plan.root:
             in_bags = plan.shape in ("cyclic", "inequality") and plan.strategy != range_sums.STRATEGY
             _check_inner(node, guarded=not in_bags)
+            if plan.strategy == range_sums.STRATEGY and node.comparisons:
+                _require(
+                    is_range(node.comparisons), "a node compares one variable, with one bound on either side", node
+                )
     tests = [test for node in plan.root.walk() for test in node.comparisons]
     _require(set(tests) == set(definition.comparisons), "each comparison is tested", plan.root)
     _check_running_intersection(plan.root, definition)
@@ -116,7 +121,7 @@ def _check_connex(plan: Plan) -> None:
             if child.connex:
                 _require(node.connex, "the connex nodes are connected", child)
                 fresh = frozenset(child.variables) - frozenset(node.variables)
-                _require(bool(fresh), "a connex node adds a variable", child)
+                _require(bool(fresh or node.comparisons), "a connex node adds a variable", child)
     covered = _union(node for node in plan.root.walk() if node.connex)
     _require(covered == frozenset(plan.free), "the connex nodes hold exactly the free variables", plan.root)
 

@@ -11,35 +11,31 @@ children are compared with has a chain of nodes. So each table is sorted in one 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
-from planner.hypergraph import components, constrained
+from planner.hypergraph import comparison_edges, components, vertices
 from planner.keys import fixing_keys
 from planner.plan import Node, needed
 from planner.query import Comparison, Definition
-from planner.tree import PAIRWISE_LIMIT, Found, Group, Search, Weights, add_prices, frontier, split
+from planner.tree import PAIRWISE_LIMIT, Found, Group, Part, Search, Weights, add_prices
 
 FEW = 5
 """Of a part with more variables that join or are compared, not all sets are tried as labels."""
 
 
-def build_range_tree(definition: Definition, weights: Weights) -> Node | None:
-    """The cheapest tree that enumerates the free variables and compares without bags; None if there is none.
+def build_range_tree(definition: Definition, free: tuple[str, ...], weights: Weights) -> Node | None:
+    """The cheapest tree that enumerates `free` and compares without bags; None if there is none.
 
-    None also if two free variables are compared, or two variables of one atom. Cheapest is as `build_tree` says.
+    None also if two variables of one atom are compared. Cheapest is as `build_tree` says.
     """
-    atoms = {atom.name: atom for atom in definition.atoms}
-    free = frozenset(definition.free)
     tests = definition.comparisons
-    if any(test.scheme <= free or test.operator == "<>" or test.left == test.right for test in tests):
+    if any(test.operator == "<>" or test.left == test.right for test in tests):
         return None
     if any(test.scheme <= atom.scheme for test in tests for atom in definition.atoms):
         return None
-    parts = frontier(constrained(definition), free, [test.scheme for test in tests])
-    parts = tuple(replace(part, atoms=tuple(name for name in part.atoms if name in atoms)) for part in parts)
     search = _RangeSearch(definition, "any", weights)
-    found = [search.best(group, frozenset()) for group in split(parts, frozenset())]
+    found = [search.best(group, frozenset()) for group in search.groups(frozenset(free))]
     children = [one.node for one in found if one is not None]
     return Node((), tuple(children), connex=True) if len(children) == len(found) else None
 
@@ -73,16 +69,43 @@ class _Piece:
 
 
 class _RangeSearch(Search):
-    """The search with comparisons, which are all below the nodes that are enumerated."""
+    """The search with comparisons. Of enumerated nodes too: their label has one side, so that each row has matches."""
+
+    def groups(self, free: frozenset[str]) -> Iterator[Group]:
+        """The operands of the connex top, by what connects them."""
+        group = tuple(Part(self._scope(atoms) & free, atoms, connex=True) for atoms in self._frontier(free))
+        return (piece.group for piece in self._pieces(group, frozenset(), self._tests(group), ()))
+
+    def _frontier(self, free: frozenset[str]) -> list[tuple[str, ...]]:
+        """The atoms that bound variables and their comparisons link. A free variable that is compared with a bound one
+        must be at hand where that is summed out: a group that lacks it is joined with one that has it."""
+        tests = {name: test for name, test in comparison_edges(self.definition).items() if not test.scheme <= free}
+        linked = components(self.edges | {name: test.scheme for name, test in tests.items()}, free)
+        groups = [tuple(name for name in names if name in self.atoms) for names in linked]
+        for test in tests.values():
+            own = next(atoms for atoms in groups if test.scheme - free <= self._scope(atoms))
+            lacking, label = test.scheme - self._scope(own), self._scope(own) & free
+            if lacking:
+                having = [atoms for atoms in groups if lacking <= self._scope(atoms)]
+                other = min(having, key=lambda atoms: (len(label - self._scope(atoms)), len(atoms)))
+                merged = tuple(name for name in self.edges if name in own or name in other)
+                groups = [atoms for atoms in groups if atoms not in (own, other)] + [merged]
+        return groups
+
+    def _scope(self, atoms: Iterable[str]) -> frozenset[str]:
+        return vertices({name: self.edges[name] for name in atoms})
 
     def options(self, group: Group, above: frozenset[str]) -> Iterator[Found | None]:
-        if group[0].connex:
-            yield from super().options(group, above)
-            return
-        tests = [test for test in self.definition.comparisons if test.scheme <= self.variables(group)]
+        tests = self._tests(group)
         for label in _labels(group, above, tests):
-            for cut in _cuts(tests, label):
+            for cut in [()] if group[0].connex else _cuts(tests, label):
                 yield self._compare(group, above, label, tests, cut)
+
+    def _tests(self, group: Group) -> list[Comparison]:
+        """The comparisons between the parts of a group."""
+        shown = self.variables(group)
+        tests = [test for test in self.definition.comparisons if test.scheme <= shown]
+        return [test for test in tests if not any(test.scheme <= part.label for part in group)]
 
     def _compare(
         self,
@@ -107,23 +130,23 @@ class _RangeSearch(Search):
             links = [piece.tests for piece in ranged]
             if any(len(piece.compared) > 1 for piece in ranged):
                 return None
-        if not all(_is_range(tests) for tests in links):
+        if not all(is_range(tests) for tests in links):
             return None
         scopes = [label & self.variables(piece.group) for piece in pieces]
         used = _variables(test for link in links for test in link)
         if any(v not in used and sum(v in scope for scope in scopes) < 2 for v in label - above):
             return None
-        below = {piece: self.best(piece.group, scope | piece.compared) for piece, scope in zip(pieces, scopes)}
+        below = {piece: self._below(piece, scope) for piece, scope in zip(pieces, scopes)}
         found = {piece: one for piece, one in below.items() if one is not None}
         if len(found) < len(pieces):
             return None
         if cut:
-            return self._node(label, list(found.values()), tuple(cut))
+            return self._node(label, list(found.values()), tuple(cut), group[0].connex)
         plain = [found[piece] for piece in pieces if not piece.compared]
         if not ranged:
-            return self._node(label, plain, ())
+            return self._node(label, plain, (), group[0].connex)
         for piece in ranged:
-            plain = [self._node(label, [*plain, found[piece]], piece.tests)]
+            plain = [self._node(label, [*plain, found[piece]], piece.tests, group[0].connex)]
         return plain[0]
 
     def _pieces(
@@ -142,8 +165,15 @@ class _RangeSearch(Search):
             pieces.append(_Piece(parts, compared, own))
         return pieces
 
-    def _node(self, label: frozenset[str], below: Sequence[Found], tests: tuple[Comparison, ...]) -> Found:
-        node = Node(self.in_order(label), tuple(found.node for found in below), comparisons=tests)
+    def _below(self, piece: _Piece, scope: frozenset[str]) -> Found | None:
+        """The subtree of a piece; what only the node above compares, and puts out, is new there."""
+        alone = len(piece.group) == 1 and piece.group[0].connex
+        return self.best(piece.group, scope if alone else scope | piece.compared)
+
+    def _node(
+        self, label: frozenset[str], below: Sequence[Found], tests: tuple[Comparison, ...], connex: bool
+    ) -> Found:
+        node = Node(self.in_order(label), tuple(found.node for found in below), connex=connex, comparisons=tests)
         price = (0.0, 0.0, 0)
         leaving = frozenset[str]()
         for found in below:
@@ -180,7 +210,7 @@ def _variables(tests: Iterable[Comparison]) -> frozenset[str]:
     return frozenset[str]().union(*(test.scheme for test in tests))
 
 
-def _is_range(tests: Sequence[Comparison]) -> bool:
+def is_range(tests: Sequence[Comparison]) -> bool:
     """Whether comparisons are of one variable, bounded once from below at most and once from above."""
     for variable in frozenset.intersection(*(test.scheme for test in tests)):
         upwards = [(test.operator in ("<", "<=")) == (test.right == variable) for test in tests]

@@ -9,20 +9,24 @@ from __future__ import annotations
 
 from storage.delta_kernels import prefetch_row
 from storage.jit import kernel
-from storage.layout import KEYS, LIMBS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
+from storage.layout import KEYS, LIMBS, LINKS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
 from storage.limb_kernels import multiply, sign_of
 from storage.memory import load, load32, prefetch, product_overflows, store
+from storage.range_kernels import first_passing, within
 from storage.table_kernels import find, hash_words
 from storage.wave_kernels import ENTRY, HOPS, KEY, MEMBER, OUT, SOURCE, WAVE, enter_list, extend, list_members
 
-SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL = 0, 1, 2
+SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL, RANGE_LEVEL = 0, 1, 2, 3
 # Rows of the last level's block, and of those before: so few that what was just found stays in the cache until the
 # words of all levels are read.
 BLOCK, UPPER_BLOCK = 4096, 256
 # Words of a level: the kind, these, then key sources (level, place).
 LEVEL_WORDS = 96
 _TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
-_GUESS, LOOKED_UP, JUMPS, _FIRST = range(10, 14)
+_GUESS, LOOKED_UP, JUMPS, _TESTS, _FIRST = range(10, 15)
+# The tests of a RANGE_LEVEL: the places of that of the lower bound and of the upper one (0: none), their number, and
+# where each begins; a test is the level of its left side, then as a RANGE step's.
+_LOWER, _UPPER, _NUMBER, _FIRST_TEST = range(4)
 # Before their groups are listed, the entries of a wave are look-ups: which row was found, by which hash.
 _ROW, _HASH = MEMBER, OUT
 
@@ -187,6 +191,61 @@ def join_level(level, before, depth, capacity, scratch, wave):
     return made
 
 
+@kernel("boolean(int64,int64,int64)")
+def passes_all(tests, addresses, member):
+    """Whether a member passes all tests of a RANGE_LEVEL for an input row."""
+    for i in range(load(tests, _NUMBER)):
+        test = tests + load(tests, _FIRST_TEST + i) * 8
+        if not within(test + 8, load(addresses, load(test, 0)), member):
+            return False
+    return True
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def range_level(level, before, depth, capacity, scratch, key):
+    """Fill a block as `join_level` does, with the members of each input row's ordered group that pass its tests; at
+    most those between the bounds are met, after O(log group) steps. `key` is room for one key."""
+    group = load(level, _TABLE)
+    table = load(level, _MEMBERS)
+    block = load(level, _BLOCK)
+    position = load(level, _POSITION)
+    member = load(level, _CURSOR)
+    tests = load(level, _TESTS)
+    lower = load(tests, _LOWER) * 8
+    upper = load(tests, _UPPER) * 8
+    after = 2 * (load(table, LINKS) + 2 * load(level, _INDEX))
+    rows = load(before, _COUNT)
+    made = 0
+    steps = 0
+    while position < rows and made < capacity:
+        source = load(before, _BLOCK) + position * depth * 8
+        if member == 0:
+            level_key(level, source, key)
+            group_row = find(group, scratch, hash_words(key, load(level, _SOURCES)), key, 0, 0)
+            if group_row >= 0:
+                tail = load(group, ROWS) + (group_row * load(group, WIDTH) + load(group, TAIL)) * 8
+                member = load32(tail, 0)
+                if lower != 0:
+                    row = load(source, load(tests + lower, 0))
+                    member = first_passing(table, scratch, load32(tail, 2), tests + lower + 8, row)
+        while member != 0 and made < capacity:
+            address = load(table, ROWS) + (member - 1) * load(table, WIDTH) * 8
+            steps += 1
+            if upper != 0 and not within(tests + upper + 8, load(source, load(tests + upper, 0)), address):
+                member = 0
+            else:
+                if passes_all(tests, source, address):
+                    extend(block + made * (depth + 1) * 8, source, depth, address)
+                    made += 1
+                member = load32(address, after)
+        if member == 0:
+            position += 1
+    store(level, _POSITION, position)
+    store(level, _CURSOR, member)
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+    return made
+
+
 @kernel("int64(int64,int64,int64,int64,int64)")
 def next_block(levels, count, capacity, scratch, wave):
     """Fill the last level's block; the number of its rows, 0 at the end."""
@@ -196,6 +255,8 @@ def next_block(levels, count, capacity, scratch, wave):
         room = capacity if i == count - 1 else min(capacity, UPPER_BLOCK)
         if load(level, 0) == SCAN_LEVEL:
             made = scan_level(level, room)
+        elif load(level, 0) == RANGE_LEVEL:
+            made = range_level(level, level - LEVEL_WORDS * 8, i, room, scratch, wave + KEY * 8)
         else:
             made = join_level(level, level - LEVEL_WORDS * 8, i, room, scratch, wave)
         store(level, _COUNT, made)

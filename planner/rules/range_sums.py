@@ -1,39 +1,47 @@
-"""Rule 0a: aggregates over joins by comparisons get a tree that looks up sums over ranges of sorted lists."""
+"""Rule 0a: joins by comparisons get a tree that looks up sums over ranges of sorted lists, where there is one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.cost import RANGES, RANGES_LOGARITHMIC
+from planner.enumerable import enumerable_sets
 from planner.plan import Node, Plan
 from planner.query import Definition
 from planner.ranges import build_range_tree, meets_one
 from planner.tree import Weights
-from planner.wording import enumerate_words, spell_comparison
+from planner.wording import are, enumerate_words, labels, spell_comparison
 
 STRATEGY = "dynamic Yannakakis, sums over ranges of sorted lists"
 
 
 def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
-    """A generalized join tree whose nodes compare what they sum out (Idris et al. 2020): linear space, constant delay.
+    """A generalized join tree whose nodes compare what their children have (Idris et al. 2020): linear space.
 
     A change that has bound one side of a comparison finds the sum of the other side's rows within the bounds in
-    O(log N); where it must reach rows above the other side, it lists those within the bounds. None for a query without
-    comparisons, and where there is no such tree: one that needs bags.
+    O(log N); where it must reach rows above the other side, it lists those within the bounds. So does enumeration, for
+    each row that has one side. None for a query without comparisons, and where there is no such tree: one that needs
+    bags.
     """
     if not definition.comparisons:
         return None
-    root = build_range_tree(definition, weights)
+    trees = ((free, build_range_tree(definition, free, weights)) for free in enumerable_sets(definition))
+    free, root = next(((free, root) for free, root in trees if root is not None), ((), None))
     if root is None:
         return None
+    added = tuple(variable for variable in free if variable not in definition.free)
     listing = _listing(root, definition)
+    cost = RANGES if listing else RANGES_LOGARITHMIC
+    listed = any(node.comparisons and any(child.connex for child in node.children) for node in root.walk())
     return Plan(
         shape="inequality",
         strategy=STRATEGY,
         root=root,
-        free=tuple(dict.fromkeys(definition.free)),
+        free=free,
         projected=False,
-        variables_added=(),
-        cost=RANGES if listing else RANGES_LOGARITHMIC,
-        reason=_explain(definition, listing),
+        variables_added=added,
+        cost=replace(cost, delay="O(log N)") if listed else cost,
+        reason=_explain(definition, added, listing),
     )
 
 
@@ -47,13 +55,14 @@ def _listing(root: Node, definition: Definition) -> list[str]:
     return list(found)
 
 
-def _explain(definition: Definition, listing: list[str]) -> str:
+def _explain(definition: Definition, added: tuple[str, ...], listing: list[str]) -> str:
     tests = enumerate_words(spell_comparison(definition, one) for one in definition.comparisons)
     verb = "compares" if len(definition.comparisons) == 1 else "compare"
+    once = f" once {labels(definition, added)} {are(added)} enumerated too, as SELECT without DISTINCT allows,"
     opening = (
-        f"{tests} {verb} columns of different tables that are not both put out, and the query is free-connex acyclic "
-        "with comparisons, so no rows of both sides are combined: lists that are sorted by what is compared keep sums "
-        "over their ranges (Idris et al. 2020, with a search tree for what they sort)."
+        f"{tests} {verb} columns of different tables, and the query is free-connex acyclic with comparisons"
+        f"{once if added else ','} so no combinations of rows of both sides are stored: lists that are sorted by what "
+        "is compared keep sums over their ranges (Idris et al. 2020, with a search tree for what they sort)."
     )
     if not listing:
         return f"{opening} A change looks up one such sum, or one row, at each node, after O(log N) steps."
