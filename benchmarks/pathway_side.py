@@ -1,8 +1,8 @@
 """Pathway's side of a workload, run by Pathway's own environment: python pathway_side.py INPUT.json
 
 It imports nothing of ours: Pathway pins other versions of our dependencies. The input holds tables,
-initial rows, batches of changes and the view in Pathway's SQL; the output, on standard output, is
-one JSON object with the seconds per batch and the final rows.
+initial rows, batches of changes and the view in Pathway's SQL (without: `count_cycles`); the output,
+on standard output, is one JSON object with the seconds per batch and the final rows.
 
 Each batch ends with a marker row per table (a negative key): the clock stops when the markers of
 all tables have come out of the dataflow, so that each batch is seen before the next one is sent.
@@ -64,7 +64,8 @@ def run(work: dict[str, Any]) -> dict[str, Any]:
         elif answer.get(key) == row:
             del answer[key]
 
-    pw.io.subscribe(pw.sql(work["sql"], **tables), on_change=on_change)
+    view = pw.sql(work["sql"], **tables) if "sql" in work else count_cycles(tables["e"])
+    pw.io.subscribe(view, on_change=on_change)
     seconds: list[float] = []
     driver = threading.Thread(target=drive, args=(work, feeds, markers, seconds))
     driver.start()
@@ -72,6 +73,14 @@ def run(work: dict[str, Any]) -> dict[str, Any]:
     driver.join()
     rows = [[row[name] for name in work["output"]] for row in answer.values()]
     return {"load": seconds[0], "seconds": seconds[1 : work["timed"] + 1], "rows": rows}
+
+
+def count_cycles(edges: pw.Table) -> pw.Table:
+    """The number of directed 3-cycles, which Pathway's SQL joins by all paths of three edges: paths of two, closed."""
+    second, third = edges.copy(), edges.copy()
+    paths = edges.join(second, edges.dst == second.src).select(first=edges.src, last=second.dst)
+    closed = paths.join(third, paths.last == third.src, paths.first == third.dst).select(third.src)
+    return closed.reduce(n=pw.reducers.count())
 
 
 def read(table: dict[str, Any], nullable: set[str]) -> tuple[Feed, pw.Table, pw.Table]:

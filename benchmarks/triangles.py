@@ -168,10 +168,6 @@ def run_duckdb(first: np.ndarray, changes: list[Change], size: int, *, most: int
 
 def run_pathway(first: np.ndarray, changes: list[Change], size: int, *, most: int = 20) -> Run:
     """Pathway in a process of its own, joining edges to paths to triangles; at most `most` batches are timed."""
-    pathway = (
-        "SELECT count(*) AS n FROM e AS a JOIN f AS b ON a.dst = b.src JOIN g AS c ON b.dst = c.src "
-        "WHERE c.dst = a.src"
-    )  # It takes no table twice.
     vertices = 1 + max(int(first.max()), *(max(a, b) for a, b, _ in changes))
     columns = [["key", "BIGINT"], ["src", "BIGINT"], ["dst", "BIGINT"]]
 
@@ -179,14 +175,12 @@ def run_pathway(first: np.ndarray, changes: list[Change], size: int, *, most: in
         return [a * vertices + b, a, b]
 
     batches = [
-        [[table, edge(a, b), weight] for a, b, weight in changes[at : at + size] for table in range(3)]
-        for at in range(0, len(changes), size)
+        [[0, edge(a, b), weight] for a, b, weight in changes[at : at + size]] for at in range(0, len(changes), size)
     ]
     rest = [change for batch in batches[most:] for change in batch]
     message = {
-        "tables": [{"name": name, "columns": columns} for name in "efg"], "nullable": [],
-        "sql": pathway, "output": ["n"],
-        "initial": [[edge(a, b) for a, b in first.tolist()]] * 3, "batches": batches[:most] + ([rest] if rest else []),
+        "tables": [{"name": "e", "columns": columns}], "nullable": [], "output": ["n"],
+        "initial": [[edge(a, b) for a, b in first.tolist()]], "batches": batches[:most] + ([rest] if rest else []),
         "timed": min(most, len(batches)),
     }  # fmt: skip
     answer = ask_pathway(message, seconds=300)

@@ -17,7 +17,8 @@ import numpy as np
 from maintenance.paths import Delta, begin_path, carry_path, join_siblings, join_step, project
 from maintenance.programs import Assembler, Join
 from maintenance.shapes import TOUCHES, Shape, shape_of
-from maintenance.tree import Step, Tree, View
+from maintenance.steps import Step
+from maintenance.tree import Tree, View
 from storage import layout as at
 from storage import upkeep_kernels
 from storage.table import Table

@@ -70,17 +70,18 @@ class Engine(State):
         with self.lock:
             return self._commit_whole(self._encode_all(changes), started)
 
-    def apply_batches(self, batches: Mapping[str, Any], names: Mapping[str, str | None]) -> Epoch | None:
+    def apply_batches(self, batches: Mapping[str, Any], gates: Mapping[str, RowGate]) -> Epoch | None:
         """A committed epoch of record batches by the shortest way; None (and nothing changed) if one needs the long.
 
-        `names` maps the batches' table names to relations.
+        `gates` are those of the batches' relations, by the names that `batches` has for them.
         """
         started = time.perf_counter()
         with self.lock:
             encoded = []
             used = []  # Their buffers hold the rows; widening after an overflow makes new ones.
             for name, batch in batches.items():
-                ingest = self._ingests.get(names.get(name) or "")
+                gate = gates.get(name)
+                ingest = self._ingests.get(gate.relation.name) if gate is not None else None
                 packed = ingest.pack(batch) if ingest is not None else None
                 if packed is None:
                     return None
@@ -91,14 +92,7 @@ class Engine(State):
             return self._commit_whole(encoded, started)
 
     def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
-        """A committed epoch of one row, without Arrow; returns the epoch's number."""
-        with self.lock:
-            gate = self.gates.get(name)
-            number = gate.run(row, weight) if gate is not None else None
-            return number if number is not None else self.apply_any_row(name, row, weight)
-
-    def apply_any_row(self, name: str, row: Sequence[Any], weight: int) -> int:
-        """`apply_row` the general way."""
+        """A committed epoch of one row, without Arrow, by the general way (see RowGate); returns the epoch's number."""
         with self.lock:
             relation = self.relations[name]
             relation.check_row(row, weight)

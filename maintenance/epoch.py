@@ -128,8 +128,8 @@ class RowGate:
         self._pack = struct.Struct(f"={len(order)}q8x").pack_into
         self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words[:-1])
         checked = len(order) if self._in_order else 0
-        self._entry = np.array([*self._encoded.entry(), checked, len(order)], np.int64)
-        self._call = int(self._entry.ctypes.data), engine.machine.address
+        self._entry = np.array([*self._encoded.entry(), checked, len(order), engine.machine.address], np.int64)
+        self._address = int(self._entry.ctypes.data)
         self._sweep = engine.dictionaries.sweep_if_needed if relation.has_dictionaries else None
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class RowGate:
             except (struct.error, DataError, UnicodeEncodeError):
                 return None
             try:
-                flags = run_row(*self._call)
+                flags = run_row(self._address)
                 if flags and not self._attend(flags):
                     return None
             except KeyboardInterrupt:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from maintenance.programs import PASSING, Assembler, Join, Side, WordTest
 from maintenance.shapes import Shape, parts_of, shape_of
-from maintenance.tree import Step, Tree, View
+from maintenance.steps import Step
+from maintenance.tree import Tree, View
 from planner.query import Comparison
 from storage.errors import InternalError
 from storage.order import equality_places, order_places
@@ -105,7 +106,7 @@ def carry_path(tree: Tree, leaf: View, assembler: Assembler, limbs: int) -> Delt
     assert leaf.shape is not None and tree.output is not None
     delta = Delta(leaf.shape, leaf.atoms)
     for step in tree.carry_steps(leaf):
-        listed = _access(tree, step)[1].variables if step.access != "filter" else ()
+        listed = _access(tree, step)[1].variables if step.binds else ()
         new = [v for v in listed if v not in delta.shape.variables]
         delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
     return project(tree, assembler, delta, tree.output, limbs)
@@ -129,7 +130,8 @@ def climb(
             delta = project(tree, assembler, delta, parent.shape.variables, limbs)
             if times != 1:
                 assembler.scale(delta.shape, times)
-            assembler.upsert(parent.table)
+            for table in (parent.table, *parent.followers.values()):
+                assembler.upsert(table)
         view = parent
 
 
@@ -162,9 +164,9 @@ def join_siblings(
     """Join a delta of one child of `parent` with the other children, down to `target`."""
     steps = tree.update_steps(parent, source)
     for number, step in enumerate(steps):
-        later = {v for other in steps[number + 1 :] for v in other.key}
+        later = {v for other in steps[number + 1 :] for v in other.read}
         wanted = target if number == len(steps) - 1 else (*parent.node.variables, *later)
-        looked_up = _access(tree, step)[1].variables if step.access != "filter" else ()
+        looked_up = _access(tree, step)[1].variables if step.binds else ()
         known = {*delta.shape.variables, *looked_up}
         kept = tuple(dict.fromkeys(v for v in wanted if v in known))
         delta = join_step(tree, assembler, delta, step, kept, limbs)
@@ -200,10 +202,14 @@ def join_step(
     atoms = delta.atoms | step.view.atoms if step.multiply else delta.atoms
     out = shape_of(variables, tree.widths, parts_of(tree.definition.measures, atoms), limbs)
     join = Join(delta.shape, delta.atoms, shape, out, step.multiply)
-    if step.access == "range":
+    if step.access in ("range", "range sum"):
         tests = [_bound_test(tree, step, test, delta.shape, shape) for test in step.comparisons]
-        places = delta.shape.places(step.key)
-        assembler.range(table, step.view.index_number(step.key), places, tests, join)
+        index, places = step.view.index_number(step.key), delta.shape.places(step.key)
+        if step.access == "range":
+            assembler.range(table, index, places, tests, join)
+        else:
+            sums = shape_of((), tree.widths, shape.parts, shape.limbs + 1)
+            assembler.range_sum(table, index, places, tests, replace(join, table=sums))
     elif step.access == "members":
         assembler.extend(_sides(step, delta.shape), join)
     else:
@@ -226,7 +232,7 @@ def _word_tests(tree: Tree, step: Step, delta: Shape) -> list[WordTest]:
 
 
 def _bound_test(tree: Tree, step: Step, test: Comparison, delta: Shape, table: Shape) -> WordTest:
-    """A comparison of a "range" step, of a delta's row with a table's."""
+    """A comparison of a "range" or "range sum" step, of a delta's row with a table's."""
     if step.compared == test.right:
         return _word_test(tree, test, delta, table)
     return _word_test(tree, test, table, delta).mirrored()

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from math import log2
 
 from maintenance.emission import Emission
+from maintenance.steps import Step
 from maintenance.tally import Tally
-from maintenance.tree import Step, Tree, View
+from maintenance.tree import Tree, View
 from maintenance.view import MaintainedView
 from storage import layout as at
 from storage.table import Table
@@ -114,6 +115,9 @@ def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:
             rows *= members / 2 if step.access == "range" else members
         elif step.access == "filter":
             total += rows
+        elif step.access == "range sum":
+            assert step.view.table is not None
+            total += rows * (FOUND + 2 * _sorted(step.view.table))
         else:
             total += rows * FOUND
     return total, rows

@@ -70,13 +70,30 @@ class Assembler:
     def range(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:
         """Match the delta with the rows of the groups of ordered index `index` that pass all tests, at most one of each
         bound: the left word is the delta's, the right one the table's. `places` are delta words, the group's key."""
+        self._range(at.RANGE, 0, table, index, places, tests, join)
+
+    def range_sum(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:
+        """Match the delta with the sum of what `range` lists; `join.table` has no key."""
+        self._range(at.RANGE_SUM, self._buffer(), table, index, places, tests, join)
+
+    def _range(
+        self,
+        operation: int,
+        buffer: int,
+        table: Table,
+        index: int,
+        places: Sequence[int],
+        tests: Sequence[WordTest],
+        join: Join,
+    ) -> None:
         lower = upper = 0
         words = [len(places), *places]
         for test in tests:
             place = 10 + len(words)
             lower, upper = (place, upper) if test.is_lower_bound else (lower, place)
             words += test.words()
-        self._join(at.RANGE, [table.address], [0, 0, table.groups[index].address, index, lower, upper, *words], join)
+        tail = [buffer, 0, table.groups[index].address, index, lower, upper, *words]
+        self._join(operation, [table.address], tail, join)
 
     def aggregate(self, table: Table) -> None:
         """Add up the delta's rows of one key, in an empty table of the delta's layout."""

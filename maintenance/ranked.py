@@ -2,7 +2,8 @@
 
 Each node of the plan's tree has a ranked table (see storage.rank_kernels): a leaf the rows of its atom, an inner node
 the values of its variables for which its *guard* has rows, the child that holds all of these. Of its other children
-the node has an index by what they share with it, which finds the rows that a changed best concerns.
+the node has an index by what they share with it, which finds the rows that a changed best concerns. The guard of a bag
+is a leaf with the bag's rows, which does not count: the atoms below the bag do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from maintenance.machine import Machine
 from maintenance.programs import Assembler, Join
 from maintenance.relation import LeafStore
 from maintenance.shapes import COUNT, Shape, shape_of
+from maintenance.tree import Tree
 from planner.plan import Node, OrderPlan
 from planner.query import Order
 from storage import layout as at
@@ -66,20 +68,19 @@ class RankedIndex:
     """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
 
     `distinct`: rows of equal keys are one row, however often they are derived. Of each of the root's groups, reads
-    go on to at most `quota` different rows (0: all).
+    go on to at most `quota` different rows (0: all). `tree` is the view's, whose bags it reads.
     """
 
     def __init__(
-        self, order: Order, plan: OrderPlan, codecs: Mapping[str, Codec], owner: int, *, distinct: bool = False,
-        quota: int = 0,
-    ) -> None:  # fmt: skip
+        self, order: Order, plan: OrderPlan, tree: Tree, owner: int, *, distinct: bool = False, quota: int = 0
+    ) -> None:
         assert plan.root is not None
         self.order, self._owner, self.distinct, self._quota = order, owner, distinct, quota
-        self._widths = {variable: codec.words for variable, codec in codecs.items()}
-        self.layout = layout_of(order, codecs)
+        self._widths, self.layout = tree.widths, layout_of(order, tree.codecs)
         self.nodes: list[RankedNode] = []
         self.root = self._grow(plan.root, None, plan.top)
         self.leaves = {node.node.atom: node for node in self.nodes if node.node.atom is not None}
+        self._bags = [(node, tree.bag(node.node.variables)) for node in self.nodes if node.node.is_bag_leaf]
         self._words: np.ndarray | None = None
         self._sources: dict[str, np.ndarray] = {}
 
@@ -87,35 +88,49 @@ class RankedIndex:
         return [node.table for node in self.nodes if node.table is not None]
 
     def make_tables(self, stores: Mapping[str, LeafStore]) -> None:
-        """Make the nodes' tables, empty. A leaf's counts are as wide as its store's."""
+        """Make the nodes' tables, empty. A leaf's counts are as wide as its store's, or its bag's."""
         self._words = None
+        wide = {node.number: bag.shape.limbs for node, bag in self._bags if bag.shape is not None}
         for node in self.nodes:
-            limbs = stores[node.node.atom].limbs if node.node.atom is not None else 1
+            limbs = stores[node.node.atom].limbs if node.node.atom is not None else wide.get(node.number, 1)
             node.shape = shape_of(node.node.variables, self._widths, (COUNT,), limbs)
             others = [child for place, child in enumerate(node.children) if place != node.guard]
             indexes = [node.shape.places(node.link), *(node.shape.places(child.link) for child in others)]
             order = (0, self.layout.entries)
             name = "ranked [" + ", ".join(node.node.variables) + "]"
             node.table = Table(node.shape.keys, 1, limbs, indexes, name=name, order=order, ranked=True)
+        for node, bag in self._bags:
+            assert node.table is not None
+            bag.followers[self] = node.table
 
     def build(self, machine: Machine, stores: Mapping[str, LeafStore], shapes: Mapping[str, Shape]) -> None:
-        """Fill the tables from the leaves' stores. O(N log N)."""
+        """Fill the tables from the leaves' stores and the bags. O(N log N)."""
         self.make_tables(stores)
         for atom, store in stores.items():
             assembler = Assembler()
             assembler.scan(store.table)
             self.add_path(assembler, atom, shapes[atom])
             machine.run(assembler.program(), rows=int(store.table.header[at.USED]))
+        for node, bag in self._bags:
+            assert bag.table is not None and node.table is not None
+            assembler = Assembler()
+            assembler.scan(bag.table)
+            assembler.path(self._owner)
+            assembler.upsert(node.table)
+            assembler.path_end()
+            machine.run(assembler.program(), rows=int(bag.table.header[at.USED]))
         ranking = Assembler()
         self.add_ranking(ranking, stores)
         machine.run_once(ranking.program())
 
     def widen(self, stores: Mapping[str, LeafStore]) -> None:
-        """Give leaves' counts the width that their stores' have."""
-        for atom, leaf in self.leaves.items():
-            if leaf.table is not None and leaf.table.limbs < stores[atom].limbs:
-                leaf.table.widen(stores[atom].limbs)
-                leaf.shape = shape_of(leaf.node.variables, self._widths, (COUNT,), leaf.table.limbs)
+        """Give leaves' counts the width that their stores' and bags' have."""
+        wide = [(leaf, stores[atom].limbs) for atom, leaf in self.leaves.items()]
+        wide += [(leaf, bag.shape.limbs) for leaf, bag in self._bags if bag.shape is not None]
+        for leaf, limbs in wide:
+            if leaf.table is not None and leaf.table.limbs < limbs:
+                leaf.table.widen(limbs)
+                leaf.shape = shape_of(leaf.node.variables, self._widths, (COUNT,), limbs)
 
     def add_path(self, assembler: Assembler, atom: str, delta: Shape) -> None:
         """Add the path of an atom's delta into its leaf."""
@@ -128,10 +143,11 @@ class RankedIndex:
         assembler.path_end()
 
     def add_ranking(self, assembler: Assembler, atoms: Mapping[str, object] | set[str]) -> None:
-        """Add the steps that bring the groups of these atoms' leaves, and of all nodes above, up to date."""
+        """Add the steps that bring the groups of these atoms' leaves, of all bags', and of all nodes above, up to
+        date."""
         above: set[int] = set()
-        for atom in atoms:
-            node: RankedNode | None = self.leaves[atom]
+        for leaf in [*(self.leaves[atom] for atom in atoms), *(leaf for leaf, _ in self._bags)]:
+            node: RankedNode | None = leaf
             while node is not None:
                 above.add(node.number)
                 node = node.parent
@@ -195,9 +211,9 @@ class RankedIndex:
 
     def _own(self, node: RankedNode) -> list[tuple[int, int, int, int, int]]:
         """What a leaf's words add to its key: those of the variables that no leaf before it holds."""
-        if node.node.atom is None:
+        if node.children:
             return []
-        leaves = list(self.leaves.values())
+        leaves = [leaf for leaf in self.nodes if not leaf.children]
         before = {v for leaf in leaves[: leaves.index(node)] for v in leaf.node.variables}
         own = []
         for variable in node.node.variables:

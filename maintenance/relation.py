@@ -61,7 +61,7 @@ class LeafStore:
 
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
-    `order` is the index whose groups are sorted, and the expression by which they are.
+    `order` is the index whose groups are sorted, and the expression by which they are; `ranges`: with sums over ranges.
     """
 
     key: tuple[Any, ...]
@@ -75,6 +75,7 @@ class LeafStore:
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     summed: list[bool] = field(default_factory=list)
     order: tuple[tuple[str, ...], str] | None = None
+    ranges: bool = False
     users: set[str] = field(default_factory=set)
     inputs: dict[str, Input] = field(default_factory=dict)
 
@@ -145,11 +146,13 @@ class Relation:
         indexes: Sequence[tuple[str, ...]],
         summed: Sequence[bool],
         order: tuple[tuple[str, ...], str] | None = None,
+        ranges: bool = False,
     ) -> bool:
-        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another; True if
-        its table was made anew and must be refilled."""
-        changed = order is not None and store.order is None
-        store.order = store.order or order
+        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another, if asked
+        with sums over ranges; True if its table was made anew and must be refilled."""
+        ranges = ranges and store.order in (None, order)
+        changed = (order is not None and store.order is None) or (ranges and not store.ranges)
+        store.order, store.ranges = store.order or order, store.ranges or ranges
         for index, wanted in zip(indexes, summed, strict=True):
             if index not in store.indexes:
                 store.indexes.append(index)
@@ -293,6 +296,7 @@ class Relation:
             references,
             name=self.name,
             order=self._order(store),
+            ranges=store.ranges,
         )
 
     def _order(self, store: LeafStore) -> tuple[int, Places] | None:

@@ -275,10 +275,15 @@ class State:
             alike = (atom.table, plain, factors, atom.predicate, tuple(required))
             occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
-            store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, occurrence // 2)
-            indexes, summed, order = demanded_indexes(view, atom.name)
+            indexes, summed, order, ranges = demanded_indexes(view, atom.name)
+            copy: int | str = occurrence // 2
+            store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, copy)
+            if view.tree.sums_ranges and order is not None and store.order not in (None, order):
+                # A sum over a range needs its order: the store of another one will not do.
+                copy = f"{copy} of {order[0]} sorted by {order[1]}"
+                store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, copy)
             old = store.table
-            if relation.reindex(store, indexes, summed, order) and store.key in known:
+            if relation.reindex(store, indexes, summed, order, ranges) and store.key in known:
                 copy_rows(self.machine, old, store)
             if store.key not in known:
                 fresh.append((relation, store))

@@ -138,7 +138,10 @@ class Tally:
             indexes = [view.shape.places(index) for index in view.indexes]
             summed = [self.tree.summed(view, index) for index in view.indexes]
             order = self.tree.order_of(view)
-            view.table = Table(view.shape.keys, 1, self._limbs, indexes, summed, name=self._label(view), order=order)
+            name = self._label(view)
+            view.table = Table(
+                view.shape.keys, 1, self._limbs, indexes, summed, name=name, order=order, ranges=view.ranges
+            )
 
 
 def is_spread(tree: Tree) -> bool:

@@ -10,15 +10,15 @@ A stored node is kept *full* (keyed by all its variables) when rows of it are li
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from maintenance.arrange import Arrangement
 from maintenance.shapes import Part, Shape, parts_of, shape_of
+from maintenance.steps import Step, is_lower, join_rank, ready_tests
 from planner.hypergraph import components
-from planner.plan import Node, Plan
-from planner.query import Comparison, Definition
+from planner.plan import Node, Plan, needed
+from planner.query import Definition
 from storage.codec import Codec
 from storage.order import Places, order_places
 from storage.table import Table
@@ -27,8 +27,9 @@ from storage.table import Table
 @dataclass(eq=False)
 class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
-    may be sorted by a variable: `order` is that index and the variable. `gathered` is the empty table in which a
-    filter's delta is added up by key."""
+    may be sorted by a variable: `order` is that index and the variable, `ranges` says that sums over ranges of a group
+    are kept too. `gathered` is the empty table in which a filter's delta is added up by key. What is added to its table
+    is added to those of its `followers` too."""
 
     node: Node
     parent: View | None
@@ -37,9 +38,11 @@ class View:
     message: bool = False
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     order: tuple[tuple[str, ...], str] | None = None
+    ranges: bool = False
     table: Table | None = None
     shape: Shape | None = None
     gathered: Table | None = None
+    followers: dict[object, Table] = field(default_factory=dict)
 
     @property
     def stored(self) -> bool:
@@ -51,8 +54,8 @@ class View:
 
     @property
     def link(self) -> tuple[str, ...]:
-        """The variables shared with the parent, in this node's order."""
-        above = self.parent.node.variables if self.parent else ()
+        """The variables shared with the parent, and those that it compares, in this node's order."""
+        above = needed(self.parent.node) if self.parent else ()
         return tuple(v for v in self.node.variables if v in above)
 
     @property
@@ -80,37 +83,6 @@ class View:
 
     def index_number(self, variables: tuple[str, ...]) -> int:
         return self.indexes.index(variables)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A look-up on a path: of one row by its whole key ("row"), of the sum of a group ("message"), or of all
-    members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count.
-    `partners` are views, with their keys, that must have the variables bound by "members" too.
-    Or ("range") of the members that meet `comparisons`, which bound the variable that the group is sorted by. Or
-    ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet."""
-
-    view: View
-    access: Literal["row", "message", "members", "range", "filter"]
-    key: tuple[str, ...]
-    multiply: bool
-    partners: tuple[tuple[View, tuple[str, ...]], ...] = ()
-    comparisons: tuple[Comparison, ...] = ()
-
-    @property
-    def lists(self) -> bool:
-        return self.access in ("members", "range")
-
-    @property
-    def compared(self) -> str:
-        """The variable that a range is sorted by: the side of its comparisons that is not bound before."""
-        test = self.comparisons[0]
-        return test.right if test.right in self.fresh else test.left
-
-    @property
-    def fresh(self) -> frozenset[str]:
-        """The variables that listing the view's members binds."""
-        return frozenset(self.view.link) - frozenset(self.key)
 
 
 class Tree:
@@ -146,14 +118,26 @@ class Tree:
             self._demand_projection()
         elif not plan.ranked_only:
             self._demand_enumeration(counted)
+        for order in plan.orders:
+            for variables in order.bags:
+                self.demand_full(self.bag(variables))
         self._settle()
         self._is_settled = True
+
+    def bag(self, variables: tuple[str, ...]) -> View:
+        """The inner node of these variables."""
+        return next(view for view in self.root.walk() if view.children and view.node.variables == variables)
 
     def entries(self) -> list[View]:
         """The leaves at which changes enter the tree: those that count, then those that filter."""
         if self.changed is not None:
             return [self.leaves[self.changed]]
         return [*self.leaves.values(), *self.filters]
+
+    @property
+    def sums_ranges(self) -> bool:
+        """Whether sums over ranges of a view are looked up."""
+        return any(view.ranges for view in self.root.walk())
 
     def parts(self, view: View) -> tuple[Part, ...]:
         """The values of a view's rows: one per distinct part of the measures on its atoms."""
@@ -257,10 +241,13 @@ class Tree:
         elif step.lists:
             for view, key in ((step.view, step.key), *step.partners):
                 self.demand_members(view, key)
-            if step.access == "range":
-                step.view.order = step.key, step.compared
+        elif step.access == "range sum":
+            self.demand_members(step.view, step.key)
+            step.view.ranges = True
         elif step.access == "row":
             self.demand_full(step.view)
+        if step.access in ("range", "range sum"):
+            step.view.order = step.key, step.compared
 
     # Paths ---------------------------------------------------------------------------------------
 
@@ -269,24 +256,48 @@ class Tree:
 
         In a bag, which no child covers, siblings that would bind the same variables next are intersected. Where every
         join is stored, siblings that are connected without `source` are looked up as one. What `parent` compares is
-        tested as soon as it is bound, unless a sorted list has just what passes.
+        tested as soon as it is bound, unless a sorted list has just what passes; a sibling whose one variable that is
+        not bound is only compared is summed up within the bounds.
         """
         if self.joins:
             joined = list(self._join_steps(parent, source))
-            return joined + _tests(parent, set(source.node.variables).union(*(s.view.node.variables for s in joined)))
+            return joined + ready_tests(
+                parent, set(source.node.variables).union(*(s.view.node.variables for s in joined))
+            )
         bound = set(source.link)
-        steps = _tests(parent, bound)
+        steps = ready_tests(parent, bound)
         order = self.join_order(parent, source)
         for place, sibling in enumerate(order):
-            if set(sibling.link) <= bound:
-                steps.append(Step(sibling, "message", sibling.link, True))
+            summed = self._summed(sibling, bound)
+            if summed is not None:
+                steps.append(summed)
             else:
                 partners = self._partners(sibling, order[place + 1 :], bound) if parent.is_bag else ()
                 listing = Step(sibling, "members", self._ordered(sibling, bound), True, partners)
                 steps.append(self._sorted(listing, parent, bound))
-            steps += _tests(parent, bound | set(sibling.link), bound, steps[-1].comparisons)
-            bound |= set(sibling.link)
+            known = bound | set(sibling.link) if steps[-1].binds else bound
+            steps += ready_tests(parent, known, bound, steps[-1].comparisons)
+            bound = known
         return steps
+
+    def _summed(self, view: View, bound: Set[str]) -> Step | None:
+        """The look-up of the sum of a view's rows that join what is bound; None if they have to be listed."""
+        fresh = set(view.link) - bound
+        if not fresh:
+            return Step(view, "message", view.link, True)
+        assert view.parent is not None
+        tests = [test for test in view.parent.node.comparisons if test.scheme & fresh]
+        known = all(test.operator != "<>" and len(test.scheme & bound) == 1 for test in tests)
+        if len(fresh) > 1 or fresh & set(view.parent.node.variables) or not known:
+            return None
+        (variable,) = fresh
+        bounds = {is_lower(test, variable): test for test in tests}
+        key = self._ordered(view, bound)
+        kept = view.order == (key, variable) and view.ranges
+        free = view.order in (None, (key, variable)) and not self._is_settled
+        if len(bounds) < len(tests) or not (kept or free):
+            return None
+        return Step(view, "range sum", key, True, comparisons=tuple(tests))
 
     def _sorted(self, listing: Step, parent: View, bound: Set[str]) -> Step:
         """The listing of just what lies within the bounds that the parent's comparisons set to one variable, if the
@@ -299,7 +310,7 @@ class Tree:
         ]
         for first in tests if not listing.partners else ():
             (variable,) = first.scheme & fresh
-            bounds = {_is_lower(test, variable): test for test in reversed(tests) if variable in test.scheme}
+            bounds = {is_lower(test, variable): test for test in reversed(tests) if variable in test.scheme}
             wanted = listing.key, variable
             if view.order == wanted or (view.order is None and not self._is_settled):
                 return replace(listing, access="range", comparisons=tuple(bounds.values()))
@@ -334,15 +345,16 @@ class Tree:
         for parent in view.ancestors():
             for sibling in self.join_order(parent, view):
                 self._descend(sibling, bound, steps)
-            steps += _tests(parent, bound)
+            steps += ready_tests(parent, bound)
             view = parent
         return steps
 
     def _descend(self, view: View, bound: set[str], steps: list[Step]) -> None:
         known = self._ordered(view, bound)
         inside = self.descent(view)
-        if not self.carries(view) and set(view.link) <= bound:
-            steps.append(Step(view, "message", view.link, True))
+        summed = None if self.carries(view) else self._summed(view, bound)
+        if summed is not None:
+            steps.append(summed)
             return
         whole = len(known) == len(view.node.variables)
         steps.append(Step(view, "row" if whole else "members", known, not inside))
@@ -387,11 +399,11 @@ class Tree:
             if self._state() == before:
                 return
 
-    def _state(self) -> list[tuple[bool, bool, int, bool]]:
+    def _state(self) -> list[tuple[bool, bool, int, bool, bool]]:
         views = [*self.side_joins(), *self.root.walk()]
-        return [(view.full, view.message, len(view.indexes), view.order is None) for view in views]
+        return [(view.full, view.message, len(view.indexes), view.order is None, view.ranges) for view in views]
 
-    def _ordered(self, view: View, bound: set[str]) -> tuple[str, ...]:
+    def _ordered(self, view: View, bound: Set[str]) -> tuple[str, ...]:
         return tuple(v for v in view.node.variables if v in bound)
 
     def join_order(self, parent: View, source: View) -> list[View]:
@@ -402,31 +414,11 @@ class Tree:
         order = []
         while rest:
             known = frozenset(bound)
-            best = max(rest, key=lambda sibling: _join_rank(sibling, known, parent.is_bag))
+            best = max(rest, key=lambda sibling: join_rank(sibling, known, parent))
             rest.remove(best)
             order.append(best)
             bound |= set(best.link)
         return order
-
-
-def _join_rank(view: View, bound: frozenset[str], in_bag: bool) -> tuple[bool, bool, int, int]:
-    """How soon a delta that has bound these variables should join a view; of equals the first is joined first."""
-    shared, fresh = bound & set(view.link), set(view.link) - bound
-    return not fresh, bool(shared), -len(fresh) if in_bag else 0, len(shared)
-
-
-def _is_lower(test: Comparison, variable: str) -> bool:
-    """Whether a comparison, no <>, bounds this side from below."""
-    return (test.operator in ("<", "<=")) == (test.right == variable)
-
-
-def _tests(view: View, bound: Set[str], before: Set[str] = frozenset(), met: Sequence[Comparison] = ()) -> list[Step]:
-    """The test, if any, of what a view compares that is `bound` now, was not `before`, and is not `met` already."""
-    ready = [
-        test for test in view.node.comparisons if test.scheme <= bound and not test.scheme <= before and test not in met
-    ]
-    key = dict.fromkeys(variable for test in ready for variable in (test.left, test.right))
-    return [Step(view, "filter", tuple(key), False, comparisons=tuple(ready))] if ready else []
 
 
 def _grow(node: Node, parent: View | None) -> View:

@@ -24,7 +24,7 @@ def unbuilt_view(
         if order_plan.root is not None:
             quota = definition.limit.rows if is_grouped(definition) and definition.limit is not None else None
             view.ranked[place] = RankedIndex(
-                order, order_plan, codecs, number, distinct=definition.mode == "set", quota=quota or 0
+                order, order_plan, tree, number, distinct=definition.mode == "set", quota=quota or 0
             )
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
@@ -35,9 +35,9 @@ def unbuilt_view(
 
 def demanded_indexes(
     view: MaintainedView, atom: str
-) -> tuple[list[tuple[str, ...]], list[bool], tuple[tuple[str, ...], str] | None]:
+) -> tuple[list[tuple[str, ...]], list[bool], tuple[tuple[str, ...], str] | None, bool]:
     """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
-    sorted, and by what."""
+    sorted, and by what; whether with sums over ranges."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
     trees = [(view.tree, view.tree.leaves[atom]), *(view.pieces.whole(atom) if view.pieces is not None else ())]
     demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
@@ -46,9 +46,10 @@ def demanded_indexes(
     if view.pieces is not None:
         told = next(view.pieces.told(edge) for edge in view.pieces.union.edges if edge.atom == atom)
         indexes, summed = indexes + told, summed + [False] * len(told)
-    order = view.tree.leaves[atom].order
+    leaf = view.tree.leaves[atom]
+    order = leaf.order
     sorted_by = (tuple(names[v] for v in order[0]), names[order[1]]) if order is not None else None
-    return indexes, summed, sorted_by
+    return indexes, summed, sorted_by, leaf.ranges
 
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:

@@ -148,6 +148,7 @@ class MaintainedView:
             leaf.indexes = [tuple(back[expression] for expression in index) for index in source.store.indexes]
             order = source.store.order
             leaf.order = (tuple(back[e] for e in order[0]), back[order[1]]) if order is not None else None
+            leaf.ranges = source.store.ranges
         if self.terms:
             source = next(iter(self.sources.values()))
             self.twin = source.relation.twin(source.store)

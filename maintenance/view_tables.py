@@ -28,4 +28,5 @@ def view_table(tree: Tree, view: View, name: str) -> Table:
         [tree.summed(view, index) for index in view.indexes],
         name=name,
         order=tree.order_of(view),
+        ranges=view.ranges,
     )

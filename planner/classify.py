@@ -16,11 +16,19 @@ from planner.rules.free_connex import plan_free_connex
 from planner.rules.inequality import plan_inequality
 from planner.rules.materialize import materialize_joins
 from planner.rules.q_hierarchical import plan_q_hierarchical
+from planner.rules.range_sums import plan_range_sums
 from planner.tree import Weights
 
 Rule = Callable[[Definition, Weights], Plan | None]
 
-RULES: tuple[Rule, ...] = (plan_inequality, plan_q_hierarchical, plan_free_connex, plan_extension, plan_cyclic)
+RULES: tuple[Rule, ...] = (
+    plan_range_sums,
+    plan_inequality,
+    plan_q_hierarchical,
+    plan_free_connex,
+    plan_extension,
+    plan_cyclic,
+)
 
 
 def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan:

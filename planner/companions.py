@@ -45,7 +45,7 @@ def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
 
 def _highest(costs: Iterable[str]) -> str:
     """The highest of the powers of N that the costs start with."""
-    return max((leading_power(cost) for cost in costs), key=exponent)
+    return max((leading_power(cost) for cost in costs), key=lambda power: (exponent(power), power != "1"))
 
 
 def _delay(definition: Definition, delay: str) -> str:

@@ -31,6 +31,13 @@ PROJECTED_CONSTANT = replace(PROJECTED, update="O(1 + change of the extended res
 PROJECTED_AMORTISED = replace(PROJECTED, update="O(1 + change of the extended result) amortised")
 """The same with foreign keys."""
 
+RANGES = Cost(preprocessing="O(N log N)", update="O(N log N)", delay="O(1)", space="O(N)")
+"""Idris et al. 2020: one comparison per edge of a free-connex tree. The update's N is met only where a change of one
+side has to reach rows of the other."""
+
+RANGES_LOGARITHMIC = replace(RANGES, update="O(log N)")
+"""The same where every change is joined with one sum over a range, or one row, at each node."""
+
 RANKED = Cost(preprocessing="O(N log N)", update="O(N log N)", delay="O(log N)", space="O(N)")
 """Deep, Hu and Koutris 2022, Theorem 19, kept under changes; the update's N is met only when one key holds all rows and
 the best of a group with that key changes."""
@@ -53,7 +60,7 @@ MATERIALIZED = Cost(
 """Koch et al. 2014: every intermediate join is stored; the result is the last of them."""
 
 
-_POWER = re.compile(r"1|N(\^([\d.]+|\([\d/]+\)))?")
+_POWER = re.compile(r"1|log N|N(\^([\d.]+|\([\d/]+\)))?")
 
 
 def bag_cost(width: Fraction, update: Fraction, space: Fraction) -> Cost:
@@ -62,7 +69,7 @@ def bag_cost(width: Fraction, update: Fraction, space: Fraction) -> Cost:
 
 
 def leading_power(cost: str) -> str:
-    """The power of N that a cost starts with: "N" of "O(N + result)", "1" of "O(1) amortised"."""
+    """The power of N that a cost starts with: "N" of "O(N + result)", "1" of "O(1) amortised"; or "log N"."""
     found = _POWER.match(cost, len("O("))
     if found is None:
         raise ValueError(f"no power of N at the start of {cost}")
@@ -70,7 +77,7 @@ def leading_power(cost: str) -> str:
 
 
 def exponent(power: str) -> Fraction:
-    """The exponent of a power of N: 3/2 of "N^1.5", 0 of "1"."""
+    """The exponent of a power of N: 3/2 of "N^1.5", 0 of "1" and of "log N"."""
     base, _, raised = power.partition("^")
     return Fraction(raised.strip("()") or int(base == "N"))
 

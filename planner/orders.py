@@ -3,7 +3,8 @@
 A ranked tree keeps the rows of each node by anchor, sorted by the best that they and what is below them can make (Deep,
 Hu and Koutris 2022, Theorem 19). It is a view tree that enumerates every variable: its inner nodes hold only variables
 that several atoms share, so that a leaf's own columns do not multiply the rows above it, and it is the cheapest one by
-levels and by look-ups to many, which puts its root where most changes meet one row.
+levels and by look-ups to many, which puts its root where most changes meet one row. Of a cyclic query it is the
+tree over bags that the view has, where a bag's rows guard the node of its variables (ibid., chapter 7.6).
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, SORTED
-from planner.gyo import is_acyclic
-from planner.hypergraph import hypergraph, ordered_variables
-from planner.plan import Node, OrderPlan, Plan
+from planner.hypergraph import ordered_variables
+from planner.plan import Cost, Node, OrderPlan, Plan
 from planner.query import Definition, Order, is_grouped
 from planner.tree import Weights, build_tree, cheapest_tree
 
@@ -22,7 +22,7 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     """`plan` with the plans of the definition's orders; if the view is the first rows of a ranked one, only that."""
     if not definition.orders:
         return plan
-    orders = tuple(_plan_order(definition, order, weights) for order in definition.orders)
+    orders = tuple(_plan_order(definition, order, plan, weights) for order in definition.orders)
     if definition.limit is None or orders[0].root is None:
         return replace(plan, orders=orders)
     return replace(
@@ -38,37 +38,74 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     )
 
 
-def _plan_order(definition: Definition, order: Order, weights: Weights) -> OrderPlan:
+def without_bags(order: OrderPlan) -> OrderPlan:
+    """The plan of an order whose view keeps no bags."""
+    return _sorted("its rows are kept in heavy and light parts, not in bags") if order.bags else order
+
+
+def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weights) -> OrderPlan:
     top = definition.limit.variables if definition.limit is not None else ()
-    obstacle = order.obstacle or _obstacle(definition, order)
-    free, found = ordered_variables(definition), None
-    if obstacle is None and top is not None:
-        simple = build_tree(definition, free, "simple", weights, frozenset(top))
-        found = (simple, None) if simple is not None else cheapest_tree(definition, free, weights, frozenset(top))
+    obstacle = order.obstacle or _obstacle(definition, order, plan)
+    if obstacle is not None:
+        return _sorted(obstacle)
+    found = _ranked_tree(definition, plan, weights, top) if top is not None else None
     if top is None or found is None:
-        why = obstacle or "no table has all columns of PARTITION BY"
-        return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.")
-    root, keys = found
-    cost = RANKED if simple is None and keys is None else RANKED_LOGARITHMIC
-    if definition.mode == "set" and set(free) != set(definition.free):
+        return _sorted("no table has all columns of PARTITION BY")
+    root, cost = found
+    if definition.mode == "set" and set(ordered_variables(definition)) != set(definition.free):
         cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
-    return OrderPlan(_without_lone_root(root), cost, _explain(definition, order), top)
+    return OrderPlan(root, cost, _explain(definition, order, cyclic=plan.shape == "cyclic"), top)
 
 
-def _obstacle(definition: Definition, order: Order) -> str | None:
+def _sorted(why: str) -> OrderPlan:
+    return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.")
+
+
+def _ranked_tree(
+    definition: Definition, plan: Plan, weights: Weights, top: tuple[str, ...]
+) -> tuple[Node, Cost] | None:
+    """The tree whose root has the columns `top`, and its cost; None if none has them."""
+    if plan.shape == "cyclic":
+        root = _without_lone_root(_over_bags(plan.root))
+        building, update = _sorting(plan.cost.preprocessing), _sorting(plan.cost.update)
+        cost = Cost(building, update, delay=RANKED.delay, space=plan.cost.preprocessing)
+        return (root, cost) if set(top) <= set(root.variables) else None
+    free = ordered_variables(definition)
+    simple = build_tree(definition, free, "simple", weights, frozenset(top))
+    found = (simple, None) if simple is not None else cheapest_tree(definition, free, weights, frozenset(top))
+    if found is None:
+        return None
+    tree, keys = found
+    return _without_lone_root(tree), RANKED if simple is None and keys is None else RANKED_LOGARITHMIC
+
+
+def _over_bags(node: Node) -> Node:
+    """A tree over bags as a ranked tree: a leaf of the bag's rows guards a node that no child covers."""
+    children = tuple(_over_bags(child) for child in node.children if child.filters is None)
+    if children and not any(set(node.variables) <= set(child.variables) for child in children):
+        children = (Node(node.variables), *children)
+    return replace(node, children=children)
+
+
+def _sorting(cost: str) -> str:
+    """The cost of so many rows, each entered in an order."""
+    return cost.replace(")", " log N)", 1)
+
+
+def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
     """Why a query's rows have no ranked tree; None if they have one."""
     if definition.mode == "group":
         return "a group's aggregates change with each of its rows, so its place is found when it is asked for"
     if definition.comparisons:
         return "it joins by comparisons, and a ranked tree joins by equalities only"
-    if not is_acyclic(hypergraph(definition)):
-        return "the query is cyclic, and its bags have no ranked tree yet"
+    if plan.shape == "cyclic" and plan.joins:
+        return "every join is stored, and no bag"
     if is_grouped(definition) and _may_be_null(definition, order):
         return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
     return None
 
 
-def _explain(definition: Definition, order: Order) -> str:
+def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     nulls = ""
     if _may_be_null(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
@@ -76,8 +113,9 @@ def _explain(definition: Definition, order: Order) -> str:
     if definition.mode == "set":
         repeated = " Rows that several rows of the join make follow each other, and are one (Theorem 24)."
     groups = "of each group " if is_grouped(definition) else ""
+    avoided = "sorting them, in a tree over the query's bags" if cyclic else "computing the join"
     return (
-        f"The first rows {groups}by {order.label} are found without computing the join: each node of the tree keeps "
+        f"The first rows {groups}by {order.label} are found without {avoided}: each node of the tree keeps "
         "its rows sorted by their best completion, and a change goes up only as far as a best changes (ranked "
         f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{nulls}"
     )

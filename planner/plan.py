@@ -19,7 +19,8 @@ class Node:
 
     A leaf that only `filters` holds which rows its atom has, not how many: the atom counts elsewhere.
     In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole. Of the join only the rows
-    count that meet the node's `comparisons`, whose variables the node has.
+    count that meet the node's `comparisons`, of variables that the node or its children have: what is only compared
+    need not be among the node's own. In a ranked tree a leaf without an atom has the rows of the bag of its variables.
     `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
     together are the free variables. Below its frontier everything is bound and only summed.
     """
@@ -40,6 +41,16 @@ class Node:
     def leaves(self) -> Iterator[Node]:
         """The leaves that count."""
         return (node for node in self.walk() if node.atom is not None)
+
+    @property
+    def is_bag_leaf(self) -> bool:
+        """Whether this is a leaf of a ranked tree that has the rows of a bag."""
+        return not self.children and self.atom is None and self.filters is None
+
+
+def needed(node: Node) -> frozenset[str]:
+    """The variables that the join of a node's children is over: its own, and those that it compares."""
+    return frozenset(node.variables).union(*(test.scheme for test in node.comparisons))
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,11 @@ class OrderPlan:
     cost: Cost
     reason: str
     top: tuple[str, ...] = ()
+
+    @property
+    def bags(self) -> tuple[tuple[str, ...], ...]:
+        """The bags of the view's tree whose rows the ranked tree reads."""
+        return tuple(node.variables for node in self.root.walk() if node.is_bag_leaf) if self.root is not None else ()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ they show (that is the connex top); inside, each part's own tree sums its bound 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner.connex import bound_components
@@ -48,7 +48,7 @@ def build_tree(
     Dai and Yi 2023); a step that may meet many rows counts as two more. Ties fall to the tree that is cheapest when
     all tables change alike. The query must be free-connex for `free`.
     """
-    search = _Search(definition, steps, weights)
+    search = Search(definition, steps, weights)
     if top:
         return search.rooted(frontier(search.edges, frozenset(free)), top)
     children = []
@@ -106,60 +106,67 @@ def split(group: Group, label: frozenset[str]) -> list[Group]:
 
 
 @dataclass(frozen=True)
-class _Found:
+class Found:
     """A subtree with its price: levels climbed and look-ups to many, levels alone, each weighted; the first unweighted.
 
     `leaving` are the atoms whose changes go on to the parent: those that no atom met so far refers to.
     """
 
-    price: _Price
+    price: Price
     node: Node
     leaving: frozenset[str]
 
 
-_Price = tuple[float, float, int]
+Price = tuple[float, float, int]
 
 
-class _Search:
+class Search:
     """Memoised search over (group of parts, variables shared with the node above)."""
 
     def __init__(self, definition: Definition, steps: Steps, weights: Weights) -> None:
+        self.definition = definition
         self.edges = hypergraph(definition)
         self.atoms = {atom.name: atom for atom in definition.atoms}
         self.weights = {name: weights.get(atom.table, 1) for name, atom in self.atoms.items()}
         self.rank = {variable: rank for rank, variable in enumerate(ordered_variables(definition))}
         self.steps = steps
-        self.memo: dict[tuple[Group, frozenset[str]], _Found | None] = {}
+        self.memo: dict[tuple[Group, frozenset[str]], Found | None] = {}
 
-    def best(self, group: Group, above: frozenset[str]) -> _Found | None:
+    def best(self, group: Group, above: frozenset[str]) -> Found | None:
         """The cheapest subtree over `group`, whose variables meet the parent's in `above`; None if there is none."""
         if len(group) == 1:
             return self._single(group[0], above)
         if (group, above) not in self.memo:
-            found = (self._join(group, above, label) for label in self._labels(group, above))
+            found = self.options(group, above)
             self.memo[group, above] = min(
                 (option for option in found if option is not None), key=lambda option: option.price, default=None
             )
         return self.memo[group, above]
+
+    def options(self, group: Group, above: frozenset[str]) -> Iterator[Found | None]:
+        """The subtrees over a group of several parts, None for what turned out to be none."""
+        return (self._join(group, above, label) for label in self._labels(group, above))
 
     def rooted(self, group: Group, top: frozenset[str]) -> Node | None:
         """The cheapest tree over `group` whose root has just the variables of `top`."""
         found = self._join(group, top, top) if any(top <= part.label for part in group) else None
         return found.node if found is not None else None
 
-    def _single(self, part: Part, above: frozenset[str]) -> _Found | None:
+    def _single(self, part: Part, above: frozenset[str]) -> Found | None:
         """An atom's leaf; or a part's tree, under a projection onto its free variables if it shows new ones."""
         name = part.atoms[0]
         if not part.connex or (self.edges[name] == part.label and len(part.atoms) == 1):
             connex = part.connex and not part.label <= above
             leaf = Node(tuple(c.name for c in self.atoms[name].variables), atom=name, connex=connex)
-            return _Found((0, 0, 0), leaf, frozenset({name}))
+            return Found((0, 0, 0), leaf, frozenset({name}))
         inner = tuple(Part(self.edges[atom], (atom,), connex=False) for atom in part.atoms)
         below = self.best(inner, part.label)
         if below is None or part.label <= above:
             return below
-        node = Node(self._sorted(part.label), (below.node,), connex=True)
-        return _Found(_add(below.price, self._climb(below.leaving, fans_out=False)), node, below.leaving)
+        if frozenset(below.node.variables) == part.label:
+            return replace(below, node=replace(below.node, connex=True))
+        node = Node(self.in_order(part.label), (below.node,), connex=True)
+        return Found(add_prices(below.price, self.climb(below.leaving, fans_out=False)), node, below.leaving)
 
     def _labels(self, group: Group, above: frozenset[str]) -> Iterator[frozenset[str]]:
         """Labels worth trying for the node over `group`, most promising first."""
@@ -168,13 +175,13 @@ class _Search:
         everywhere = above.union(frozenset.intersection(*(part.label for part in group)))
         return iter([everywhere] if everywhere != above else [])
 
-    def _join(self, group: Group, above: frozenset[str], label: frozenset[str]) -> _Found | None:
+    def _join(self, group: Group, above: frozenset[str], label: frozenset[str]) -> Found | None:
         """The node over `label`; None when a label variable joins nothing, or a child's step is not allowed."""
         parts = split(group, label)
-        scopes = [label & self._variables(part) for part in parts]
+        scopes = [label & self.variables(part) for part in parts]
         if any(sum(variable in scope for scope in scopes) < 2 for variable in label - above):
             return None
-        price: _Price = (0, 0, 0)
+        price: Price = (0, 0, 0)
         children, leaving = [], frozenset[str]()
         sides = [(scope, self._atoms(part)) for part, scope in zip(parts, scopes, strict=True)]
         guards = [atoms for scope, atoms in sides if scope == label]
@@ -191,14 +198,14 @@ class _Search:
             unbounded = below.leaving if self.steps == "keyed" else going
             if self.steps != "any" and unbounded and not fixed:
                 return None
-            price = _add(price, below.price)
-            price = _add(price, self._climb(going, fans_out=not fixed))
-            price = _add(price, self._climb(stopped, fans_out=False))
+            price = add_prices(price, below.price)
+            price = add_prices(price, self.climb(going, fans_out=not fixed))
+            price = add_prices(price, self.climb(stopped, fans_out=False))
             leaving |= going
             children.append(below.node)
-        return _Found(price, Node(self._sorted(label), tuple(children), connex=group[0].connex), leaving)
+        return Found(price, Node(self.in_order(label), tuple(children), connex=group[0].connex), leaving)
 
-    def _climb(self, atoms: Collection[str], *, fans_out: bool) -> _Price:
+    def climb(self, atoms: Collection[str], *, fans_out: bool) -> Price:
         """The price of one level for the changes of these atoms."""
         levels = 1 + FAN_OUT_LEVELS if fans_out else 1
         weight, count = sum(self.weights[name] for name in atoms), len(atoms)
@@ -207,10 +214,10 @@ class _Search:
     def _atoms(self, group: Group) -> list[Atom]:
         return [self.atoms[name] for part in group for name in part.atoms]
 
-    def _variables(self, group: Group) -> frozenset[str]:
+    def variables(self, group: Group) -> frozenset[str]:
         return frozenset().union(*(part.label for part in group))
 
-    def _sorted(self, variables: frozenset[str]) -> tuple[str, ...]:
+    def in_order(self, variables: frozenset[str]) -> tuple[str, ...]:
         return tuple(sorted(variables, key=self.rank.__getitem__))
 
 
@@ -232,7 +239,7 @@ def guarded_labels(group: Group, above: frozenset[str]) -> Iterator[frozenset[st
             yield label
 
 
-def _add(one: _Price, other: _Price) -> _Price:
+def add_prices(one: Price, other: Price) -> Price:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 

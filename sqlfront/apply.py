@@ -65,9 +65,10 @@ def _apply_at_once(
         assert table is not None
         relation = connection._database.relation_key(table.name)
         batch[relation] = Change(*read_changes(name, table.columns, data, table.defaults))
-        connection._gates[name] = relation
     with engine.lock:
-        return engine.commit(engine.apply(batch), started)
+        epoch = engine.commit(engine.apply(batch), started)
+        _open_gates(connection, dict(zip(changes, batch, strict=True)))
+    return epoch
 
 
 def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int) -> int | None:
@@ -78,8 +79,10 @@ def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int
     table = _change_table(connection, name)
     if table is not None and not table.durable and connection._transaction is None:
         relation = database.relation_key(table.name)
-        connection._gates[name] = relation
-        return database.engine.apply_row(relation, row, weight)
+        with database.engine.lock:
+            number = database.engine.apply_row(relation, row, weight)
+            _open_gates(connection, {name: relation})
+        return number
     import pyarrow as pa
 
     columns = table.columns if table is not None else table_columns(connection, name)[1]
@@ -89,6 +92,14 @@ def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int
     data = {column.name: cast(value, column.type) for column, value in zip(columns, row, strict=True)}
     epoch = apply(connection, {name: pa.table({**data, "_weight": pa.array([weight], pa.int64())})})
     return epoch.number if epoch is not None else None
+
+
+def _open_gates(connection: Connection, names: Mapping[str, str]) -> None:
+    """The short way into relations by their names in SQL, until names change or a transaction begins. The engine is
+    locked."""
+    database = connection._database
+    if connection._revision == database.revision:
+        connection._gates.update((name, database.engine.gates[relation]) for name, relation in names.items())
 
 
 def _change_table(connection: Connection, name: str) -> ChangeTable | None:

@@ -55,7 +55,8 @@ EXPRESSIONS = {
     "WINDOW": (
         "A window function",
         "one changed row can change the result for every row of its partition",
-        "keep the rows in a view and compute the window when you read it",
+        "keep the rows in a view and compute the window when you read it; QUALIFY row_number() OVER (PARTITION BY ... "
+        "ORDER BY ...) <= 3 keeps the first 3 rows of each group",
     ),
     "SUBQUERY": (
         "A subquery in an expression",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
 
-    from maintenance.epoch import Epoch
+    from maintenance.epoch import Epoch, RowGate
     from sqlfront.explanation import Explanation
     from sqlfront.feed_cursor import FeedCursor
     from sqlfront.held_result import HeldResult
@@ -57,18 +57,16 @@ def connect(database: str = ":memory:", *, config: Mapping[str, Any] | None = No
 class Connection:
     """A cursor on a database: DuckDB's SQL and ours, DB-API 2.0, Arrow and DataFrames.
 
-    One thread at a time may use a connection; `cursor()` gives another one to the same database, with its
-    own transaction.
+    One thread at a time may use a connection; `cursor()` gives another to the same database, with its own transaction.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._duck = database.root.cursor()
-        self._transaction: Transaction | None = None
+        self._transaction = None
         self._session: ReadSession | None = None
         self._again: tuple[PassThrough, Any] | None = None
         self._revision = -1
-        self._gates: dict[str, str | None] = {}
         self._tables: dict[str, ChangeTable] = {}
         self._scans: set[str] = set()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -186,12 +184,7 @@ class Connection:
         Raises IntegrityError when a row would be there a negative number of times; nothing is changed then.
         O(changes * the update cost of each view).
         """
-        if (
-            type(changes) is dict
-            and self._transaction is None
-            and self._revision == self._database.revision
-            and not self._closed
-        ):
+        if self._gates and changes and type(changes) is dict:
             epoch = self._database.engine.apply_batches(changes, self._gates)
             if epoch is not None:
                 return epoch
@@ -207,12 +200,11 @@ class Connection:
         The low-latency path into change tables: no SQL, no Arrow. On ordinary tables it writes through DuckDB.
         Within BEGIN the row joins the transaction and None is returned.
         """
-        if self._transaction is None and self._revision == self._database.revision and not self._closed:
-            relation = self._gates.get(table)
-            if relation is not None:
-                gate = self._database.engine.gates.get(relation)
-                number = gate.run(row, weight) if gate is not None else None
-                return number or self._database.engine.apply_any_row(relation, row, weight)
+        gate = self._gates.get(table)
+        if gate is not None:
+            number = gate.run(row, weight)
+            if number is not None:
+                return number
         from sqlfront import apply
 
         self._ready()
@@ -302,6 +294,7 @@ class Connection:
             self._transaction = None
         self._duck.close()
         self._closed = True
+        self._forget_names()
         self._database.leave(self)
 
     def __enter__(self) -> Connection:
@@ -312,6 +305,16 @@ class Connection:
 
     # Inside --------------------------------------------------------------------------------------
 
+    @property
+    def _transaction(self) -> Transaction | None:
+        """The open transaction; what is applied within goes into it, not through the gates."""
+        return self._open_transaction
+
+    @_transaction.setter
+    def _transaction(self, transaction: Transaction | None) -> None:
+        self._open_transaction = transaction
+        self._gates: dict[str, RowGate] = {}
+
     def _ready(self) -> None:
         """Refuse a closed connection, drop an unread result, bind the scans of new views."""
         self._check_open()
@@ -321,8 +324,7 @@ class Connection:
         if self._has_result:
             self._end_streams()
             self._duck.abort()
-            self._has_result = False
-            self._again = None
+            self._has_result, self._again = False, None
         if self._revision != self._database.revision:
             with self._database.engine.lock, Uninterrupted():
                 self._bind_scans()
@@ -365,7 +367,7 @@ class Connection:
         self._streams.clear()
 
     def _forget_names(self) -> None:
-        """Look names up again: the catalog or the search path may have changed."""
+        """Look names up again: the catalog or the search path may have changed, or the connection is closed."""
         self._gates, self._tables = {}, {}
 
     def _check_open(self) -> None:
@@ -385,8 +387,7 @@ class Connection:
         return find
 
     def _current_session(self) -> ReadSession:
-        if self._session is None:
-            self._session = self._new_session()
+        self._session = self._session or self._new_session()
         return self._session
 
     def _new_session(self) -> ReadSession:

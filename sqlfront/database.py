@@ -390,6 +390,8 @@ class Database:
     def changed(self) -> None:
         """Tell cursors to look at the catalog again."""
         self.revision += 1
+        for connection in list(self._connections):
+            connection._forget_names()
 
 
 def _failing_scan(unbuilt: UnbuiltView, session: Any) -> Scan:

@@ -21,6 +21,7 @@ from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
 from sqlfront.order_text import completed_query
+from sqlfront.row_numbers import with_qualify
 from sqlfront.statements import CreateMaterializedView, Name
 from sqlfront.transactions import transaction
 from sqlfront.update_mix import check_updates
@@ -47,19 +48,19 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         else:
             refuse_dependents(database, old, f"CREATE OR REPLACE MATERIALIZED VIEW {shown(name)}")
         catalog = EngineCatalog(database, con)
+        query = with_qualify(statement.query)
+        place = {"statement": statement.text, "offset": statement.query_start} if query == statement.query else {}
         bound = bind(
-            catalog, con, statement.query,
-            column_names=statement.columns, order_by=orders_of(options),
-            statement=statement.text, offset=statement.query_start,
+            catalog, con, query, column_names=statement.columns, order_by=orders_of(options), **place
         )  # fmt: skip
         check_updates(options, bound.definition, catalog)
         if options.keys() & set(OPTIONS):
             own = plan_parts(database, con, bound, "query", options)[-1]
             check_epsilon(shown(name), own.definition, own.plan, options)
         columns = tuple(column for column, _ in bound.definition.columns)
-        select = _frozen(con, statement.query, catalog, bound.definition)
+        select = _frozen(con, query, catalog, bound.definition)
         persistence.prepare(database, con)
-        view = StoredView(name, statement.query, select, options, columns, database.new_scan())
+        view = StoredView(name, query, select, options, columns, database.new_scan())
         entry = build_view(database, con, view, bound)
         try:
             with dropping(database, con, [old] if old is not None else [], replaced_by=entry):

@@ -14,6 +14,7 @@ from typing import Any
 from planner.companions import add_companions
 from planner.cost import bag_cost, exponent, leading_power, power_cost
 from planner.heavy_light import Union
+from planner.orders import without_bags
 from planner.plan import Cost, Plan
 from planner.query import Definition
 from planner.rules import cyclic, materialize
@@ -95,6 +96,8 @@ def with_epsilon(
     changed = replace(
         plan, strategy=strategy, cost=epsilon_cost(union, epsilon, len(plan.free)), union=union, root=union.root,
         reason=_reason(definition, union, plan.free, epsilon), companions=(), total=None,
+        orders=tuple(map(without_bags, plan.orders)),
+        ranked_only=plan.ranked_only and not any(order.bags for order in plan.orders),
     )  # fmt: skip
     companions = iter(plan.companions)
     return add_companions(changed, definition, lambda _: next(companions))

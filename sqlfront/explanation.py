@@ -24,6 +24,7 @@ from planner.wording import enumerate_words, spell_comparison, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
 from sqlfront.heavy import skew_data, skew_lines
 from sqlfront.rewrites import Rewrite, find_rewrites
+from sqlfront.row_numbers import with_qualify
 from sqlfront.tradeoff import choice_plot
 from storage.table import Table
 
@@ -277,6 +278,8 @@ def explain_query(
     database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
 ) -> Explanation:
     """The explanation of a query that is not a view: bound and planned, nothing built."""
+    if (changed := with_qualify(query)) != query:
+        query, statement, offset = changed, None, 0
     *inner, own = _planned(database, con, query, statement, offset)
     definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)
@@ -343,11 +346,11 @@ def _node(tree: Tree, view: View) -> dict[str, Any]:
 
 
 def _order(tree: Tree, view: View) -> dict[str, Any] | None:
-    """The index of a view whose groups are sorted, and by what."""
+    """The index of a view whose groups are sorted, and by what; whether sums over their ranges are kept."""
     if view.order is None:
         return None
     index, variable = view.order
-    return {"index": _labels(tree, index), "by": tree.definition.label(variable)}
+    return {"index": _labels(tree, index), "by": tree.definition.label(variable), "sums": view.ranges}
 
 
 def _spell_order(order: Mapping[str, Any]) -> list[str]:
@@ -394,7 +397,8 @@ def _box(tree: Tree, view: View) -> Box:
     notes = [node["form"]]
     notes += ["enumerated"] if node["enumerated"] and view.parent is not None else []
     for index in node["indexes"]:
-        by = f", sorted by {node['order']['by']}" if node["order"] and node["order"]["index"] == index else ""
+        order = node["order"] if node["order"] and node["order"]["index"] == index else None
+        by = f", sorted by {order['by']}" + (" with sums of ranges" if order["sums"] else "") if order else ""
         notes.append(f"index on {', '.join(index) or 'all rows'}{by}")
     if node["comparisons"]:
         notes.insert(0, f"where {' and '.join(node['comparisons'])}")

@@ -120,6 +120,23 @@ def list_alone(at, scratch, matches, row, s, member, count):
     return member
 
 
+@kernel("boolean(int64,int64,int64)")
+def absent(table, scratch, h):
+    """Whether no row has the hash `h`. Counts slots looked at if so; else `find` will."""
+    slots = load(table, SLOTS)
+    mask = load(table, MASK)
+    i = h & mask
+    looked = 1
+    slot = load(slots, i)
+    while slot != 0 and slot >> 32 != h:
+        i = (i + 1) & mask
+        looked += 1
+        slot = load(slots, i)
+    if slot == 0:
+        store(scratch, STEPS, load(scratch, STEPS) + looked)
+    return slot == 0
+
+
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
 def keep_common(at, scratch, matches, rows, s, ready):
     """Keep the matches of members of side `s` that the other sides have too, with the row of side 0; how many. They are
@@ -144,6 +161,8 @@ def keep_common(at, scratch, matches, rows, s, ready):
         for i in range(rows):
             if i + _AHEAD < rows:
                 prefetch_row(table, load(hashes, i + _AHEAD))
+            if absent(table, scratch, load(hashes, i)):
+                continue
             row = load(matches, 2 * i)
             member = load(matches, 2 * i + 1)
             candidate_key(side, listed, row, member, temporary)

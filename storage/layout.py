@@ -9,7 +9,8 @@ link words of index i hold the next and previous member (two 32-bit row numbers 
 and the member's group row. A **group table** (the other side of an index) ends its rows with a tail:
 one word with the list's head and the group's size, and, if EXTRA, the group's best value and a flag.
 At most one index is **ordered**: its lists are sorted (see order_kernels), its rows have a word more, at
-TAIL, its groups the tree's root in the second word of their tail.
+TAIL, its groups the tree's root in the second word of their tail. With **subtree sums** (SUMS values of one limb more
+than the row's, see subtree_kernels) they follow TAIL.
 In a **ranked** table (see rank_kernels) index 0 is ordered, by RANKS words that follow TAIL instead of by key words,
 and a word of state follows these; a row is in its list only while it is PLACED.
 A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
@@ -30,6 +31,7 @@ INDEX_LIST, REFERENCES, REFERENCE_LIST = 17, 18, 19
 OWNER, OWNER_INDEX = 20, 21
 ORDER = 22
 RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
+SUMS = 27
 HEADER_WORDS = 28
 
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
@@ -43,7 +45,7 @@ ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
 # Added to the kind: greater words come first; NULL comes last.
 ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15
 
-# Which outcomes of a comparison a test of PROJECT, or RANGE, lets pass.
+# Which outcomes of a comparison a test of PROJECT, RANGE or RANGE_SUM lets pass.
 PASS_LESS, PASS_EQUAL, PASS_GREATER = 1, 2, 4
 
 # The state of a row of a ranked table: in its group's list; noted as one to look at again.
@@ -75,7 +77,7 @@ OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16
 END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
 TRANSITION, SIGN, SCALE, CLEAR = 13, 14, 15, 16
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 17, 18, 19, 20, 21
-SKIP_LIGHT, SKIP_ALONE, RANK, RANGE = 22, 23, 24, 25
+SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 22, 23, 24, 25, 26
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.

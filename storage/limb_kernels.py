@@ -37,6 +37,21 @@ def add_value(base, offset, other, other_offset, limbs):
     return 1 if (before < 0) == (addend < 0) and (after < 0) != (before < 0) else 0
 
 
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def add_wide(base, offset, limbs, other, other_offset, other_limbs, negative):
+    """Add (or with `negative` take) a value of at most as many limbs, modulo the width."""
+    filler = -1 if load(other, other_offset + other_limbs - 1) < 0 else 0
+    carry = 1 if negative == 1 else 0
+    for i in range(limbs):
+        a = load(base, offset + i)
+        b = load(other, other_offset + i) if i < other_limbs else filler
+        if negative == 1:
+            b = ~b
+        total = carry + a + b
+        carry = 1 - less_unsigned(a, total) if carry == 1 else less_unsigned(total, a)
+        store(base, offset + i, total)
+
+
 @kernel("void(int64,int64,int64)")
 def negate(base, offset, limbs):
     """Two's complement negation in place."""

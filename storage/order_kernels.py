@@ -4,7 +4,7 @@ The tree is a treap (Seidel and Aragon 1996): a search tree by the order, a heap
 depth is O(log group) in expectation whatever the order of insertions and deletions. It lives inside the rows: the
 parent beside the group's row in the second link word of the index, left and right in the word at the table's TAIL,
 the root in the group's tail; each is a row number plus one, 0 for none. Neighbours in the list are neighbours in the
-order, so the least member is the list's head.
+order, so the least member is the list's head. Where rows have subtree sums (subtree_kernels), rotations keep them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from storage.layout import (
     RANKS,
     ROWS,
     STEPS,
+    SUMS,
     TAIL,
     WIDTH,
 )
 from storage.memory import free, less_unsigned, load, load32, memcpy, realloc, store, store32
+from storage.subtree_kernels import add_own, rotate_sums
 
 _MULTIPLIER = -4658895280553007687
 
@@ -124,6 +126,7 @@ def rise(table, row, place, sides, group_tail):
     keys = load(table, KEYS)
     address = rows + row * width
     own = priority(address, keys)
+    summed = load(table, SUMS) > 0
     steps = 0
     while True:
         parent = load32(address, place + 3)
@@ -140,6 +143,8 @@ def rise(table, row, place, sides, group_tail):
         store32(address, sides + 1 - side, parent)
         hang(table, row + 1, load32(above, place + 3), parent, place, sides, group_tail)
         store32(above, place + 3, row + 1)
+        if summed:
+            rotate_sums(table, above, address, 0 if inner == 0 else rows + (inner - 1) * width)
         steps += 1
     return steps
 
@@ -154,14 +159,20 @@ def insert_ordered(table, scratch, row, group_tail):
     sides = 2 * load(table, TAIL)
     address = rows + row * width
     compared = compared_at(table)
+    summed = load(table, SUMS) > 0
+    if summed:
+        add_own(table, address + 4 * sides + 8, address, 0)
     node = load32(group_tail, 2)
     parent = 0
     side = 0
     steps = 1
     while node != 0:
         parent = node
-        side = 0 if compare_rows(order, address + compared, rows + (node - 1) * width + compared) < 0 else 1
-        node = load32(rows + (node - 1) * width, sides + side)
+        above = rows + (node - 1) * width
+        side = 0 if compare_rows(order, address + compared, above + compared) < 0 else 1
+        if summed:
+            add_own(table, above + 4 * sides + 8, address, 0)
+        node = load32(above, sides + side)
         steps += 1
     store32(address, place + 3, parent)
     store32(address, sides, 0)
@@ -184,7 +195,8 @@ def insert_ordered(table, scratch, row, group_tail):
 def remove_ordered(table, row, group_tail):
     """Take a row out of its group's tree (not its list): its two subtrees become one. Returns the steps.
 
-    O(log group), two expected. It compares no values: their strings may be gone.
+    O(log group), two expected. It compares no values: their strings may be gone. Those of its sums are zero, as its
+    count is.
     """
     rows = load(table, ROWS)
     width = load(table, WIDTH) * 8
@@ -209,6 +221,8 @@ def remove_ordered(table, row, group_tail):
         store32(address, sides + side, inner)
         if inner != 0:
             store32(rows + (inner - 1) * width, place + 3, row + 1)
+        if load(table, SUMS) > 0:
+            rotate_sums(table, address, lifted, 0 if inner == 0 else rows + (inner - 1) * width)
         steps += 1
     rest = left if left != 0 else right
     hang(table, rest, load32(address, place + 3), row + 1, place, sides, group_tail)

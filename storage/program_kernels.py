@@ -41,6 +41,7 @@ from storage.layout import (
     PROBE,
     PROJECT,
     RANGE,
+    RANGE_SUM,
     RANK,
     REFUSED,
     ROUTE,
@@ -66,7 +67,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
-from storage.range_kernels import step_range
+from storage.range_kernels import step_range, step_range_sum
 from storage.rank_kernels import step_rank
 from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
 from storage.step_kernels import step_best, step_probe, step_project
@@ -191,7 +192,7 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == UPSERT:
             if n > 0:
                 step_upsert(pc, scratch, delta, n)
-        elif operation in (PROBE, EXTEND, RANGE, PROJECT):
+        elif operation in (PROBE, EXTEND, RANGE, RANGE_SUM, PROJECT):
             lists = operation in (EXTEND, RANGE)
             frame = stack + 32 * depth
             if lists and depth > 0 and load(frame, -4) == pc:
@@ -212,6 +213,8 @@ def run(program, scratch, data, first, rows, sign):
                     depth -= 1
             elif operation == PROBE:
                 found = step_probe(pc, scratch, delta, width, n)
+            elif operation == RANGE_SUM:
+                found = step_range_sum(pc, scratch, delta, width, n)
             else:
                 found = step_project(pc, scratch, delta, width, n)
             emitter = pc + load(pc, 3) * 8
@@ -222,6 +225,8 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == ROUTE:
             n = step_route(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 2))
+            while n == 0 and load(after, 0) != PATH_END:
+                after += load(after, 1) * 8
         elif operation == BEST:
             n = step_best(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 3))
@@ -288,16 +293,17 @@ def run_epoch(entries, count, scratch, sign):
     return load(scratch, FLAGS)
 
 
-@kernel("int64(int64,int64)")
-def run_row(entry, scratch):
-    """Run an epoch of one row, by an entry of `run_epoch` with two words more: how many words of the row must not be
-    NULL_CODE (else the run is refused and nothing changed), and the place of the word that is set when it has run."""
+@kernel("int64(int64)")
+def run_row(entry):
+    """Run an epoch of one row, by an entry of `run_epoch` with three words more: how many words of the row must not be
+    NULL_CODE (else the run is refused and nothing changed), the place of the word that is set when it has run, and
+    the scratch space."""
     data = load(entry, 3)
     for i in range(load(entry, 5)):
         if load(data, i) == NULL_CODE:
             return REFUSED
     store(data, load(entry, 6), 1)
-    return run_epoch(entry, 1, scratch, 1)
+    return run_epoch(entry, 1, load(entry, 7), 1)
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")

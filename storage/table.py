@@ -23,7 +23,8 @@ class Table:
     the groups of index i add up (0: only their size), so that one look-up answers for a whole group.
     `readers` are the walks that hold row numbers.
     `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
-    With `ranked` the index is number 0, and the words compared are as many that each row has besides its key.
+    With `ranked` the index is number 0, and the words compared are as many that each row has besides its key. With
+    `ranges` the rows of the ordered index keep subtree sums of all values, so that ranges of a group are summed up.
     """
 
     def __init__(
@@ -38,13 +39,15 @@ class Table:
         extra: int = -1,
         order: tuple[int, Sequence[tuple[int, int, int]]] | None = None,
         ranked: bool = False,
+        ranges: bool = False,
     ) -> None:
         self.name = name
         self.indexes = tuple(indexes)
         if order is not None:
-            extra = len(order[1]) + 1 if ranked else 0
+            extra = len(order[1]) + 1 if ranked else values * (limbs + 1) if ranges else 0
         self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
         self.header[at.RANKS] = extra - 1 if ranked else 0
+        self.header[at.SUMS] = values if order is not None and ranges else 0
         self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
         self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.groups: list[Table] = []
@@ -292,8 +295,21 @@ class Table:
                 heap = ordering.priority(above, self.keys) >= ordering.priority(row.ctypes.data, self.keys)
                 assert heap, "a tree is no heap"
             left, right = int(row[sides] & 0xFFFFFFFF), int(row[sides] >> 32) & 0xFFFFFFFF
+            self._check_sums(row, [self._row(child - 1) for child in (left, right) if child])
             waiting += [(right, node, False), (node, parent, True), (left, node, False)]
         assert listed == members, "a tree and its list disagree"
+
+    def _check_sums(self, row: np.ndarray, children: list[np.ndarray]) -> None:
+        """A row's subtree sums are its values and its children's sums."""
+        limbs, first = self.limbs + 1, int(self.header[at.TAIL]) + 1
+
+        def below(words: np.ndarray, v: int) -> int:
+            found = words[first + v * limbs : first + (v + 1) * limbs]
+            return int.from_bytes(found.tobytes(), "little", signed=True)
+
+        for v in range(int(self.header[at.SUMS])):
+            total = self._value(row, v) + sum(below(child, v) for child in children)
+            assert below(row, v) == total, "a subtree's sum is wrong"
 
 
 def _words(address: int, count: int) -> np.ndarray:

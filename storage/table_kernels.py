@@ -36,6 +36,7 @@ from storage.limb_kernels import add_value, sign_of
 from storage.memory import add_overflows, calloc, free, load, load32, realloc, store, store32
 from storage.order_kernels import insert_ordered, remove_ordered, splice
 from storage.page_kernels import use_huge_pages
+from storage.subtree_kernels import change_sums
 
 _MULTIPLIER = -7046029254386353131
 _SMALLEST = 8
@@ -44,7 +45,7 @@ _SMALLEST = 8
 @kernel("int64(int64,int64,int64,int64,int64)")
 def make(keys, values, limbs, indexes, extra):
     """A new empty table; `extra` is -1 for a plain table, 0 for one with an ordered index, else how many words follow
-    the tail of a group table or of a ranked one."""
+    the tail of a group table, of a ranked one, or of one with subtree sums."""
     table = calloc(HEADER_WORDS, 8)
     store(table, KEYS, keys)
     store(table, VALUES, values)
@@ -370,7 +371,9 @@ def upsert(table, scratch, hashes, stride, delta):
             count_references(table, address, 1)
     else:
         address = load(table, ROWS) + row * width * 8
+        change_sums(table, scratch, row, 1)
         overflow = add_values(address, table, delta, keys, values)
+        change_sums(table, scratch, row, 0)
     for x in range(ranked, indexes):
         group = load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0)
         summed = load(group, VALUES)

@@ -25,13 +25,14 @@ from storage.layout import (
     ROWS,
     SCRATCH_WORDS,
     SLOTS,
+    SUMS,
     TAIL,
     TOUCHED,
     USED,
     VALUES,
     WIDTH,
 )
-from storage.limb_kernels import shift_left, sign_of
+from storage.limb_kernels import copy_value, shift_left, sign_of
 from storage.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
 from storage.order_kernels import is_listed, renumber_tree
 from storage.page_kernels import use_huge_pages
@@ -269,31 +270,31 @@ def align(table, visitor, places):
 
 @kernel("void(int64,int64)")
 def widen(table, limbs):
-    """Give every value `limbs` limbs, sign-extended in place; row numbers stay."""
+    """Give every value `limbs` limbs, and subtree sums one more, sign-extended in place; row numbers stay."""
     old_limbs = load(table, LIMBS)
     keys = load(table, KEYS)
     values = load(table, VALUES)
     old_width = load(table, WIDTH)
-    width = old_width + values * (limbs - old_limbs)
+    sums = load(table, SUMS)
+    width = old_width + (values + sums) * (limbs - old_limbs)
     old_rows = load(table, ROWS)
     used = load(table, USED)
     capacity = max(1, used)
     rows = calloc(capacity * width, 8)
     use_huge_pages(rows, capacity * width * 8)
-    rest = old_width - keys - values * old_limbs
+    rest = old_width - keys - values * old_limbs - sums * (old_limbs + 1)
     for row in range(used):
         source = old_rows + row * old_width * 8
         target = rows + row * width * 8
         for i in range(keys):
             store(target, i, load(source, i))
         for v in range(values):
-            for i in range(old_limbs):
-                store(target, keys + v * limbs + i, load(source, keys + v * old_limbs + i))
-            filler = -1 if load(source, keys + (v + 1) * old_limbs - 1) < 0 else 0
-            for i in range(old_limbs, limbs):
-                store(target, keys + v * limbs + i, filler)
+            copy_value(target, keys + v * limbs, limbs, source, keys + v * old_limbs, old_limbs)
         for i in range(rest):
             store(target, keys + values * limbs + i, load(source, keys + values * old_limbs + i))
+        for v in range(sums):
+            new_place = width - (sums - v) * (limbs + 1)
+            copy_value(target, new_place, limbs + 1, source, old_width - (sums - v) * (old_limbs + 1), old_limbs + 1)
     free(old_rows)
     store(table, ROWS, rows)
     store(table, CAPACITY, capacity)
@@ -316,8 +317,11 @@ def rescale(table, value, bits):
     width = load(table, WIDTH)
     limbs = load(table, LIMBS)
     place = load(table, KEYS) + value * limbs
+    summed = load(table, TAIL) + 1 + value * (limbs + 1)
     for row in range(load(table, USED)):
         shift_left(rows + row * width * 8, place, limbs, bits)
+        if value < load(table, SUMS):
+            shift_left(rows + row * width * 8, summed, limbs + 1, bits)
 
 
 @kernel("void(int64)")

@@ -1,4 +1,4 @@
-"""Rule 0: joins by comparisons get a tree over bags that hold what is compared."""
+"""Rule 0b: other joins by comparisons get a tree over bags that hold what is compared."""
 
 from __future__ import annotations
 

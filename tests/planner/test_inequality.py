@@ -46,12 +46,26 @@ def _assert_joins(plan: Plan, definition: Definition, rows: dict[str, Counter[tu
 @pytest.mark.parametrize(
     ("text", "comparisons", "expected"),
     [
-        # Nothing but a count is stored: a change meets the other table, and a pair is never a row.
-        ("r(x), s(z) ->", [("x", "<", "z")], ("O(N^2)", "O(N)", "O(N)")),
+        # Nothing but a count is stored: a change looks up a sum of the other table.
+        ("r(x), s(z) ->", [("x", "<", "z")], ("O(N log N)", "O(log N)", "O(N)")),
+        ("r(k, x), s(k, z) -> k", [("x", ">=", "z")], ("O(N log N)", "O(log N)", "O(N)")),
+        # A change of s reaches the values of x below it.
+        ("r(x), s(z) -> x", [("x", "<", "z")], ("O(N log N)", "O(N log N)", "O(N)")),
+        # What a key fixes is one row.
+        ("r(x, k; k), s(k, z) -> x, k", [("x", "<", "z")], ("O(N log N)", "O(log N)", "O(N)")),
+        # Two bounds of z are one range.
+        ("r(x, y), s(z) ->", [("x", "<", "z"), ("y", ">", "z")], ("O(N log N)", "O(N log N)", "O(N)")),
         ("r(x), s(z) -> x, z", [("x", "<", "z")], ("O(N^2)", "O(N)", "O(N^2)")),
         # Beside an equality the two sides and the join column are one bag.
         ("r(k, x), s(k, z) -> k", [("x", "<>", "z")], ("O(N^2)", "O(N)", "O(N)")),
-        ("r(x), s(z), t(u) ->", [("x", "<", "z"), ("z", "<", "u")], ("O(N^2)", "O(N^2)", "O(N)")),
+        ("r(x), s(z) ->", [("x", "<>", "z")], ("O(N^2)", "O(N)", "O(N)")),
+        ("r(x), s(z), t(u) ->", [("x", "<", "z"), ("z", "<", "u")], ("O(N log N)", "O(N log N)", "O(N)")),
+        # Each compares with another: no tree.
+        (
+            "r(x), s(z), t(u) ->",
+            [("x", "<", "z"), ("z", "<", "u"), ("x", "<", "u")],
+            ("O(N^3)", "O(N^2)", "O(N)"),
+        ),
         # The sides of one pair of tables.
         ("r(x, y), s(a, b) ->", [("x", ">=", "a"), ("y", "<=", "b")], ("O(N^2)", "O(N)", "O(N)")),
     ],

@@ -305,3 +305,34 @@ def test_the_short_way_in_follows_the_search_path() -> None:
     assert con.execute("SELECT a FROM main.t ORDER BY a").fetchall() == [(1,), (1,), (2,), (2,)]
     assert con.execute("SELECT a FROM other.t ORDER BY a").fetchall() == [(3,), (4,)]
     con.close()
+
+
+@pytest.mark.parametrize("way", ["row", "batch"])
+def test_the_short_way_in_ends_with_its_reasons(way) -> None:
+    con = sqlfront.connect()
+    other = con.cursor()
+
+    def add(value: int) -> None:
+        if way == "row":
+            con.apply_row("t", (value,))
+        else:
+            con.apply({"t": pa.record_batch({"a": pa.array([value], pa.int64())})})
+
+    con.execute("CREATE CHANGE TABLE t (a BIGINT); CREATE MATERIALIZED VIEW n AS SELECT a FROM t")
+    add(1)
+    add(2)
+    con.execute("BEGIN")
+    add(3)
+    assert other.execute("SELECT count(*) FROM n").fetchall() == [(2,)]
+    con.execute("ROLLBACK")
+    add(4)
+    add(5)
+    other.execute("DROP CHANGE TABLE t CASCADE; CREATE CHANGE TABLE t (a BIGINT)")
+    add(6)
+    add(7)
+    assert other.execute("SELECT a FROM t ORDER BY a").fetchall() == [(6,), (7,)]
+    con.close()
+    with pytest.raises(sqlfront.InterfaceError, match="closed"):
+        add(8)
+    assert other.execute("SELECT a FROM t ORDER BY a").fetchall() == [(6,), (7,)]
+    other.close()

@@ -262,7 +262,7 @@ def _batch(rows: list[tuple[int, int, int]]) -> Any:
     return pa.table({"a": [r[0] for r in rows], "w": [r[1] for r in rows], "_weight": [r[2] for r in rows]})
 
 
-def _steps(con: Any, view: str, k: int) -> int:
+def steps_read(con: Any, view: str, k: int) -> int:
     walk = RankedWalk(ranked(con, view))
     walk.next(k)
     return walk.steps
@@ -288,7 +288,7 @@ def test_reads_and_updates_do_not_feel_the_size_of_the_join() -> None:
     reads, spent = [], []
     for groups in (400, 90):
         with _built(2000, groups) as con:
-            reads.append([_steps(con, "v", k) for k in (10, 100, 1000)])
+            reads.append([steps_read(con, "v", k) for k in (10, 100, 1000)])
             view = con.view("v")
             before = view.cost()["steps"]
             rng = random.Random(5)
