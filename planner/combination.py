@@ -36,7 +36,9 @@ class Combination:
             return "the first rows of each shard are merged"
         if self.view.mode == "set":
             return "equal rows of several shards are made one"
-        return "the shards' parts of a group are added up, of least and greatest values the first is taken"
+        extremes = any(column.kind in ("least", "greatest") for column in self.view.raw)
+        firsts = ", and of least and greatest values the first is taken" if extremes else ""
+        return f"the shards' parts of a group are added up{firsts}"
 
 
 def combine(definition: Definition, hashed: Collection[str], streams: Mapping[str, str]) -> Combination:

@@ -16,7 +16,7 @@ from math import log, prod
 from planner.combination import obstacle
 from planner.hypergraph import occurrences
 from planner.query import Atom, Definition, LeafColumn
-from planner.wording import enumerate_words, table_name
+from planner.wording import enumerate_words
 
 MOST_SHARDS = 1 << 16
 _SLACK = 1e-9
@@ -277,9 +277,12 @@ def _reason(definition: Definition, dimensions: Sequence[Dimension], shards: int
     named = [_spell(definition, dimension) for dimension in dimensions]
     without = [a.name for a in definition.atoms if len(list(_hashed(definition, a, dimensions))) < len(dimensions)]
     if not without:
-        return f"every row has {enumerate_words(named)}, so it is sent to one shard, and no state is ever moved"
-    lacking = enumerate_words(f"{name} ({table_name(definition.atom(name).table)})" for name in without)
-    return f"hashed on {enumerate_words(named)}, which {lacking} {'has' if len(without) == 1 else 'have'} not all of"
+        hashed = enumerate_words(named) if dimensions[0].variable else "all that is read of it"
+        return f"every row is hashed by {hashed} and sent to one shard, so no state is ever moved"
+    lacking = enumerate_words(without)
+    return (
+        f"hashed by {enumerate_words(named)}; a row of {lacking} goes to all shards that agree with what it has of them"
+    )
 
 
 def _spell(definition: Definition, dimension: Dimension) -> str:

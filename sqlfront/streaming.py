@@ -46,7 +46,7 @@ def follow(
 
 
 def take_batch(cursor: Connection, table: ChangeTable, rows: Any, shape: str, source: str, number: int) -> None:
-    """Commit a micro-batch as one epoch, unless it has been committed.
+    """Commit a micro-batch as one epoch, unless it has been committed; then it is only read through.
 
     OperationalError if another query, of another checkpoint, has fed the table under this name.
     """
@@ -64,6 +64,8 @@ def take_batch(cursor: Connection, table: ChangeTable, rows: Any, shape: str, so
                 hint="use the former checkpoint; a stream of other changes needs another name=...",
             )
         if last is not None and number <= last["batch"]:
+            # What Spark itself keeps of the stream (the state of shards) is committed by tasks that run.
+            rows.write.format("noop").mode("overwrite").save()
             return
         wanted = wanted_of(database, table)
         changes = changes_of(rows, shape, wanted)

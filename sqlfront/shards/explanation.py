@@ -61,9 +61,13 @@ class Spread:
         for table, sent in data["tables"].items():
             times = "to one shard" if sent["copies"] == 1 else f"to {sent['copies']} shards"
             lines.append(f"{table}: each changed row {times}" + (f", {sent['ways']} ways" if sent["ways"] > 1 else ""))
-        stated = ", ".join(f"{table} {sent['rows']:,.0f}" for table, sent in data["tables"].items())
-        mean = f"{data['communication']:.3g} rows sent per changed row"
-        return [*lines, f"{mean}; {data['load']:,.0f} rows per shard expected of {stated}, where values are even"]
+        mean = f"{data['communication']:.3g} rows sent for a changed row"
+        total = sum(sent["rows"] for sent in data["tables"].values())
+        share = f"where values are even, a shard holds {data['load'] / total:.3g} of all rows"
+        if total > len(data["tables"]):
+            stated = ", ".join(f"{table} {sent['rows']:,.0f}" for table, sent in data["tables"].items())
+            share += f": {data['load']:,.0f} of {stated}"
+        return [*lines, f"{mean}; {share}"]
 
     def _spelled(self, dimension: Dimension) -> str:
         return self.definition.label(dimension.variable) if dimension.variable else f"the row of {dimension.atom}"

@@ -1,6 +1,6 @@
 """What a shard has been sent, as it must be kept: a snapshot of its rows, and the pieces that came since.
 
-`ShardLog` keeps it in this process; who keeps it elsewhere replaces the six methods that touch its lists.
+`ShardLog` keeps it in this process; who keeps it elsewhere replaces the methods that touch its lists.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ShardLog:
     """The log of one shard, in this process. A snapshot and log entries; compacted when the log is the longer one."""
 
     def __init__(self) -> None:
-        self._at = START
+        self._at = self._base = START
         self._rows = (0, 0)
         self._snapshot: list[Piece] = []
         self._entries: list[tuple[At, Piece]] = []
@@ -68,6 +68,10 @@ class ShardLog:
     def at(self) -> At:
         """Where the shard is by the last committed epoch."""
         return self._at
+
+    def base(self) -> At:
+        """Where the shard was when its snapshot was taken."""
+        return self._base
 
     def rows(self) -> tuple[int, int]:
         """The numbers of rows in the snapshot and in the log."""
@@ -87,15 +91,19 @@ class ShardLog:
 
     def replace(self, at: At, rows: tuple[int, int], snapshot: Sequence[Piece]) -> None:
         """Keep a snapshot and no entries."""
-        self._at, self._rows = at, rows
+        self._at, self._base, self._rows = at, at, rows
         self._snapshot, self._entries = list(snapshot), []
 
     # What is done with it ------------------------------------------------------------------------
 
     def append(self, at: At, pieces: Sequence[Piece]) -> None:
-        """Note an epoch. The log is netted into the snapshot when it is the longer one: O(1) a row, amortised."""
+        """Note an epoch. The first one is the snapshot; a longer log is netted into it: O(1) a row, amortised."""
+        new = sum(piece.count for piece in pieces)
+        if self.at() == START:
+            self.replace(at, (new, 0), pieces)
+            return
         kept, since = self.rows()
-        since += sum(piece.count for piece in pieces)
+        since += new
         self.add(at, (kept, since), pieces)
         if since > max(kept, COMPACT_FROM):
             compacted = list(_netted(self.all()))
@@ -108,7 +116,7 @@ class ShardLog:
 
     def after(self, at: At) -> list[Piece] | None:
         """The pieces since the shard was there; None if it never was, or is not known any more."""
-        found: list[Piece] | None = None
+        found: list[Piece] | None = [] if at == self.base() else None
         for own, piece in self.entries():
             if own == at:
                 found = []

@@ -146,14 +146,19 @@ class StateLog(ShardLog):
     """The log of a shard in Spark's state store: of the key for which it is asked."""
 
     def __init__(self, handle: Any) -> None:
-        pieces = "number BIGINT, token STRING, stream INT, count BIGINT, rows BINARY"
-        self._where = handle.getValueState("at", "number BIGINT, token STRING, kept BIGINT, since BIGINT")
+        place = "number BIGINT, token STRING"
+        pieces = f"{place}, stream INT, count BIGINT, rows BINARY"
+        self._where = handle.getValueState("at", f"{place}, kept BIGINT, since BIGINT, base BIGINT, base_token STRING")
         self._kept = handle.getListState("snapshot", pieces)
         self._since = handle.getListState("log", pieces)
 
     def at(self) -> At:
         found = self._where.get()
         return START if found is None else At(int(found[0]), str(found[1]))
+
+    def base(self) -> At:
+        found = self._where.get()
+        return START if found is None else At(int(found[4]), str(found[5]))
 
     def rows(self) -> tuple[int, int]:
         found = self._where.get()
@@ -166,11 +171,11 @@ class StateLog(ShardLog):
         return list(_read(self._since))
 
     def add(self, at: At, rows: tuple[int, int], pieces: Sequence[Piece]) -> None:
-        self._where.update((*at, *rows))
+        self._where.update((*at, *rows, *self.base()))
         self._since.appendList([_row(at, piece) for piece in pieces])
 
     def replace(self, at: At, rows: tuple[int, int], snapshot: Sequence[Piece]) -> None:
-        self._where.update((*at, *rows))
+        self._where.update((*at, *rows, *at))
         self._since.clear()
         self._kept.clear()
         if snapshot:

@@ -16,13 +16,13 @@ pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
 
 
-def run(directory, when, number):
+def run(directory, when, number, *shards):
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
-    command = [sys.executable, "-m", "tests.spark.killed", str(directory), when, str(number)]
+    command = [sys.executable, "-m", "tests.spark.killed", str(directory), when, str(number), *map(str, shards)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
 
 
-def check(directory, deaths):
+def check(directory, deaths, *shards, views=2):
     (directory / "in").mkdir()
     expected: dict[int, int] = {}
     for number in range(5):
@@ -31,10 +31,10 @@ def check(directory, deaths):
                 file.write(f'{{"a": {a}, "n": {10**number}}}\n' * (a + 1))
                 expected[a] = expected.get(a, 0) + 10**number * (a + 1)
     for when, number in deaths:
-        done = run(directory, when, number)
+        done = run(directory, when, number, *shards)
         assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr[-2000:]
-    done = run(directory, "never", 0)
-    assert done.stdout.splitlines() == [str(sorted(expected.items()))] * 2, done.stdout + done.stderr[-2000:]
+    done = run(directory, "never", 0, *shards)
+    assert done.stdout.splitlines() == [str(sorted(expected.items()))] * views, done.stdout + done.stderr[-2000:]
 
 
 def test_a_killed_stream_loses_nothing_and_doubles_nothing(tmp_path):
@@ -44,6 +44,11 @@ def test_a_killed_stream_loses_nothing_and_doubles_nothing(tmp_path):
 @pytest.mark.slow
 def test_a_stream_may_be_killed_at_every_batch(tmp_path):
     check(tmp_path, [(when, number) for number in (1, 2) for when in ("before", "after")] * 2)
+
+
+@pytest.mark.slow
+def test_a_killed_stream_of_shards_loses_nothing_and_doubles_nothing(tmp_path):
+    check(tmp_path, [("after", 2), ("before", 2)], 2, views=1)
 
 
 def test_a_batch_that_was_committed_is_ignored_when_it_comes_again(spark, tmp_path, monkeypatch):
