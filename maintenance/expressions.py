@@ -13,11 +13,11 @@ import numpy as np
 
 from storage import expression_kernels as kernels
 from storage.bound_tree import Bound, bind
-from storage.codec import RESERVED_HIGH, RESERVED_LOW
+from storage.codec import RESERVED_HIGH
 from storage.encoding import Dictionaries, codec_for
 from storage.errors import NotSupportedError
 from storage.jit import entry_point
-from storage.layout import NULL_CODE
+from storage.layout import NULL_CODE, RESERVED_LOW
 
 if TYPE_CHECKING:
     from maintenance.relation import Column, Input

@@ -14,8 +14,7 @@ from maintenance.top import RankedWalk
 from maintenance.view import MaintainedView
 from maintenance.walk import BATCH
 from planner.query import Limit, Term
-from storage.codec import RESERVED_LOW
-from storage.layout import NULL_CODE
+from storage.layout import NULL_CODE, RESERVED_LOW
 
 Column = Callable[[RankedWalk, list[list[int]]], list[Any]]
 

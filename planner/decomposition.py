@@ -76,8 +76,7 @@ def decompose(definition: Definition, free: tuple[str, ...], weights: Weights) -
     variable that a step binds counts as two more. Exact for cyclic cores of up to 8 variables, exponential in them.
     """
     search = _Search(definition, frozenset(free), weights)
-    compared = [comparison.scheme for comparison in definition.comparisons]
-    parts = frontier(search.query, frozenset(free), compared)
+    parts = frontier(search.query, frozenset(free), search.comparisons.keys())
     states = [(group, frozenset[str]()) for group in split(parts, frozenset())]
     unlimited = Fraction(len(search.edges) + 1)
     limits = _Exponents(unlimited, unlimited, unlimited)

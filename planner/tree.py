@@ -14,7 +14,7 @@ they show (that is the connex top); inside, each part's own tree sums its bound 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -88,14 +88,17 @@ class Part:
 Group = tuple[Part, ...]
 
 
-def frontier(edges: Edges, free: frozenset[str], compared: Iterable[frozenset[str]] = ()) -> Group:
+def frontier(edges: Edges, free: frozenset[str], compared: Collection[str] = ()) -> Group:
     """The operands of the connex top: the atoms linked by bound variables, with the free variables that they show.
 
-    What is `compared` with a bound variable links as that does: its values must be at hand when the other is summed.
+    What is `compared`, by some of the edges, with a bound variable links as that does: its values must be at hand when
+    the other is summed. A comparison of free variables links nothing: it is tested where both are at hand.
     """
-    linking = frozenset[str]().union(*(scheme for scheme in compared if not scheme <= free))
-    groups = bound_components(edges, free - linking)
-    return tuple(Part(vertices({name: edges[name] for name in names}) & free, names, connex=True) for names in groups)
+    apart = [name for name in compared if edges[name] <= free]
+    linking = frozenset[str]().union(*(edges[name] for name in compared if name not in apart))
+    groups = bound_components({name: edge for name, edge in edges.items() if name not in apart}, free - linking)
+    whole = [*groups, *((name,) for name in apart)]
+    return tuple(Part(vertices({name: edges[name] for name in names}) & free, names, connex=True) for names in whole)
 
 
 def split(group: Group, label: frozenset[str]) -> list[Group]:

@@ -123,8 +123,11 @@ class Leaves:
 
     def _held(self, tree: Tree, type_: str) -> str:
         """The variable that holds an expression's value in a type."""
-        if self._typing.type_of(tree) == type_ and self._variables[name := self.variable(tree)].type == type_:
-            return name
+        known = self._by_element.get((next(iter(atoms_of(tree))), key(tree)))
+        if known is not None and self._variables[known].type == type_:
+            return known
+        if known is None and self._typing.type_of(tree) == type_:
+            return self.variable(tree)
         cast = expression(f"CAST(v AS {type_})", v=tree)
         return self.variable(cast | {name: tree[name] for name in LOCATION_KEYS if name in tree})
 

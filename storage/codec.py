@@ -14,9 +14,8 @@ from storage.dictionary_kernels import ABSENT
 from storage.errors import DataError
 from storage.layout import NULL_CODE
 
-# Codes that stand for the one value whose own code would be NULL_CODE. As data they are refused; they are
-# arbitrary, far from round numbers, zero and the ends of the range.
-RESERVED_LOW = NULL_CODE + 0x5EED_0DD5_11ED
+# Stands, as layout.RESERVED_LOW does, for the one value whose own code would be NULL_CODE. As data they are refused;
+# they are arbitrary, far from round numbers, zero and the ends of the range.
 RESERVED_HIGH = -NULL_CODE - 0x5EED_0DD5_11ED
 
 

@@ -14,7 +14,6 @@ import pyarrow as pa
 from storage.casting import Caster
 from storage.codec import (
     RESERVED_HIGH,
-    RESERVED_LOW,
     Codec,
     escape,
     fixed_array,
@@ -27,7 +26,7 @@ from storage.codec import (
 )
 from storage.dictionary import validity
 from storage.errors import DataError
-from storage.layout import NULL_CODE
+from storage.layout import NULL_CODE, RESERVED_LOW
 from storage.types import ScalarType
 
 _MAX = 2**63 - 1

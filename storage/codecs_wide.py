@@ -12,7 +12,6 @@ import pyarrow as pa
 from storage.casting import Caster
 from storage.codec import (
     RESERVED_HIGH,
-    RESERVED_LOW,
     Codec,
     escape,
     fixed_array,
@@ -23,7 +22,7 @@ from storage.codec import (
     unescape,
 )
 from storage.codecs_fixed import decimal_native, scaled
-from storage.layout import NULL_CODE
+from storage.layout import NULL_CODE, RESERVED_LOW
 from storage.types import ScalarType
 
 _LOW_WORD = 2**64 - 1

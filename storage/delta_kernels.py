@@ -20,6 +20,7 @@ from storage.layout import (
     MATCHES_CAPACITY,
     NULL_CODE,
     OVERFLOW,
+    RESERVED_LOW,
     ROWS,
     SLOTS,
     STEPS,
@@ -107,8 +108,10 @@ def lift(at, scratch, data, first, rows, sign):
             else:
                 code = load(source, place)
                 value = 0
-                if code != NULL_CODE:
-                    value = code if kind == FACTOR_CODE else 1
+                if code != NULL_CODE and kind == FACTOR_CODE:
+                    value = NULL_CODE if code == RESERVED_LOW else code
+                elif code != NULL_CODE:
+                    value = 1
                 if limbs == 1:
                     overflow |= product_overflows(value, weight)
                     store(target, goal, value * weight)

@@ -19,6 +19,8 @@ A **slot** holds a 31-bit hash and a row number plus one; slots are probed linea
 from __future__ import annotations
 
 NULL_CODE = -(2**63)
+# What stands for the BIGINT that equals NULL_CODE; no type whose codes are summed has it for another value.
+RESERVED_LOW = NULL_CODE + 0x5EED_0DD5_11ED
 MARK = -(2**63)
 CHUNK = 2048
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from storage.codec import RESERVED_HIGH, RESERVED_LOW, Codec
+from storage.codec import RESERVED_HIGH, Codec
 from storage.errors import NotSupportedError
-from storage.layout import ORDER_BYTES, ORDER_HIGH, ORDER_LOW_WORD, ORDER_WORD
+from storage.layout import ORDER_BYTES, ORDER_HIGH, ORDER_LOW_WORD, ORDER_WORD, RESERVED_LOW
 
 _WORDS = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "DATE", "TIME",

@@ -46,6 +46,9 @@ QUERIES = [
     "SELECT DISTINCT t FROM r WHERE f IN (SELECT f FROM s WHERE r.x >= s.z)",
     "SELECT count(*) AS n FROM r WHERE EXISTS (SELECT 1 FROM s JOIN t USING (y) WHERE r.t <= s.t)",
     "SELECT q.n, s.z FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q, s WHERE q.n > s.z",
+    "SELECT count(*) AS n FROM r, t WHERE t.v <= r.x AND t.v = r.x",
+    "SELECT c.z, b.u, a.k, count(*) AS n FROM r a, t b, s c, t d "
+    "WHERE b.u > a.k AND c.k > a.x AND d.y < b.u GROUP BY ALL",
 ]
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.codec import RESERVED_HIGH, RESERVED_LOW
+from storage.codec import RESERVED_HIGH
 from storage.dictionary import Dictionaries
 from storage.encoding import codec_for
 from storage.errors import DataError, NotSupportedError
-from storage.layout import NULL_CODE
+from storage.layout import NULL_CODE, RESERVED_LOW
 
 CON = duckdb.connect(config={"threads": 1})
 CON.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
