@@ -113,7 +113,7 @@ def write(cases: Sequence[Case], options: argparse.Namespace) -> None:
         "The results of all sides are equal after each phase; of Pathway's, the numbers of rows.",
     ]
     title = "yannakakis: view trees, every join materialized, and recomputation on TPC-H streams"
-    harness.report("yannakakis", title, rows, notes=[*notes, *verdicts(cases, options.memory_budget)])
+    harness.report(options.report, title, rows, notes=[*notes, *verdicts(cases, options.memory_budget)])
 
 
 def _row(case: Case, run: Figures) -> dict[str, Any]:
@@ -202,6 +202,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--large-scale", type=float, default=1.0, help="of those whose baseline fits the budget")
     parser.add_argument("--aggregates-scale", type=float, default=0.25, help="of the aggregate queries")
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
+    parser.add_argument("--report", default="yannakakis", help="the name of the table in benchmarks/results")
     parser.add_argument("--memory-budget", type=float, default=5.0, help="GiB")
     return parser.parse_args(arguments)
 
