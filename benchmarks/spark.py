@@ -145,7 +145,9 @@ def in_shards(spark: Any, directory: Path, place: Path, count: int) -> tuple[lis
     query = writer.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     names = ", ".join(name for name, _ in view.plan.columns)
-    parts = f"(SELECT {names} FROM read_parquet('{place}/out/*.parquet') GROUP BY ALL HAVING sum(_weight) > 0)"
+    # Shards may have equal rows: all of them count.
+    sums = f"SELECT {names}, sum(_weight)::BIGINT AS copies FROM read_parquet('{place}/out/*.parquet') GROUP BY ALL"
+    parts = f"(SELECT {names} FROM (SELECT *, unnest(range(copies)) FROM ({sums})))"
     with duckdb.connect() as judge:
         rows = sorted(judge.execute(f"SELECT c, n::BIGINT, cents::BIGINT FROM ({view.query(parts)})").fetchall())
     return durations(query), rows, sent_bytes(view.plan, directory)
