@@ -4,7 +4,7 @@ A ranked tree keeps the rows of each node by anchor, sorted by the best that the
 Hu and Koutris 2022, Theorem 19). It is a view tree that enumerates every variable: its inner nodes hold only variables
 that several atoms share, so that a leaf's own columns do not multiply the rows above it, and it is the cheapest one by
 levels and by look-ups to many, which puts its root where most changes meet one row. Of a cyclic query it is the
-tree over bags that the view has, where a bag's rows guard the node of its variables (ibid., chapter 7.6).
+tree over bags that the view has, where a bag's rows guard the node of its variables.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _over_bags(node: Node) -> Node:
 
 def _sorting(cost: str) -> str:
     """The cost of so many rows, each entered in an order."""
-    return cost.replace(")", " log N)", 1)
+    return "O(log N)" if cost == "O(1)" else cost.replace(")", " log N)", 1)
 
 
 def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:

@@ -23,6 +23,7 @@ from sqlfront.epsilon import EPSILON, divides, epsilon_of, is_single, with_epsil
 from sqlfront.failures import translated
 from sqlfront.freeze import qualified_query
 from sqlfront.names import shown
+from sqlfront.row_numbers import with_qualify
 from sqlfront.tokens import tokenize
 from sqlfront.transactions import captured, transaction
 from sqlfront.update_mix import update_weights
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bound:
-    """A query's definition, and the materialized views it reads, as the binder calls them."""
+    """A query's definition, the materialized views it reads, as the binder calls them, and the text that was bound."""
 
     definition: Definition
     sources: Mapping[str, ViewEntry]
+    query: str
 
     @property
     def definitions(self) -> list[Definition]:
@@ -51,12 +53,16 @@ class Bound:
         return {key: source for key, source in self.sources.items() if key in tables}
 
 
-def bind(catalog: EngineCatalog, con: Any, query: str, **place: Any) -> Bound:
-    """Bind and minimise a query; `place` is as for `bind_view`. On any error nothing has changed."""
-    definition = minimise(bind_view(query, con, catalog, **place))
+def bind(
+    catalog: EngineCatalog, con: Any, query: str, *, statement: str | None = None, offset: int = 0, **shape: Any
+) -> Bound:
+    """Bind and minimise a query; the rest is as for `bind_view`. On any error nothing has changed."""
+    if (changed := with_qualify(query)) != query:
+        query, statement, offset = changed, None, 0
+    definition = minimise(bind_view(query, con, catalog, statement=statement, offset=offset, **shape))
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
     definition = replace(definition, derived=derived)
-    bound = Bound(definition, dict(catalog.views_read))
+    bound = Bound(definition, dict(catalog.views_read), query)
     notes = [
         f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
         for key, source in bound.sources.items()

@@ -21,7 +21,6 @@ from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
 from sqlfront.order_text import completed_query
-from sqlfront.row_numbers import with_qualify
 from sqlfront.statements import CreateMaterializedView, Name
 from sqlfront.transactions import transaction
 from sqlfront.update_mix import check_updates
@@ -48,19 +47,19 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         else:
             refuse_dependents(database, old, f"CREATE OR REPLACE MATERIALIZED VIEW {shown(name)}")
         catalog = EngineCatalog(database, con)
-        query = with_qualify(statement.query)
-        place = {"statement": statement.text, "offset": statement.query_start} if query == statement.query else {}
         bound = bind(
-            catalog, con, query, column_names=statement.columns, order_by=orders_of(options), **place
+            catalog, con, statement.query,
+            column_names=statement.columns, order_by=orders_of(options),
+            statement=statement.text, offset=statement.query_start,
         )  # fmt: skip
         check_updates(options, bound.definition, catalog)
         if options.keys() & set(OPTIONS):
             own = plan_parts(database, con, bound, "query", options)[-1]
             check_epsilon(shown(name), own.definition, own.plan, options)
         columns = tuple(column for column, _ in bound.definition.columns)
-        select = _frozen(con, query, catalog, bound.definition)
+        select = _frozen(con, bound.query, catalog, bound.definition)
         persistence.prepare(database, con)
-        view = StoredView(name, query, select, options, columns, database.new_scan())
+        view = StoredView(name, bound.query, select, options, columns, database.new_scan())
         entry = build_view(database, con, view, bound)
         try:
             with dropping(database, con, [old] if old is not None else [], replaced_by=entry):
@@ -151,29 +150,33 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
             return
         entry = database.view(con, name.parts)
         _refuse_passed(database, entry)
-        group = _rebuilt_with(database, entry)
-        for member in reversed(group):
-            database.detach(member)
-        try:
-            for member in group:
-                rebuild(database, con, member)
-        except BaseException as error:
-            for member in group:
-                if member.maintained.name not in database.engine.views:
-                    database.give_up(member, f"REFRESH was not completed: {error}")
-            raise
-        finally:
-            database.changed()
+        _rebuild_group(database, con, entry)
 
 
-def rebuild_with(database: Database, con: Any, name: Name, options: dict[str, Any]) -> None:
+def rebuild_with(database: Database, con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
     """Build a view anew with other options, as REFRESH does; nothing has changed if that is refused."""
-    entry = database.view(con, name.parts)
     _refuse_passed(database, entry)
     with transaction(con):
         _save_options(con, entry, options)
     entry.options = options
-    refresh_view(database, con, name)
+    _rebuild_group(database, con, entry)
+
+
+def _rebuild_group(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Rebuild a view and those that share its stores."""
+    group = _rebuilt_with(database, entry)
+    for member in reversed(group):
+        database.detach(member)
+    try:
+        for member in group:
+            rebuild(database, con, member)
+    except BaseException as error:
+        for member in group:
+            if member.maintained.name not in database.engine.views:
+                database.give_up(member, f"REFRESH was not completed: {error}")
+        raise
+    finally:
+        database.changed()
 
 
 def _refuse_passed(database: Database, entry: ViewEntry) -> None:

@@ -24,7 +24,6 @@ from planner.wording import enumerate_words, spell_comparison, table_name
 from sqlfront.drawing import Box, draw_svg, draw_text
 from sqlfront.heavy import skew_data, skew_lines
 from sqlfront.rewrites import Rewrite, find_rewrites
-from sqlfront.row_numbers import with_qualify
 from sqlfront.tradeoff import choice_plot
 from storage.table import Table
 
@@ -278,8 +277,6 @@ def explain_query(
     database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
 ) -> Explanation:
     """The explanation of a query that is not a view: bound and planned, nothing built."""
-    if (changed := with_qualify(query)) != query:
-        query, statement, offset = changed, None, 0
     *inner, own = _planned(database, con, query, statement, offset)
     definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)

@@ -66,22 +66,18 @@ def create_index(database: Database, con: Any, statement: CreateViewIndex) -> No
         options = entry.options | {"indexes": {**entry.options.get("indexes", {}), statement.name: statement.order}}
         orders = orders_of(options)
         bind(EngineCatalog(database, con), con, entry.select, column_names=entry.column_names, order_by=orders)
-        ddl.rebuild_with(database, con, statement.view, options)
+        ddl.rebuild_with(database, con, entry, options)
 
 
 def drop_index(database: Database, con: Any, statement: DropViewIndex) -> None:
     """Keep a view without one of its orders. O(rows of the view's tables)."""
     with database.engine.lock:
-        entry = _owner(database, statement.name.parts[-1])
+        index = statement.name.parts[-1]
+        entry = _owner(database, index)
         assert entry is not None
-        kept = {
-            name: order
-            for name, order in entry.options["indexes"].items()
-            if name.casefold() != statement.name.parts[-1].casefold()
-        }
-        options = {name: value for name, value in entry.options.items() if name != "indexes"}
-        view = statement.name.__class__((entry.name.schema, entry.name.name), 0, 0)
-        ddl.rebuild_with(database, con, view, options | ({"indexes": kept} if kept else {}))
+        indexes = entry.options["indexes"].items()
+        kept = {name: order for name, order in indexes if name.casefold() != index.casefold()}
+        ddl.rebuild_with(database, con, entry, entry.options | {"indexes": kept})
 
 
 def _owner(database: Database, index: str) -> ViewEntry | None:

@@ -82,7 +82,7 @@ class Shard:
         database = self.connection._database
         names = tuple(name for name, _ in plan.columns)
         view = StoredView(QualifiedName("main", "shard"), "", "", {}, names, database.new_scan())
-        entry = build_view(database, self.connection._duck, view, Bound(plan.combination.shard, {}))
+        entry = build_view(database, self.connection._duck, view, Bound(plan.combination.shard, {}, plan.query))
         database.views[view.name.key] = entry
         self._entry = entry
         database.engine.listen(entry.maintained.name, _ignore)

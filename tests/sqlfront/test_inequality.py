@@ -82,6 +82,19 @@ def replayed(feed: Any) -> Counter[tuple[Any, ...]]:
     return Counter({row: count for row, count in found.items() if count})
 
 
+def make_views(
+    con: sqlfront.Connection, choose: random.Random, queries: list[str], strategy: str = "auto"
+) -> list[str]:
+    """The tables with some rows, and a view v0, v1, ... of each query; their names."""
+    con.execute(TABLES)
+    for _ in range(6):
+        change(con, choose)
+    views = [f"v{number}" for number in range(len(queries))]
+    for view, query in zip(views, queries, strict=True):
+        con.execute(f"CREATE MATERIALIZED VIEW {view} WITH (strategy = '{strategy}') AS {query}")
+    return views
+
+
 def change(con: sqlfront.Connection, choose: random.Random) -> None:
     table = choose.choice("rrsst")
     rows = [random_row(choose, table) for _ in range(choose.choice([1, 7, 9]))]
@@ -104,12 +117,7 @@ def check_tables(con: sqlfront.Connection) -> None:
 def test_views_follow_their_tables(strategy: str, queries: list[str]) -> None:
     choose = random.Random(strategy)
     with sqlfront.connect(":memory:") as con:
-        con.execute(TABLES)
-        for _ in range(6):
-            change(con, choose)
-        views = [f"v{number}" for number in range(len(queries))]
-        for view, query in zip(views, queries, strict=True):
-            con.execute(f"CREATE MATERIALIZED VIEW {view} WITH (strategy = '{strategy}') AS {query}")
+        views = make_views(con, choose, queries, strategy)
         feeds = [con.view(view).subscribe(timeout=0) for view in views]
         seen: list[set[str]] = [set() for _ in views]
         for _ in range(4):

@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 
 import sqlfront
-from tests.sqlfront.test_inequality import TABLES, change, check_tables, comparable, o3, replayed, steps_of
+from tests.sqlfront.test_inequality import TABLES, change, check_tables, comparable, make_views, o3, replayed, steps_of
 
 QUERIES = [
     "SELECT count(*) AS n, sum(s.y) AS t FROM r, s WHERE r.x < s.z",
@@ -47,12 +47,8 @@ QUERIES = [
 def test_views_follow_their_tables() -> None:
     choose = random.Random(3)
     with sqlfront.connect(":memory:") as con:
-        con.execute(TABLES)
-        for _ in range(6):
-            change(con, choose)
-        views = [f"v{number}" for number in range(len(QUERIES))]
+        views = make_views(con, choose, QUERIES)
         for view, query in zip(views, QUERIES, strict=True):
-            con.execute(f"CREATE MATERIALIZED VIEW {view} AS {query}")
             assert "sums over ranges" in con.explain(view).to_dict()["strategy"], query
         con.execute("CREATE MATERIALIZED VIEW above AS SELECT n, count(*) AS m FROM v3 WHERE t > 3 GROUP BY n")
         con.execute("CREATE MATERIALIZED VIEW beside AS SELECT sum(v3.n) AS n FROM v3, t WHERE v3.t < t.v")

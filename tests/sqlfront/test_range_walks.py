@@ -9,7 +9,7 @@ from math import log2
 
 import sqlfront
 from maintenance.walk import Walk
-from tests.sqlfront.test_inequality import TABLES, change, check_tables, comparable, replayed, steps_of
+from tests.sqlfront.test_inequality import change, check_tables, comparable, make_views, replayed, steps_of
 
 ENUMERATED = [
     "SELECT r.x, r.y, s.z, s.y AS w FROM r, s WHERE r.x < s.z",
@@ -29,12 +29,8 @@ def test_enumerated_views_follow_their_tables() -> None:
     """Both sides are put out: all of the view, a look-up by either side, its first rows, and whether it has a row."""
     choose = random.Random(8)
     with sqlfront.connect(":memory:") as con:
-        con.execute(TABLES)
-        for _ in range(6):
-            change(con, choose)
-        views = [f"v{number}" for number in range(len(ENUMERATED))]
+        views = make_views(con, choose, ENUMERATED)
         for view, query in zip(views, ENUMERATED, strict=True):
-            con.execute(f"CREATE MATERIALIZED VIEW {view} AS {query}")
             found = con.explain(view).to_dict()
             assert "sums over ranges" in found["strategy"] and found["cost"]["space"] == "O(N)", query
         con.execute("CREATE MATERIALIZED VIEW above AS SELECT z, count(*) AS n, sum(w) AS t FROM v0 GROUP BY z")

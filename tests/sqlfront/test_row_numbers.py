@@ -9,6 +9,7 @@ import pytest
 
 import sqlfront
 from sqlfront.row_numbers import with_qualify
+from sqlfront.shards.plan import plan_shards
 
 WINDOW = "row_number() OVER (PARTITION BY g ORDER BY w DESC, k)"
 REWRITTEN = {
@@ -76,6 +77,7 @@ def test_views_are_what_duckdb_answers(query: str) -> None:
     assert len(seen) > 3
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     assert con.explain(query).to_dict()["strategy"] == "ranked enumeration"
+    assert plan_shards(con, query, 2).definition == plan_shards(con, REWRITTEN[query], 2).definition
     con.close()
 
 
