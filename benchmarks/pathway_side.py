@@ -1,8 +1,8 @@
 """Pathway's side of a workload, run by Pathway's own environment: python pathway_side.py INPUT.json
 
 It imports nothing of ours: Pathway pins other versions of our dependencies. The input holds tables,
-initial rows, batches of changes and the view in Pathway's SQL (without: `count_cycles`); the output,
-on standard output, is one JSON object with the seconds per batch and the final rows.
+initial rows, batches of changes and the view, in Pathway's SQL or as the name of one of VIEWS; the output,
+on standard output, is one JSON object with the seconds per batch, the final rows and the peak of memory.
 
 Each batch ends with a marker row per table (a negative key): the clock stops when the markers of
 all tables have come out of the dataflow, so that each batch is seen before the next one is sent.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import queue
+import resource
 import sys
 import threading
 import time
@@ -64,7 +65,7 @@ def run(work: dict[str, Any]) -> dict[str, Any]:
         elif answer.get(key) == row:
             del answer[key]
 
-    view = pw.sql(work["sql"], **tables) if "sql" in work else count_cycles(tables["e"])
+    view = pw.sql(work["sql"], **tables) if "sql" in work else VIEWS[work["view"]](**tables)
     pw.io.subscribe(view, on_change=on_change)
     seconds: list[float] = []
     driver = threading.Thread(target=drive, args=(work, feeds, markers, seconds))
@@ -72,15 +73,26 @@ def run(work: dict[str, Any]) -> dict[str, Any]:
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
     driver.join()
     rows = [[row[name] for name in work["output"]] for row in answer.values()]
-    return {"load": seconds[0], "seconds": seconds[1 : work["timed"] + 1], "rows": rows}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"load": seconds[0], "seconds": seconds[1 : work["timed"] + 1], "rows": rows, "peak": peak}
 
 
-def count_cycles(edges: pw.Table) -> pw.Table:
+def count_cycles(e: pw.Table) -> pw.Table:
     """The number of directed 3-cycles, which Pathway's SQL joins by all paths of three edges: paths of two, closed."""
-    second, third = edges.copy(), edges.copy()
-    paths = edges.join(second, edges.dst == second.src).select(first=edges.src, last=second.dst)
+    second, third = e.copy(), e.copy()
+    paths = e.join(second, e.dst == second.src).select(first=e.src, last=second.dst)
     closed = paths.join(third, paths.last == third.src, paths.first == third.dst).select(third.src)
     return closed.reduce(n=pw.reducers.count())
+
+
+def greatest_sum(r: pw.Table, s: pw.Table, t: pw.Table) -> pw.Table:
+    """The greatest sum of weights in the join of three tables: Pathway has no ORDER BY, so no further rows."""
+    pairs = r.join(s, r.b == s.b).select(c=s.c, w=r.w + s.w)
+    sums = pairs.join(t, pairs.c == t.c).select(score=pairs.w + t.w)
+    return sums.reduce(score=pw.reducers.max(sums.score))
+
+
+VIEWS = {"count_cycles": count_cycles, "greatest_sum": greatest_sum}
 
 
 def read(table: dict[str, Any], nullable: set[str]) -> tuple[Feed, pw.Table, pw.Table]:

@@ -2,14 +2,16 @@
 
 `python -m benchmarks.topk` runs, in one run: R(a, b, w), S(b, c, w), T(c, d, w) of 10,000 rows each whose join has
 about 10 million rows, under single changes and batches of 100, each followed by a read of the first 10 rows, beside
-DuckDB's recomputation; the same with joins of 10^6 to 10^9 rows, which only the domain of b and c makes; and reads of 1
-to 10,000 rows. The rows read are compared with DuckDB's at the end of the first stream.
+DuckDB's recomputation and Pathway, which keeps the greatest sum alone; the same with joins of 10^6 to 10^9 rows, which
+only the domain of b and c makes; and reads of 1 to 10,000 rows. The rows read are compared with DuckDB's at the end of
+the first stream.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import harness
+from benchmarks.sides import Missing, ask_pathway
 
 TABLES = {"r": ("a", "b", "w"), "s": ("b", "c", "w"), "t": ("c", "d", "w")}
 JOIN = "r JOIN s ON r.b = s.b JOIN t ON s.c = t.c"
@@ -65,6 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with_data = harness.resident()
     peak = _sqlfront(stream, options, rows, with_data)
     _duckdb(stream, options, rows)
+    if not options.without_pathway:
+        _pathway(stream, options, rows, notes)
     for joined in options.sizes:
         other = make_stream(options.rows, joined, options.changes // 4, seed=2)
         for con in _loaded(other):
@@ -168,6 +173,46 @@ def _duckdb(stream: Stream, options: argparse.Namespace, rows: list[dict[str, An
     rows.append(run.row(side="DuckDB, recomputed", what="single changes", **{"join rows": _joined(stream)}))
 
 
+def _pathway(stream: Stream, options: argparse.Namespace, rows: list[dict[str, Any]], notes: list[str]) -> None:
+    """Pathway in a process of its own: each change, until the greatest sum has come out."""
+    sent = stream.changes[: options.recomputed]
+    keys = Keys()
+    message = {
+        "tables": [{"name": name, "columns": [[c, "BIGINT"] for c in ("key", *own)]} for name, own in TABLES.items()],
+        "initial": [[[keys.taken(name, row), *row] for row in data.tolist()] for name, data in stream.first.items()],
+        "batches": [[keys.change(*change)] for change in sent],
+        "nullable": [], "output": ["score"], "view": "greatest_sum", "timed": len(sent),
+    }  # fmt: skip
+    try:
+        answer = ask_pathway(message, seconds=600)
+    except Missing as reason:
+        notes.append(f"{reason}.")
+        return
+    assert answer["rows"][0][0] == _recomputed(stream.first, sent)[0][-1], "Pathway and DuckDB differ"
+    run = Run(answer["seconds"], [0.0] * len(sent))
+    rows.append(run.row(side="Pathway, greatest sum", what="single changes", **{"join rows": _joined(stream)}))
+    notes.append(
+        f"Pathway loads in {answer['load']:.0f} s; its process had {answer['peak'] / 2**20:,.0f} MiB at its peak"
+    )
+
+
+class Keys:
+    """A key for each row, equal ones too, which Pathway's tables have."""
+
+    def __init__(self) -> None:
+        self._next, self._held = 0, defaultdict(list)
+
+    def taken(self, table: str, row: Sequence[int]) -> int:
+        self._held[table, tuple(row)].append(self._next)
+        self._next += 1
+        return self._next - 1
+
+    def change(self, table: str, row: tuple[int, int, int], weight: int) -> list[Any]:
+        """A change as pathway_side.py reads it."""
+        key = self.taken(table, row) if weight > 0 else self._held[table, row].pop()
+        return [[*TABLES].index(table), [key, *row], weight]
+
+
 def _recomputed(first: dict[str, np.ndarray], changes: Sequence[Change]) -> list[tuple[Any, ...]]:
     import duckdb
 
@@ -234,7 +279,7 @@ def _warm() -> None:
     small = make_stream(100, 1000, 20, seed=3)
     for con in _loaded(small):
         _single(con, small.changes)
-        con.apply({table: _arrow(part) for table, part in _by_table(small.changes[:1])}) if False else None
+        con.apply({"r": _arrow([("r", (1, 1, 1), 1)])})
 
 
 def _peak() -> float:
@@ -248,7 +293,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=10_000, help="rows of each table")
     parser.add_argument("--joined", type=float, default=1e7, help="rows of the join, about")
     parser.add_argument("--changes", type=int, default=4000)
-    parser.add_argument("--recomputed", type=int, default=50, help="changes that DuckDB recomputes")
+    parser.add_argument("--recomputed", type=int, default=50, help="changes that the other sides see")
+    parser.add_argument("--without-pathway", action="store_true")
     parser.add_argument("--sizes", type=float, nargs="*", default=[1e6, 1e7, 1e8, 1e9], help="other join sizes")
     return parser.parse_args(arguments)
 

@@ -179,7 +179,7 @@ def run_pathway(first: np.ndarray, changes: list[Change], size: int, *, most: in
     ]
     rest = [change for batch in batches[most:] for change in batch]
     message = {
-        "tables": [{"name": "e", "columns": columns}], "nullable": [], "output": ["n"],
+        "tables": [{"name": "e", "columns": columns}], "nullable": [], "output": ["n"], "view": "count_cycles",
         "initial": [[edge(a, b) for a, b in first.tolist()]], "batches": batches[:most] + ([rest] if rest else []),
         "timed": min(most, len(batches)),
     }  # fmt: skip
