@@ -130,8 +130,8 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
             connection._transaction = Transaction(connection._database, connection._duck)
     elif kind in ("commit", "rollback") and connection._transaction is not None:
         _end(connection, kind)
-    elif kind in _WRITES and dml.needs_us(connection, statement):
-        dml.write(connection, statement, params, many)
+    elif kind in _WRITES and (key := dml.written_key(connection, statement)) is not None:
+        dml.write(connection, statement, key, params, many)
     elif kind == "ddl" and statement.object in ("macro", "function"):
         connection._database.macros = None
         read(connection, statement, params)

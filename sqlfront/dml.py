@@ -19,7 +19,7 @@ from sqlfront.database import ChangeTable, lost
 from sqlfront.failures import expect_copy
 from sqlfront.frames import as_user, user_object
 from sqlfront.loading import lossless
-from sqlfront.names import captured_table, locate, shown
+from sqlfront.names import Key, captured_table, locate, shown
 from sqlfront.reach import reads_ours
 from sqlfront.statements import Name, PassThrough
 from sqlfront.tokens import tokenize
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 _STAGE, _BEFORE = "__sqlfront_stage", "__sqlfront_before"
 
 
-def needs_us(connection: Connection, statement: PassThrough) -> bool:
-    """Whether a write concerns a captured table, a change table, or a view (which cannot be written)."""
+def written_key(connection: Connection, statement: PassThrough) -> Key | None:
+    """The captured table or change table that a write concerns, if any. ProgrammingError for what cannot be written,
+    such as a view."""
     database = connection._database
     for target in statement.targets:
         key = locate(database, connection._duck, target.parts)
@@ -50,17 +51,18 @@ def needs_us(connection: Connection, statement: PassThrough) -> bool:
                 hint="connect without access_mode = 'READ_ONLY'",
             )
         if key is not None:
-            return True
-    return False
+            return key
+    return None
 
 
 def check_indirect(connection: Connection, statement: PassThrough) -> None:
     """Refuse PREPARE and EXPLAIN of a write that DuckDB cannot plan by itself. Triggers capture the others' changes."""
-    if not needs_us(connection, statement):
+    key = written_key(connection, statement)
+    if key is None:
         return
     target, verb = ".".join(statement.targets[0].parts), statement.kind.upper()
     hint = "execute the statement itself, with parameters: con.execute(sql, params), or executemany"
-    if connection._database.change_table(connection._duck, statement.targets[0].parts) is not None:
+    if key in connection._database.change_tables:
         why = "change tables are kept by the engine, which DuckDB's plans do not reach"
         raise NotSupportedError(f"{verb} of a write to change table {target} is not supported", why=why, hint=hint)
     if statement.upsert:
@@ -68,12 +70,13 @@ def check_indirect(connection: Connection, statement: PassThrough) -> None:
         raise NotSupportedError(f"{verb} of an upsert into {target} is not supported", why=why, hint=hint)
 
 
-def write(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
-    """Run a write and, in autocommit, commit it as one epoch; its result is left on the connection."""
+def write(connection: Connection, statement: PassThrough, key: Key, params: Any, many: bool) -> None:
+    """Run a write of the table `key` and, in autocommit, commit it as one epoch; its result is left on the
+    connection."""
     from sqlfront.dispatch import set_result
 
     database = connection._database
-    change_table = database.change_table(connection._duck, statement.targets[0].parts)
+    change_table = database.change_tables.get(key)
     reading = change_table is not None or reads_ours(connection, statement)
     connection._session = None
     # What it reads of tables and of views is of one epoch: nobody commits from its BEGIN on.
@@ -82,7 +85,7 @@ def write(connection: Connection, statement: PassThrough, params: Any, many: boo
             result = _write_change_table(connection, transaction, change_table, statement, params, many)
         else:
             with connection._reading_own() if reading else nullcontext():
-                result = _write_table(connection, statement, params, many)
+                result = _write_table(connection, statement, key, params, many)
     set_result(connection, result)
 
 
@@ -106,15 +109,15 @@ def unit(connection: Connection) -> Iterator[Transaction]:
     transaction.commit()
 
 
-def _write_table(connection: Connection, statement: PassThrough, params: Any, many: bool) -> Any:
+def _write_table(connection: Connection, statement: PassThrough, key: Key, params: Any, many: bool) -> Any:
     database, con = connection._database, connection._duck
     if statement.kind == "merge" or statement.upsert:
-        name = captured_table(database, locate(database, con, statement.targets[0].parts))
+        name = captured_table(database, key)
         with _user_objects(con, statement):
             return database.capture.run_upsert_or_merge(
                 con, name, statement.text, params, in_transaction=True, many=many
             )
-    return _run(con, statement.text, params, many)
+    return _run(con, statement, statement.text, params, many)
 
 
 @contextmanager
@@ -135,8 +138,11 @@ def _user_objects(con: Any, statement: PassThrough) -> Iterator[None]:
             con.unregister(name)
 
 
-def _run(con: Any, text: str, params: Any, many: bool) -> Any:
-    """Run a write in DuckDB; its result as an Arrow table that keeps every type."""
+def _run(con: Any, statement: PassThrough, text: str, params: Any, many: bool) -> Any:
+    """Run a write, by this text, in DuckDB; its result as an Arrow table that keeps every type."""
+    if not (many or statement.returning or statement.inner):  # Which puts out nothing but a count.
+        [(count,)] = as_user(partial(con.execute, text, params)).fetchall()
+        return _count(count)
     with lossless(con):
         if not many:
             return as_user(partial(con.sql, text, params=params)).to_arrow_table()
@@ -175,7 +181,7 @@ def _write_change_table(
         if not plain_insert:
             _copy_rows(con, table, table_sql(connection._database.name, table.name))
             con.execute(f"CREATE OR REPLACE TEMP TABLE {_BEFORE} AS SELECT * FROM {_STAGE}")
-        result = _run(con, _on_stage(statement, table), params, many)
+        result = _run(con, statement, _on_stage(statement, table), params, many)
         rows, weights = _staged(con, table, plain_insert)
         con.execute(f"DROP TABLE temp.{_STAGE}; DROP TABLE IF EXISTS temp.{_BEFORE}")
     if rows.num_rows:

@@ -155,6 +155,14 @@ def pending_query(database: str, captured: Captured, own: bool | None) -> str:
     return f"SELECT {_named(captured)}, __d.rowid FROM {delta_sql(database, captured)} __d WHERE {whose(own)}"
 
 
+def changed_query(database: str, captures: Iterable[Captured], own: bool | None) -> str:
+    """The numbers of the tables that have captured rows; cheap, where taking none would be a statement each."""
+    parts = [
+        f"SELECT {c.number} WHERE EXISTS (SELECT 1 FROM {delta_sql(database, c)} WHERE {whose(own)})" for c in captures
+    ]
+    return " UNION ALL ".join(parts)
+
+
 def take_statement(database: str, captured: Captured, own: bool | None) -> str:
     """Delete the captured rows and return them, under the table's own column names, then `_weight`."""
     return f"DELETE FROM {delta_sql(database, captured)} WHERE {whose(own)} RETURNING {_named(captured)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import gc
-import time
 import weakref
 from decimal import Decimal
 
@@ -123,11 +122,11 @@ def test_schemas_and_quoting():
     assert con.execute('SELECT count(*) FROM memory."My Schema".w').fetchall() == [(0,)]
 
 
-def test_a_limit_over_a_huge_view_returns_at_once():
+def test_a_limit_over_a_huge_view_reads_no_more():
+    """All rows would be 24 GB."""
     con = sqlfront.connect()
     con.execute("CREATE TABLE x AS FROM range(1000) t(i); CREATE TABLE y AS FROM range(1000) t(j)")
     con.execute("CREATE TABLE z AS FROM range(1000) t(k); CREATE MATERIALIZED VIEW huge AS SELECT i, j, k FROM x, y, z")
-    started = time.perf_counter()
     assert len(con.execute("SELECT * FROM huge LIMIT 3").fetchall()) == 3
     assert con.view("huge").count() == 10**9
     reader = con.execute("SELECT * FROM huge").to_arrow_reader(1000)
@@ -135,7 +134,6 @@ def test_a_limit_over_a_huge_view_returns_at_once():
     con.execute("SELECT 1")
     with pytest.raises(sqlfront.InterfaceError, match="another statement"):
         reader.read_next_batch()
-    assert time.perf_counter() - started < 5
 
 
 def big(con, name):
