@@ -123,7 +123,7 @@ class Database:
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
         self.revision = 0
-        self.macros: bool | None = None
+        self.macros: bool | None = False if self.in_memory else None
         self.epoch_limit: int | None = None
         self._next_scan = 1
         self._reader: Any = None
@@ -382,7 +382,8 @@ class Database:
             reserve_epochs(self)
 
     def has_macros(self, con: Any) -> bool:
-        """Whether anyone has defined a macro, which could read views unseen. One slow query, once."""
+        """Whether anyone has defined a macro, which could read views unseen. One slow query, after statements that may
+        have brought some."""
         if self.macros is None:
             self.macros = bool(con.execute("SELECT 1 FROM duckdb_functions() WHERE NOT internal LIMIT 1").fetchall())
         return self.macros

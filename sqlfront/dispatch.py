@@ -115,6 +115,8 @@ _READS = (
 
 # These can change what a name means.
 _RENAMES = {"use", "set", "attach", "ddl", "create_table_as", "execute", "other"}
+# These can bring macros.
+_MACROS = {"attach", "other"}
 
 
 def _pass_through(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
@@ -123,6 +125,9 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
     if kind in _RENAMES:
         connection._forget_names()
         forget_settings()
+    about_macro = kind == "ddl" and statement.object in ("macro", "function")
+    if about_macro or kind in _MACROS:
+        connection._database.macros = None
     if kind == "begin":
         connection._session = None
         with Uninterrupted():
@@ -132,8 +137,7 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
         _end(connection, kind)
     elif kind in _WRITES and (key := dml.written_key(connection, statement)) is not None:
         dml.write(connection, statement, key, params, many)
-    elif kind == "ddl" and statement.object in ("macro", "function"):
-        connection._database.macros = None
+    elif about_macro:
         read(connection, statement, params)
     elif kind == "ddl" and (about_view := view_index.own_statement(connection._database, connection._duck, statement)):
         _run_own(connection, about_view)

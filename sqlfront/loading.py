@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,9 +27,13 @@ class Evaluator:
     """
 
     def __init__(self) -> None:
-        self._con = private_connection()
-        self._con.execute("SET arrow_lossless_conversion = true")
         self._prepared: dict[Any, tuple[_Rows, str]] = {}
+
+    @functools.cached_property
+    def _con(self) -> Any:
+        con = private_connection()
+        con.execute("SET arrow_lossless_conversion = true")
+        return con
 
     def __call__(
         self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], expressions: Sequence[str]

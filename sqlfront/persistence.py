@@ -83,6 +83,8 @@ def restore(database: Database) -> None:
     """
     from sqlfront.durable import replay
 
+    if database.in_memory:
+        return
     con = database.root.cursor()
     known = con.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",

@@ -37,14 +37,17 @@ class Lookup:
 
 
 def look_up(con: Any, parts: Sequence[str], *, temporary: bool = True) -> Lookup:
-    """Where `[[catalog.]schema.]name` is looked for on a cursor, and what is there; one query.
+    """Where `[[catalog.]schema.]name` is looked for on a cursor, and what is there: two small queries are cheaper than
+    one of all, a third if a word before the name may be a database or a schema.
 
     Without `temporary`, temporary relations are passed over.
     """
     qualifiers = [part.casefold() for part in parts[:-1]]
-    current, path, databases, rows = con.execute(_QUESTION, {"name": parts[-1].lower()}).fetchall()[0]
-    places = _places(qualifiers, current.casefold(), path, [database.casefold() for database in databases])
-    found = [Found(row["database"], row["schema"], row["name"], row["is_view"]) for row in rows or ()]
+    [(current, path)] = con.execute("SELECT current_database(), current_setting('search_path')").fetchall()
+    asked = "SELECT database_name FROM duckdb_databases()" if len(qualifiers) == 1 else None
+    databases = [database.casefold() for (database,) in con.execute(asked).fetchall()] if asked else []
+    places = _places(qualifiers, current.casefold(), path, databases)
+    found = [Found(*row) for row in con.execute(_RELATIONS, {"name": parts[-1].lower()}).fetchall()]
     relations = {(one.database.casefold(), one.schema.casefold()): one for one in found}
     if not temporary:
         places = [place for place in places if place[0] != "temp"]
@@ -79,10 +82,6 @@ def _entries(path: str) -> list[Place]:
 
 _NAME = r'("(?:[^"]|"")*"|[^.,"]+)'
 _ENTRY = re.compile(rf"(?:{_NAME}\.)?{_NAME}")
-_QUESTION = """
-    SELECT current_database(), current_setting('search_path'),
-        (SELECT list(database_name) FROM duckdb_databases()),
-        (SELECT list({database: database_name, schema: schema_name, name: name, is_view: is_view}) FROM (
-            SELECT database_name, schema_name, table_name AS name, false AS is_view FROM duckdb_tables()
-            UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views())
-        WHERE lower(name) = $name)"""
+_RELATIONS = """
+    SELECT database_name, schema_name, table_name, false FROM duckdb_tables() WHERE lower(table_name) = $name
+    UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE lower(view_name) = $name"""

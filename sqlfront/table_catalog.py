@@ -60,6 +60,7 @@ class DuckDBCatalog:
         self._con = con
         self.database = database if database is not None else con.execute("SELECT current_database()").fetchone()[0]
         self._relations: dict[str, Found] = {}
+        self._columns: dict[str, list[Column]] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
 
     def resolve(self, parts: Sequence[str]) -> str | None:
@@ -74,11 +75,13 @@ class DuckDBCatalog:
         found = self._relations.get(table)
         if found is None:
             return None
-        rows = self._con.execute(
-            "SELECT column_name, data_type, NOT is_nullable FROM duckdb_columns() "
-            "WHERE database_name = ? AND schema_name = ? AND table_name = ? ORDER BY column_index",
-            [self.database, found.schema, found.name],
-        ).fetchall()
+        if table not in self._columns:
+            self._columns[table] = self._read_columns(found)
+        return self._columns[table]
+
+    def _read_columns(self, found: Found) -> list[Column]:
+        whole = ".".join(map(quoted, (self.database, found.schema, found.name)))
+        rows = self._con.execute(f"SELECT column_name, column_type, \"null\" = 'NO' FROM (DESCRIBE {whole})").fetchall()
         collations = self._collations(found)
         return [(name, kind + collations.get(name.lower(), ""), bool(not_null)) for name, kind, not_null in rows]
 
