@@ -50,7 +50,7 @@ class OutputDelta:
         tree, limbs = self.tree, self.shape.limbs
         begin_path(tree, leaf, assembler, owner)
         if tree.output is not None:
-            delta = carry_path(tree, leaf, assembler, limbs)
+            delta = carry_path(tree, leaf, assembler, limbs, position)
         else:
             delta = self._emit(leaf, assembler, position, times)
         assembler.project(Join(delta.shape, delta.atoms, None, self.shape))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from maintenance.carrying import base_of, carries, carry_steps, entry_of
 from maintenance.programs import PASSING, Assembler, Join, Side, WordTest
-from maintenance.shapes import Shape, parts_of, shape_of
+from maintenance.shapes import COUNT, Shape, parts_of, shape_of
 from maintenance.steps import Step
 from maintenance.tree import Tree, View
 from planner.query import Comparison
@@ -23,10 +24,13 @@ class Delta:
     atoms: frozenset[str]
 
 
-def update_path(tree: Tree, leaf: View, assembler: Assembler, owner: int, limbs: int, times: int = 1) -> None:
+def update_path(
+    tree: Tree, leaf: View, assembler: Assembler, owner: int, limbs: int, position: int, times: int = 1
+) -> None:
     """The path of a leaf's delta through its ancestors, adding to every stored one. Nothing if none is stored.
 
-    `times` is how often it counts, in a tree with one stored view.
+    At `position` 0 the leaf's store still is as before the delta. `times` is how often the delta counts, in a tree with
+    one stored view.
     """
     top = tree.top(leaf)
     for join in tree.side_joins():
@@ -45,7 +49,7 @@ def update_path(tree: Tree, leaf: View, assembler: Assembler, owner: int, limbs:
     if tree.output is not None:
         assert tree.projection is not None
         begin_path(tree, leaf, assembler, owner)
-        carry_path(tree, leaf, assembler, limbs)
+        carry_path(tree, leaf, assembler, limbs, position)
         assembler.upsert(tree.projection)
         assembler.path_end()
 
@@ -89,26 +93,65 @@ def build_path(
 
 
 def build_projection(tree: Tree, assembler: Assembler, owner: int, limbs: int) -> Table:
-    """The path that fills a maintained projection from one leaf."""
+    """The path that fills a maintained projection from one leaf, or from the base of its deltas; returns the table to
+    scan."""
     leaf = next(iter(tree.leaves.values()))
-    table = leaf.table
-    assert table is not None and tree.projection is not None
+    base = base_of(tree, leaf)
+    table, shape = _kept(tree, base)
     assembler.scan(table)
     assembler.path(owner)
-    carry_path(tree, leaf, assembler, limbs)
+    delta = project(tree, assembler, Delta(shape, base.atoms), entry_of(tree, base), limbs)
+    if tree.supports:
+        assembler.sign(delta.shape)
+    _carry(tree, leaf, assembler, delta, limbs)
+    assert tree.projection is not None
     assembler.upsert(tree.projection)
     assembler.path_end()
     return table
 
 
-def carry_path(tree: Tree, leaf: View, assembler: Assembler, limbs: int) -> Delta:
-    """Extend a leaf's delta to all output variables of a tree with a projection."""
-    assert leaf.shape is not None and tree.output is not None
+def carry_path(tree: Tree, leaf: View, assembler: Assembler, limbs: int, position: int) -> Delta:
+    """Extend a leaf's delta to all output variables of a tree with a projection; `position` is as for `update_path`."""
+    assert leaf.shape is not None
     delta = Delta(leaf.shape, leaf.atoms)
-    for step in tree.carry_steps(leaf):
+    if tree.supports:
+        delta = _turned(tree, leaf, assembler, limbs, position)
+    return _carry(tree, leaf, assembler, delta, limbs)
+
+
+def _turned(tree: Tree, leaf: View, assembler: Assembler, limbs: int, position: int) -> Delta:
+    """What of a leaf's delta makes a row of its base appear or disappear: counts of 1 and -1. The base's table, unless
+    it is the leaf's, has been updated."""
+    assert leaf.shape is not None and leaf.gathered is not None
+    delta, base, view = Delta(leaf.shape, leaf.atoms), base_of(tree, leaf), leaf
+    while view is not base:
+        assert view.parent is not None
+        delta = join_siblings(tree, assembler, delta, view.parent, view, view.parent.node.variables, limbs)
+        view = view.parent
+    out = shape_of(entry_of(tree, base), tree.widths, (COUNT,), limbs)
+    assembler.project(Join(delta.shape, delta.atoms, None, out))
+    assembler.aggregate(leaf.gathered)
+    table, shape = _kept(tree, base)
+    assembler.transition(table, base is not leaf or position == 1, out, out.places(shape.variables))
+    return Delta(out, base.atoms)
+
+
+def _kept(tree: Tree, base: View) -> tuple[Table, Shape]:
+    """The table that has the rows of a base, and its layout."""
+    if tree.supports and not carries(tree, base):
+        return tree.message(base)
+    assert base.table is not None and base.shape is not None
+    return base.table, base.shape
+
+
+def _carry(tree: Tree, leaf: View, assembler: Assembler, delta: Delta, limbs: int) -> Delta:
+    assert tree.output is not None
+    for step in carry_steps(tree, leaf):
         listed = _access(tree, step)[1].variables if step.binds else ()
         new = [v for v in listed if v not in delta.shape.variables]
         delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+    if tree.supports:
+        assembler.sign(delta.shape)
     return project(tree, assembler, delta, tree.output, limbs)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log2
 
+from maintenance.carrying import carry_steps
 from maintenance.emission import Emission
 from maintenance.steps import Step
 from maintenance.tally import Tally
@@ -87,7 +88,7 @@ def _path(tree: Tree, leaf: View) -> float:
             total += _written([parent.table], rows)
         view = parent
     if tree.projection is not None:
-        cost, rows = _joined(tree.carry_steps(leaf), 1.0)
+        cost, rows = _joined(carry_steps(tree, leaf), 1.0)
         total += cost + _written([tree.projection], min(rows, max(1.0, tree.projection.live)))
     return total
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from maintenance.arrange import Arrangement
+from maintenance.carrying import base_of, carries, carry_steps, supports
 from maintenance.shapes import Part, Shape, parts_of, shape_of
 from maintenance.steps import Step, is_lower, join_rank, ready_tests
 from planner.hypergraph import components
@@ -28,7 +29,7 @@ from storage.table import Table
 class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
     may be sorted by a variable: `order` is that index and the variable, `ranges` says that sums over ranges of a group
-    are kept too. `gathered` is the empty table in which a filter's delta is added up by key. What is added to its table
+    are kept too. `gathered` is the empty table in which a leaf's delta is added up by key. What is added to its table
     is added to those of its `followers` too."""
 
     node: Node
@@ -109,6 +110,7 @@ class Tree:
         self.joins = {frozenset(leaf.atom or "" for leaf in node.leaves()): self._join(node) for node in plan.joins}
         self._schemes = {atom.name: atom.scheme for atom in definition.atoms}
         self.output = definition.free if plan.projected else None
+        self.supports = self.output is not None and supports(self)
         self.projection: Table | None = None
         self.arrangement = Arrangement()
         self._is_settled = False
@@ -240,7 +242,9 @@ class Tree:
 
     def _demand_projection(self) -> None:
         for leaf in self.entries():
-            for step in self.carry_steps(leaf):
+            if self.supports and not carries(self, base := base_of(self, leaf)):
+                self.demand_message(base)
+            for step in carry_steps(self, leaf):
                 self._demand(step)
 
     def _demand(self, step: Step) -> None:
@@ -281,7 +285,7 @@ class Tree:
                 steps.append(summed)
             else:
                 partners = self._partners(sibling, order[place + 1 :], bound) if parent.is_bag else ()
-                listing = Step(sibling, "members", self._ordered(sibling, bound), True, partners)
+                listing = Step(sibling, "members", self.ordered(sibling, bound), True, partners)
                 steps.append(self._sorted(listing, parent, bound))
             known = bound | set(sibling.link) if steps[-1].binds else bound
             steps += ready_tests(parent, known, bound, steps[-1].comparisons)
@@ -300,7 +304,7 @@ class Tree:
             return None
         (variable,) = fresh
         bounds = {is_lower(test, variable): test for test in tests}
-        key = self._ordered(view, bound)
+        key = self.ordered(view, bound)
         kept = view.order == (key, variable) and view.ranges
         free = view.order in (None, (key, variable)) and not self._is_settled
         if len(bounds) < len(tests) or not (kept or free):
@@ -328,7 +332,7 @@ class Tree:
         others = {atom: self._schemes[atom] for atom in parent.atoms - source.atoms}
         for atoms in components(others, frozenset(source.node.variables)):
             view = self.joins.get(frozenset(atoms)) or self.leaves[atoms[0]]
-            known = self._ordered(view, set(source.node.variables))
+            known = self.ordered(view, set(source.node.variables))
             yield Step(view, "row" if known == view.node.variables else "members", known, True)
 
     def _partners(self, view: View, others: list[View], bound: set[str]) -> tuple[tuple[View, tuple[str, ...]], ...]:
@@ -340,45 +344,8 @@ class Tree:
         if set(view.listed) - bound != fresh:
             return ()
         alike = [other for other in others if set(other.listed) - bound == fresh]
-        keys = [(other, self._ordered(other, bound)) for other in alike]
+        keys = [(other, self.ordered(other, bound)) for other in alike]
         return tuple((other, key) for other, key in keys if key)
-
-    def carry_steps(self, leaf: View) -> list[Step]:
-        """How a leaf's delta is extended to all output variables: siblings that hold some are listed, others summed."""
-        view = leaf
-        if view.parent is not None and self.joins:
-            return self.update_steps(view.parent, view)
-        bound = set(view.node.variables)
-        steps: list[Step] = []
-        for parent in view.ancestors():
-            for sibling in self.join_order(parent, view):
-                self._descend(sibling, bound, steps)
-            steps += ready_tests(parent, bound)
-            view = parent
-        return steps
-
-    def _descend(self, view: View, bound: set[str], steps: list[Step]) -> None:
-        known = self._ordered(view, bound)
-        inside = self.descent(view)
-        summed = None if self.carries(view) else self.look_up(view, bound)
-        if summed is not None:
-            steps.append(summed)
-            return
-        whole = len(known) == len(view.node.variables)
-        steps.append(Step(view, "row" if whole else "members", known, not inside))
-        bound |= set(view.node.variables)
-        for child in inside:
-            self._descend(child, bound, steps)
-
-    def carries(self, view: View) -> bool:
-        """True when the subtree holds output variables that its link does not give."""
-        assert self.output is not None
-        inside = {v for node in view.node.walk() for v in node.variables}
-        return bool((inside - set(view.link)) & set(self.output))
-
-    def descent(self, view: View) -> list[View]:
-        """The children to multiply in when a view is expanded; none if its own values will do."""
-        return view.children if any(self.carries(child) for child in view.children) else []
 
     def _join(self, node: Node) -> View:
         """A stored join; the result is part of the tree, the others share its leaves."""
@@ -411,7 +378,7 @@ class Tree:
         views = [*self.side_joins(), *self.root.walk()]
         return [(view.full, view.message, len(view.indexes), view.order is None, view.ranges) for view in views]
 
-    def _ordered(self, view: View, bound: Set[str]) -> tuple[str, ...]:
+    def ordered(self, view: View, bound: Set[str]) -> tuple[str, ...]:
         return tuple(v for v in view.node.variables if v in bound)
 
     def join_order(self, parent: View, source: View) -> list[View]:

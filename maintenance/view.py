@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
+from maintenance.carrying import base_of, entry_of
 from maintenance.covers import add_sum_paths, status_of_partners
 from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
@@ -160,6 +161,9 @@ class MaintainedView:
             view.table = view_table(self.tree, view, label(self.definition, view.node))
         if self.tree.output is not None:
             self.tree.projection = self._projection(self.tree.output)
+        for leaf in self.tree.leaves.values() if self.tree.supports else ():
+            words = sum(self.tree.widths[variable] for variable in entry_of(self.tree, base_of(self.tree, leaf)))
+            leaf.gathered = Table(words, 1, self.limbs, name="delta of a leaf")
         spread = is_spread(self.tree) and not self.plan.ranked_only
         self.tally = Tally(self.tree, self.limbs) if spread else None
 
@@ -333,7 +337,7 @@ class MaintainedView:
     def _add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
         """The path of a leaf's delta; `alone`: its siblings are stored tables, and may be partitioned."""
         if self.balance is None or not alone:
-            update_path(self.tree, leaf, assembler, self.number, self.limbs, times)
+            update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times)
         else:
             self._add_pieces(self.balance.pieces, assembler, leaf.node.atom or "", position, times)
         if self.delta is not None:
@@ -375,6 +379,7 @@ class MaintainedView:
             table.widen(limbs)
         for view in self.tree.stored_inner():
             view.shape = self.tree.shape(view, limbs)
+        for view in (*self.tree.leaves.values(), *self.tree.filters):
             if view.gathered is not None:
                 view.gathered.widen(limbs)
         if self.balance is not None:
