@@ -136,6 +136,8 @@ class Engine(State):
         started = time.perf_counter()
         before = self._counts
         self.version += 1
+        for item in encoded:
+            item.net()
         while True:
             done: list[Encoded] = []
             try:

@@ -12,6 +12,7 @@ import numpy as np
 from storage import layout as at
 from storage import program_kernels as kernels
 from storage.jit import entry_point
+from storage.net_kernels import net_rows
 from storage.upkeep_kernels import free_words
 from storage.wave_kernels import WAVE_WORDS
 
@@ -22,6 +23,7 @@ _run = entry_point(kernels.run)
 _run_program = entry_point(kernels.run_program)
 run_epoch = entry_point(kernels.run_epoch)
 run_row = entry_point(kernels.run_row)
+_net_rows = entry_point(net_rows)
 
 MAX_VIEWS = 4096
 _ENTRY = struct.Struct("=5q")
@@ -36,10 +38,11 @@ class Program:
 
 
 class RelationPrograms:
-    """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches."""
+    """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches.
+    `lists`: a row of the change may meet many others."""
 
-    def __init__(self, body: Program, check: Program, sweep: Program) -> None:
-        self.body, self.check, self.sweep = body, check, sweep
+    def __init__(self, body: Program, check: Program, sweep: Program, lists: bool) -> None:
+        self.body, self.check, self.sweep, self.lists = body, check, sweep, lists
         self.addresses = body.address, check.address, sweep.address
 
 
@@ -63,6 +66,13 @@ class Encoded:
     ) -> None:
         self.relation, self.programs, self.address, self.rows = relation, programs, address, rows
         self.keep, self.batch, self.weights = keep, batch, weights
+
+    def net(self) -> None:
+        """Add up equal rows, where a row may meet many. O(rows)."""
+        if self.programs.lists and self.rows > 1:
+            slots = np.zeros(1 << (2 * self.rows - 1).bit_length(), np.int64)
+            width = self.relation.width
+            self.rows = _net_rows(self.address, self.rows, width, int(slots.ctypes.data), len(slots) - 1)
 
     def entry(self) -> tuple[int, int, int, int, int]:
         return *self.programs.addresses, self.address, self.rows

@@ -22,6 +22,7 @@ class Assembler:
 
     code: list[int] = field(default_factory=list)
     next_buffer: int = 1
+    lists: bool = False  # Whether a row may meet many.
 
     def add(self, operation: int, *operands: int) -> None:
         self.code += [operation, 2 + len(operands), *operands]
@@ -65,11 +66,13 @@ class Assembler:
             group = side.group.address if side.group is not None else 0
             words += [group, side.table.address, side.index, len(side.places), *side.places]
             words += [*side.template, *side.candidates]
+        self.lists = True
         self._join(at.EXTEND, [len(sides)], [0, 0, 0, 0, *offsets, *words], join)
 
     def range(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:
         """Match the delta with the rows of the groups of ordered index `index` that pass all tests, at most one of each
         bound: the left word is the delta's, the right one the table's. `places` are delta words, the group's key."""
+        self.lists = True
         self._range(at.RANGE, 0, table, index, places, tests, join)
 
     def range_sum(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:

@@ -326,7 +326,7 @@ class State:
                 view.add_ranking(sweep, relation)
                 for store in relation.stores.values():
                     view.add_settling(sweep, store)
-            self._programs[name] = RelationPrograms(body.program(), check.program(), sweep.program())
+            self._programs[name] = RelationPrograms(body.program(), check.program(), sweep.program(), body.lists)
         for name in self._programs.keys() - self.relations.keys():
             del self._programs[name]
         self._highest = max((view.number for view in self.views.values()), default=0)
