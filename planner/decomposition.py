@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, combinations, product
+from itertools import chain, combinations, islice, product
 from math import prod
 
 from planner.cover import cover_number
@@ -37,6 +37,13 @@ from planner.tree import FAN_OUT_LEVELS, Group, Part, Weights, frontier, guarded
 
 EXACT_VARIABLES = 8
 """Cycles over at most so many variables are searched completely; above, the labels come from a beam search."""
+
+EXACT_BUDGET = 16000
+"""Options that a complete search compares at most, which only joins of very many tables have."""
+
+BUDGET, MOST = 4000, 200
+"""Options that another search compares, and those for one of its states. A state's first option, which it always has,
+is the bag of all its variables."""
 
 MOVES = 32
 """Ways to hang children below their siblings that are tried for one label."""
@@ -73,7 +80,8 @@ def decompose(definition: Definition, free: tuple[str, ...], weights: Weights) -
 
     The best has the least width; then the cheapest change of one row; then the least space; then the fewest bags of
     that width; then the least sum, over atoms, of the table's weight times the levels that a change climbs, where a
-    variable that a step binds counts as two more. Exact for cyclic cores of up to 8 variables, exponential in them.
+    variable that a step binds counts as two more. Exact for cyclic cores of up to 8 variables, exponential in them
+    up to a budget.
     """
     search = _Search(definition, frozenset(free), weights)
     parts = frontier(search.query, frozenset(free), search.comparisons.keys())
@@ -140,6 +148,7 @@ class _Search:
             name: weights.get(definition.atom(self.atom(name)).table, 1) for name in self._tables(self.edges)
         }
         self._options: dict[State, tuple[_Option, ...]] = {}
+        self._made = 0
         self._covers: dict[tuple[frozenset[str], tuple[str, ...]], Fraction] = {}
         self._least: dict[tuple[State, int, _Exponents], Fraction] = {}
 
@@ -167,7 +176,9 @@ class _Search:
         if state not in self._options:
             group, above = state
             found = self._single(group[0], above) if len(group) == 1 else self._joins(group, above)
-            self._options[state] = tuple(found)
+            left = EXACT_BUDGET - self._made if self.exact else min(MOST, BUDGET - self._made)
+            self._options[state] = tuple(islice(found, max(1, left)))
+            self._made += len(self._options[state])
         return self._options[state]
 
     def _single(self, part: Part, above: frozenset[str]) -> Iterator[_Option]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import combinations, permutations
+from random import Random
 
 import pytest
 from hypothesis import assume, given, settings
@@ -214,3 +215,18 @@ def test_busy_tables_are_joined_near_the_root() -> None:
 
     busy = {"R": 0.0, "S": 0.0, "T": 0.0, "P": 0.0, "Q": 0.0}
     assert depth(busy | {"Q": 1000.0}, "Q") < depth(busy | {"R": 1000.0}, "Q")
+
+
+@pytest.mark.parametrize(("variables", "atoms"), [(12, 22), (16, 34)])
+def test_a_search_ends_for_joins_of_very_many_tables(variables: int, atoms: int) -> None:
+    """Within the budget there always is a tree, of all atoms."""
+    choose = Random(2)
+    pairs: set[tuple[int, int]] = set()
+    while len(pairs) < atoms:
+        one, other = choose.sample(range(variables), 2)
+        pairs.add((one, other))
+    body = ", ".join(f"E{i}(v{a}, v{b})" for i, (a, b) in enumerate(sorted(pairs)))
+    definition = parse_definition(f"{body} -> v0 [set]")
+    found = decompose(definition, ("v0",), {})
+    assert {leaf.atom for leaf in found.root.leaves() if leaf.atom} == {atom.name for atom in definition.atoms}
+    assert found.width >= 2
