@@ -20,9 +20,9 @@ import pyarrow.flight as flight
 
 from sqlfront.feed import HELD_ROWS, Subscription
 from sqlfront.names import name_parts
-from sqlfront.spark.types import spark_columns, spark_schema
 from storage.capture_sql import quote, table_sql
 from storage.errors import Error, OperationalError, ProgrammingError
+from storage.spark_types import spark_columns, spark_schema
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection

@@ -23,11 +23,11 @@ from sqlfront.shards.log import START, At, Piece, ShardLog, pack, unpack
 from sqlfront.shards.plan import ShardPlan
 from sqlfront.shards.routes import WEIGHT, Router
 from sqlfront.shards.shard import advance
-from sqlfront.spark.types import spark_schema, spark_type
 from storage.capture_sql import quote
 from storage.change_shapes import Wanted
 from storage.errors import ProgrammingError
 from storage.spark_source import signed_frame
+from storage.spark_types import spark_schema, spark_type
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection

@@ -131,6 +131,16 @@ def test_the_changes_of_a_view_are_a_stream(spark, con, tmp_path):
     assert [row._commit_version for row in seen] == sorted(row._commit_version for row in seen)
 
 
+def test_spark_reads_a_copy(spark, con, tmp_path):
+    with con.view("everything").copy_to(str(tmp_path), format="parquet"):
+        con.execute("INSERT INTO t (a) VALUES (7000), (7000)")
+        con.execute("DELETE FROM t WHERE a = 3")
+    copied, served = spark.read.parquet(str(tmp_path / "current")), load(spark, "everything")
+    assert copied.dtypes == served.dtypes
+    assert Counter(map(repr, copied.collect())) == Counter(map(repr, served.collect()))
+    con.execute("DELETE FROM t WHERE a = 7000")
+
+
 def test_a_view_is_made_in_sparks_dialect(spark, con):
     made = 'CREATE MATERIALIZED VIEW `by kind` AS SELECT `s`, max(a) AS m FROM t WHERE s <> "s0" GROUP BY `s`'
     assert sqlfront.spark.sql(spark, con, made) is None
