@@ -443,8 +443,8 @@ FAULTS = [
     ),
     Fault(
         "a part of an execution reads the present epoch", "sqlfront/spark/server.py",
-        'wanted = ("session", "execution", "view", "columns", "where")',
-        'wanted = ("session", "execution", "view", "columns", "where", "part")',
+        'wanted = ("session", "execution", "view", "columns", "where", "order_by", "limit")',
+        'wanted = ("session", "execution", "view", "columns", "where", "order_by", "limit", "part")',
         "tests/spark/test_serving.py -k parts_of_an_execution",
     ),
     Fault(

@@ -78,6 +78,22 @@ def test_only_wanted_rows_and_columns_travel(spark, con):
     assert tables[1].column_names == ["total"]
 
 
+def test_the_first_rows_are_found_by_the_tree(spark, con, monkeypatch):
+    from sqlfront import lookups
+
+    led, scan = [], lookups._ordered_scan
+    monkeypatch.setattr(lookups, "_ordered_scan", lambda *a: led.append((found := scan(*a)) is not None) or found)
+    con.execute("CREATE MATERIALIZED VIEW ranked WITH (order_by = 'a DESC') AS SELECT a, h, s FROM t")
+    found = load(spark, "ranked", order_by="a DESC", limit="3").collect()
+    assert sorted((row.a, int(row.h)) for row in found) == [(197, 1970), (198, 1980), (199, 1990)]
+    assert led[-1]
+    assert load(spark, "ranked", where="a < 5", order_by="s", limit="2").count() == 2
+    assert sorted(row.s for row in load(spark, "totals", order_by="n DESC, s", limit="2").collect()) == ["s0", "s1"]
+    con.execute("DROP MATERIALIZED VIEW ranked")
+    with pytest.raises(Exception, match="many"):
+        load(spark, "totals", limit="many").collect()
+
+
 def test_a_frame_follows_its_view_and_its_filters_do_not_stay(spark, con):
     frame = load(spark, "everything", partitions="3")
     assert frame.rdd.getNumPartitions() == 3
