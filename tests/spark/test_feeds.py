@@ -25,7 +25,7 @@ VIEWS = {
     "kinds": "SELECT DISTINCT b FROM r",
     "most": "SELECT b, max(c) AS c FROM s WHERE b IN ('x', 'z') GROUP BY b",
 }
-STEPS = 4
+STEPS = 3
 
 
 def changes(seed: int) -> list[dict[str, list]]:
