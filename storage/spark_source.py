@@ -81,7 +81,7 @@ def signed_frame(frame: Any, shape: str, wanted: Wanted, where: str | None = Non
     for values, condition in signed_branches(shape_of(shape, frame.columns, wanted), wanted, SPARK, where):
         parts.append((frame.where(condition) if condition else frame).selectExpr(*values))
     found = functools.reduce(lambda one, other: one.unionAll(other), parts)
-    conditions = spark_conditions(wanted, dict(frame.dtypes))
+    conditions = spark_conditions(wanted, dict(frame.dtypes)) if wanted.conditions else None
     if conditions:
         found = found.where(any_of(conditions))
     if not netted:
