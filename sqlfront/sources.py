@@ -79,7 +79,8 @@ def wanted_of(database: Database, table: ChangeTable) -> Wanted:
     with database.engine.lock:
         relation = database.engine.relations[database.relation_key(table.name)]
         needed = conditions(relation)
-        return Wanted(columns, frozenset(columns_read(relation)), None if needed is None else tuple(needed))
+        keys = tuple(frozenset(map(str.casefold, key)) for key in table.keys)
+        return Wanted(columns, frozenset(columns_read(relation)), None if needed is None else tuple(needed), keys)
 
 
 def take(transaction: Any, table: ChangeTable, source: str, rows: Any, position: Any, wanted: Wanted) -> None:

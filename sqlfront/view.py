@@ -143,17 +143,19 @@ class View:
         )
         return found if callback is None else CallbackThread(found, callback)
 
-    def copy_to(self, path: str, table: str | None = None) -> Copy:
-        """Keep a table in another DuckDB file equal to the view, epoch by epoch, until the result is closed.
+    def copy_to(self, path: str, table: str | None = None, *, format: str = "duckdb") -> Copy:
+        """Keep a table outside equal to the view, by merging its changes in, until the result is closed.
 
-        The table (by default of the view's name) is made if it is not there. Each write notes its epoch in its own
-        transaction: after a crash nothing is missing or doubled when the view is copied there again.
+        `format` is duckdb (`path` is a file, `table` by default has the view's name), parquet (a directory, whose link
+        `current` leads to the last whole snapshot) or delta (a Delta table). It is made if it is not there. Each write
+        notes its epoch in its own commit: after a crash nothing is missing or doubled when the view is copied there
+        again.
         """
         from sqlfront.copies import Copy
 
         self._connection._ready()
         self._connection._start_reading()
-        return Copy(self._connection._database, self._entry, path, table or self._entry.name.name)
+        return Copy(self._connection._database, self._entry, path, table, format)
 
     def _values(self, row: Any) -> list[Any]:
         """A row's values in column order. ProgrammingError if it is no row of this view."""

@@ -18,21 +18,30 @@ from dataclasses import dataclass
 from storage.errors import ProgrammingError
 
 SHAPES = ("auto", "plain", "weight", "change_type", "debezium")
-VERSION = "_commit_version"
+VERSION, WEIGHT = "_commit_version", "_weight"
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What is wanted of a source: the table's columns with DuckDB's names of their types; those that views `read`
-    (None: all), and SQL conditions one of which every wanted row satisfies (None: all rows are wanted)."""
+    (None: all), SQL conditions one of which every wanted row satisfies (None: all rows are wanted), and the columns of
+    each of the table's keys. Names in `read` and `keys` are casefolded."""
 
     columns: tuple[tuple[str, str], ...]
     read: frozenset[str] | None = None
     conditions: tuple[str, ...] | None = None
+    keys: tuple[frozenset[str], ...] = ()
 
     @property
     def needed(self) -> list[tuple[str, str]]:
         return [(name, type_) for name, type_ in self.columns if self.read is None or name.casefold() in self.read]
+
+    @property
+    def repeats(self) -> bool:
+        """Whether many wanted rows may be equal, so that fewer are left when they are netted: columns are left out, and
+        no key is among the rest."""
+        read = self.read
+        return read is not None and len(self.needed) < len(self.columns) and not any(key <= read for key in self.keys)
 
 
 @dataclass(frozen=True)
@@ -67,29 +76,41 @@ def shape_of(shape: str, columns: Sequence[str], wanted: Wanted) -> str:
     return shape
 
 
-def signed_rows(
-    relation: str, shape: str, wanted: Wanted, dialect: Dialect, where: str | None = None, *, netted: bool = True
-) -> str:
-    """A query for the changes in a relation: the needed columns and `_weight`. `where` restricts its rows.
-
-    Equal rows are `netted`, unless the relation is a stream, of which there is no end to wait for.
-    """
+def signed_rows(relation: str, shape: str, wanted: Wanted, dialect: Dialect, where: str | None = None) -> str:
+    """A query for the netted changes in a relation: the needed columns and `_weight`. `where` restricts its rows."""
     quote = dialect.quote
     needed = [name for name, _ in wanted.needed]
-    branches = _branches(shape, dialect)
     parts = []
-    for prefix, weight, condition in branches:
-        values = [f"{dialect.cast(prefix + quote(name), type_)} AS {quote(name)}" for name, type_ in wanted.needed]
-        conditions = " AND ".join(f"({text})" for text in (where, condition) if text)
-        filtered = f" WHERE {conditions}" if conditions else ""
-        parts.append(f"SELECT {', '.join([*values, f'{weight} AS __weight'])} FROM {relation}{filtered}")
-    restricted = " WHERE " + " OR ".join(f"({text})" for text in wanted.conditions) if wanted.conditions else ""
-    weight = "SUM(__weight)" if netted else "__weight"
-    chosen = ", ".join([*map(quote, needed), f"CAST({weight} AS BIGINT) AS {quote('_weight')}"])
+    for values, condition in signed_branches(shape, wanted, dialect, where):
+        filtered = f" WHERE {condition}" if condition else ""
+        parts.append(f"SELECT {', '.join(values)} FROM {relation}{filtered}")
+    restricted = f" WHERE {any_of(wanted.conditions)}" if wanted.conditions else ""
+    chosen = ", ".join([*map(quote, needed), f"CAST(SUM({WEIGHT}) AS BIGINT) AS {WEIGHT}"])
     grouping = f" GROUP BY {', '.join(map(quote, needed))}" if needed else ""
-    ending = f"{grouping} HAVING SUM(__weight) <> 0" if netted else ""
     union = " UNION ALL ".join(parts)
-    return f"SELECT {chosen} FROM ({union}) AS __changes{restricted}{ending}"
+    return f"SELECT {chosen} FROM ({union}) AS __changes{restricted}{grouping} HAVING SUM({WEIGHT}) <> 0"
+
+
+def signed_branches(
+    shape: str, wanted: Wanted, dialect: Dialect, where: str | None = None
+) -> list[tuple[list[str], str | None]]:
+    """The needed columns and `_weight`, as expressions with names, and the condition, of each kind of row in a shape.
+
+    Their union, restricted to the rows that are wanted, are the changes. `where` restricts the relation's own rows.
+    """
+    found = []
+    for prefix, weight, condition in _branches(shape, dialect):
+        own = [
+            (dialect.cast(prefix + dialect.quote(name), type_), dialect.quote(name)) for name, type_ in wanted.needed
+        ]
+        values = [f"{value} AS {name}" for value, name in [*own, (f"CAST({weight} AS BIGINT)", WEIGHT)]]
+        found.append((values, " AND ".join(f"({text})" for text in (where, condition) if text) or None))
+    return found
+
+
+def any_of(conditions: Sequence[str]) -> str:
+    """A condition that holds where one of them does."""
+    return " OR ".join(f"({text})" for text in conditions)
 
 
 def _branches(shape: str, dialect: Dialect) -> list[tuple[str, str, str | None]]:

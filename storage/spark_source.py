@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from storage.change_shapes import VERSION, Dialect, Wanted, shape_of, signed_rows
+from storage.change_shapes import VERSION, WEIGHT, Dialect, Wanted, any_of, shape_of, signed_branches
 from storage.sources import version_span
 
 if TYPE_CHECKING:
@@ -63,18 +64,30 @@ class SparkTableSource:
 
 
 def changes_of(frame: Any, shape: str, wanted: Wanted, where: str | None = None) -> pa.Table:
-    """The netted changes in a DataFrame, as Arrow: Spark nets and filters them, and only what views read travels."""
-    return signed_frame(frame, shape, wanted, where).toArrow()
+    """The changes in a DataFrame, as Arrow: Spark filters and projects them, and only what views read travels.
+
+    Spark nets them where many may be equal. Elsewhere its GROUP BY would shuffle every row to find nothing, which takes
+    longer than all that follows; the engine nets what it is given anyhow.
+    """
+    return signed_frame(frame, shape, wanted, where, netted=wanted.repeats).toArrow()
 
 
-def signed_frame(frame: Any, shape: str, wanted: Wanted, where: str | None = None) -> Any:
-    """The changes in a DataFrame as one of the columns that are needed and `_weight`; netted, unless it is a stream."""
-    from dataclasses import replace
+def signed_frame(frame: Any, shape: str, wanted: Wanted, where: str | None = None, *, netted: bool = False) -> Any:
+    """The changes in a DataFrame, which may stream, as one of the columns that are needed and `_weight`."""
+    from pyspark.sql import functions as spark
 
-    asked = replace(wanted, conditions=spark_conditions(wanted, dict(frame.dtypes)))
-    with _Named(frame) as relation:
-        own = shape_of(shape, frame.columns, wanted)
-        return frame.sparkSession.sql(signed_rows(relation, own, asked, SPARK, where, netted=not frame.isStreaming))
+    # Methods, not a query over a temporary view: to make and drop one costs as much as to collect small batches.
+    parts = []
+    for values, condition in signed_branches(shape_of(shape, frame.columns, wanted), wanted, SPARK, where):
+        parts.append((frame.where(condition) if condition else frame).selectExpr(*values))
+    found = functools.reduce(lambda one, other: one.unionAll(other), parts)
+    conditions = spark_conditions(wanted, dict(frame.dtypes)) if wanted.conditions else None
+    if conditions:
+        found = found.where(any_of(conditions))
+    if not netted:
+        return found
+    needed = [spark_name(name) for name, _ in wanted.needed]
+    return found.groupBy(*needed).agg(spark.sum(WEIGHT).alias(WEIGHT)).where(f"{WEIGHT} <> 0")
 
 
 def spark_conditions(wanted: Wanted, types: dict[str, str]) -> tuple[str, ...] | None:

@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from sqlfront.feed import HELD_ROWS, Subscription
+from sqlfront.loading import lossless
 from sqlfront.names import name_parts
-from sqlfront.spark.types import spark_columns, spark_schema
 from storage.capture_sql import quote, table_sql
 from storage.errors import Error, OperationalError, ProgrammingError
+from storage.spark_types import spark_columns, spark_schema
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 HELD_BYTES = 1 << 30
 MOST_REMEMBERED = 1 << 12
+_CLAUSES = {"where": "WHERE", "order_by": "ORDER BY", "limit": "LIMIT"}  # Options of a read as SQL.
 _CONTROL = "`_change_type` string, `_commit_version` bigint, `_commit_timestamp` timestamp_ntz"
 
 
@@ -68,7 +70,7 @@ class ViewServer(flight.FlightServerBase):
 
     def _slice(self, request: dict[str, Any]) -> pa.Table:
         """Part `i` of `n` of what an execution reads of a view: the first part that is asked for pins the snapshot."""
-        wanted = ("session", "execution", "view", "columns", "where")
+        wanted = ("session", "execution", "view", "columns", "where", "order_by", "limit")
         key = json.dumps([request.get(name) for name in wanted])
         with self._lock:
             if key not in self._snapshots:
@@ -90,10 +92,17 @@ class ViewServer(flight.FlightServerBase):
         entry = self._entry(request)
         types = {name.casefold(): (name, type_) for name, type_ in entry.definition.columns}
         columns = spark_columns(types[name.casefold()] for name in request["columns"]) or "1 AS one"
-        where = f" WHERE {request['where']}" if request.get("where") else ""
+        given = [(words, request.get(name)) for name, words in _CLAUSES.items()]
+        clauses = "".join(f" {words} {text}" for words, text in given if text)
         with self._connection.cursor() as cursor:
-            view = table_sql(cursor._database.name, entry.name)
-            return cursor.execute(f"SELECT {columns} FROM {view}{where}").to_arrow_table()
+            rows = f"FROM {table_sql(cursor._database.name, entry.name)}{clauses}"
+            if request.get("limit"):  # Casts in the query would hide from the tree that it keeps the order.
+                names = ", ".join(quote(types[name.casefold()][0]) for name in request["columns"]) or "1 AS one"
+                with lossless(cursor._duck):
+                    first = cursor.execute(f"SELECT {names} {rows}").to_arrow_table()
+                cursor.register("first_rows", first)
+                rows = "FROM first_rows"
+            return cursor.execute(f"SELECT {columns} {rows}").to_arrow_table()
 
     def _drop_oldest(self) -> None:
         """Hold no more than `HELD_BYTES`, but always the latest. What was dropped is remembered: to read it again in

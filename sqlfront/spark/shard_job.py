@@ -2,12 +2,16 @@
 
 Spark's state store holds each shard's log and commits it with the micro-batch; the engines live in its Python workers.
 What is shuffled are pieces of Arrow, one for each shard, stream and task.
+
+Spark looks at the processor in a process of its own before it starts the job. So nothing here loads the engine before a
+worker needs it: that would take longer than a micro-batch.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import pickle
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,19 +22,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import IntegerType, LongType, StructType
 
-from sqlfront.loading import Evaluator
 from sqlfront.shards.log import START, At, Piece, ShardLog, pack, unpack
-from sqlfront.shards.plan import ShardPlan
-from sqlfront.shards.routes import WEIGHT, Router
-from sqlfront.shards.shard import advance
-from sqlfront.spark.types import spark_schema, spark_type
 from storage.capture_sql import quote
-from storage.change_shapes import Wanted
+from storage.change_shapes import WEIGHT, Wanted
 from storage.errors import ProgrammingError
 from storage.spark_source import signed_frame
+from storage.spark_types import spark_schema, spark_type
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
+    from sqlfront.loading import Evaluator
+    from sqlfront.shards.plan import ShardPlan
+    from sqlfront.shards.routes import Router
 
 SHARD, VERSION = "_shard", "_commit_version"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -97,12 +100,18 @@ class ShardProcessor(StatefulProcessor):
     """Runs in Spark's Python workers, once for each partition of each micro-batch, and for each shard in it."""
 
     def __init__(self, plan: ShardPlan, query: str, shards: Mapping[int, int]) -> None:
-        self._plan, self._query, self._shards = plan, query, shards
+        self._packed, self._query, self._shards = pickle.dumps(plan), query, shards
+
+    @property
+    def _plan(self) -> ShardPlan:
+        return _unpacked(self._packed)
 
     def init(self, handle: Any) -> None:
         self._log = StateLog(handle)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        from sqlfront.shards.shard import advance
+
         pieces = [
             Piece(int(stream), bytes(data), int(count))
             for frame in rows
@@ -124,14 +133,24 @@ class ShardProcessor(StatefulProcessor):
         return _evaluator()(change, types, [*casts, WEIGHT])
 
 
+@functools.lru_cache(8)
+def _unpacked(packed: bytes) -> ShardPlan:
+    plan: ShardPlan = pickle.loads(packed)
+    return plan
+
+
 @functools.cache
 def _evaluator() -> Evaluator:
     """One for the process: its connection outlives the micro-batch."""
+    from sqlfront.loading import Evaluator
+
     return Evaluator()
 
 
 @functools.lru_cache(8)
 def _router(plan: ShardPlan) -> Router:
+    from sqlfront.shards.routes import Router
+
     return Router(plan)
 
 

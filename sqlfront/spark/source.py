@@ -55,7 +55,8 @@ class ViewSource(DataSource):
     """`spark.read.format("sqlfront").option("view", "v")`: a maintained view.
 
     Options: `view`; `partitions`, how many; `where`, a condition in DuckDB's SQL on the rows that are wanted, whose
-    equalities lead to the tree. A read with a schema of fewer columns moves only those.
+    equalities lead to the tree; `order_by` and `limit`, for the first rows, which the tree finds where it keeps that
+    order. A read with a schema of fewer columns moves only those.
     """
 
     address, secret, called, session, parallelism = "", "", "sqlfront", "", 1

@@ -1,8 +1,7 @@
-"""A streaming job that dies at a COMMIT: killed.py DIRECTORY before|after|never N [SHARDS], for test_exactly_once.py.
+"""A streaming job that dies at a COMMIT: killed.py DIRECTORY before|after N [SHARDS], for test_exactly_once.py.
 
 `before N` dies when it is about to commit its N-th batch, `after N` when DuckDB has committed it and Spark does not
-know yet. Prints what the view holds when it has come to the end of its input. With so many SHARDS the view is kept by
-Spark's workers, whose state is committed with the batch.
+know yet. With so many SHARDS the view is kept by Spark's workers, whose state is committed with the batch.
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ import os
 import signal
 import sys
 import threading
+from typing import Any
 
 import sqlfront
 import sqlfront.spark
 from sqlfront.spark.session import start
 from tests.sqlfront.crashing import watch
+
+NAMES = ("kept", "passing")
 
 
 def main(directory: str, when: str, number: int, shards: int = 0) -> None:
@@ -29,30 +31,33 @@ def main(directory: str, when: str, number: int, shards: int = 0) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     watch(path, step)
-    con = sqlfront.connect(path)
-    if not con.execute("SHOW CHANGE TABLES").fetchall():
-        con.execute("CREATE CHANGE TABLE kept (a BIGINT, n BIGINT)")
-        con.execute("CREATE CHANGE TABLE passing (a BIGINT, n BIGINT) WITH (retain = false)")
-        for name in ("kept", "passing"):
-            con.execute(f"CREATE MATERIALIZED VIEW of_{name} AS SELECT a, sum(n)::BIGINT AS n FROM {name} GROUP BY a")
-    spark = start(2)
-    stream = spark.readStream.schema("a BIGINT, n BIGINT").option("maxFilesPerTrigger", 1).json(f"{directory}/in")
-    if shards:
-        con.execute("CREATE CHANGE TABLE IF NOT EXISTS spread (a BIGINT, n BIGINT) WITH (retain = false)")
-        select = "SELECT a, sum(n)::BIGINT AS n FROM spread GROUP BY a"
-        view = sqlfront.spark.shards(con, select, {"spread": stream}, shards=shards)
-        view.into("of_spread", checkpoint=f"{directory}/checkpoint", trigger={"availableNow": True}).awaitTermination()
-        print(sorted(con.execute("FROM of_spread").fetchall()), flush=True)
-        con.close()
-        return
-    for name in ("kept", "passing"):
-        query = con.register_changes(
-            name, stream, checkpoint=f"{directory}/checkpoint-{name}", trigger={"availableNow": True}
-        )
-        query.awaitTermination()
-    for name in ("kept", "passing"):
-        print(sorted(con.execute(f"FROM of_{name}").fetchall()), flush=True)
-    con.close()
+    follow(start(2), directory, shards)
+
+
+def follow(spark: Any, directory: str, shards: int = 0) -> list[list[tuple]]:
+    """Take in what there is, from where the job is; the rows of its views then."""
+    with sqlfront.connect(f"{directory}/fed.duckdb") as con:
+        if not con.execute("SHOW CHANGE TABLES").fetchall():
+            make_tables(con)
+        stream = spark.readStream.schema("a BIGINT, n BIGINT").option("maxFilesPerTrigger", 1).json(f"{directory}/in")
+        trigger = {"availableNow": True}
+        if shards:
+            con.execute("CREATE CHANGE TABLE IF NOT EXISTS spread (a BIGINT, n BIGINT) WITH (retain = false)")
+            select = "SELECT a, sum(n)::BIGINT AS n FROM spread GROUP BY a"
+            view = sqlfront.spark.shards(con, select, {"spread": stream}, shards=shards)
+            view.into("of_spread", checkpoint=f"{directory}/checkpoint", trigger=trigger).awaitTermination()
+            return [sorted(con.execute("FROM of_spread").fetchall())]
+        for name in NAMES:
+            query = con.register_changes(name, stream, checkpoint=f"{directory}/checkpoint-{name}", trigger=trigger)
+            query.awaitTermination()
+        return [sorted(con.execute(f"FROM of_{name}").fetchall()) for name in NAMES]
+
+
+def make_tables(con: sqlfront.Connection) -> None:
+    con.execute("CREATE CHANGE TABLE kept (a BIGINT, n BIGINT)")
+    con.execute("CREATE CHANGE TABLE passing (a BIGINT, n BIGINT) WITH (retain = false)")
+    for name in NAMES:
+        con.execute(f"CREATE MATERIALIZED VIEW of_{name} AS SELECT a, sum(n)::BIGINT AS n FROM {name} GROUP BY a")
 
 
 if __name__ == "__main__":

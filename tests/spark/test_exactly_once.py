@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sqlfront
+from tests.spark.killed import follow
 
 pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
@@ -22,10 +23,10 @@ def run(directory, when, number, *shards):
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
 
 
-def check(directory, deaths, *shards, views=2):
+def check(spark, directory, deaths, *shards, views=2):
     (directory / "in").mkdir()
     expected: dict[int, int] = {}
-    for number in range(5):
+    for number in range(4):
         with open(directory / "in" / f"{number}.json", "w") as file:
             for a in range(4):
                 file.write(f'{{"a": {a}, "n": {10**number}}}\n' * (a + 1))
@@ -33,22 +34,21 @@ def check(directory, deaths, *shards, views=2):
     for when, number in deaths:
         done = run(directory, when, number, *shards)
         assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr[-2000:]
-    done = run(directory, "never", 0, *shards)
-    assert done.stdout.splitlines() == [str(sorted(expected.items()))] * views, done.stdout + done.stderr[-2000:]
+    assert follow(spark, str(directory), *shards) == [sorted(expected.items())] * views
 
 
-def test_a_killed_stream_loses_nothing_and_doubles_nothing(tmp_path):
-    check(tmp_path, [("after", 2), ("before", 2)])
-
-
-@pytest.mark.slow
-def test_a_stream_may_be_killed_at_every_batch(tmp_path):
-    check(tmp_path, [(when, number) for number in (1, 2) for when in ("before", "after")] * 2)
+def test_a_killed_stream_loses_nothing_and_doubles_nothing(spark, tmp_path):
+    check(spark, tmp_path, [("after", 2), ("before", 2)])
 
 
 @pytest.mark.slow
-def test_a_killed_stream_of_shards_loses_nothing_and_doubles_nothing(tmp_path):
-    check(tmp_path, [("after", 2), ("before", 2)], 2, views=1)
+def test_a_stream_may_be_killed_at_every_batch(spark, tmp_path):
+    check(spark, tmp_path, [(when, number) for number in (1, 2) for when in ("before", "after")] * 2)
+
+
+@pytest.mark.slow
+def test_a_killed_stream_of_shards_loses_nothing_and_doubles_nothing(spark, tmp_path):
+    check(spark, tmp_path, [("after", 2), ("before", 2)], 2, views=1)
 
 
 def test_a_batch_that_was_committed_is_ignored_when_it_comes_again(spark, tmp_path, monkeypatch):

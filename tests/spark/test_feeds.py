@@ -13,6 +13,8 @@ import pyarrow.parquet
 import pytest
 
 import sqlfront
+from storage.change_shapes import Wanted
+from storage.spark_source import changes_of
 
 TABLES = {"r": "a BIGINT, b VARCHAR", "s": "b VARCHAR, c BIGINT"}
 NAMES = {"r": ("a", "b"), "s": ("b", "c")}
@@ -23,7 +25,7 @@ VIEWS = {
     "kinds": "SELECT DISTINCT b FROM r",
     "most": "SELECT b, max(c) AS c FROM s WHERE b IN ('x', 'z') GROUP BY b",
 }
-STEPS = 4
+STEPS = 3
 
 
 def changes(seed: int) -> list[dict[str, list]]:
@@ -255,3 +257,19 @@ def test_the_streams_exercise_the_views():
     for seed in SEEDS.values():
         assert all(before != after for before, after in itertools.pairwise(expected(seed)))
         assert all(any(views) for views in [*expected(seed), *zip(*expected(seed))])
+
+
+@pytest.mark.xdist_group("spark")
+def test_spark_filters_projects_and_nets(spark):
+    columns = (("a", "BIGINT"), ("b`s", "VARCHAR"))
+    rows = [(1, "x", 2), (1, "y", -1), (2, "z", 1), (2, "z", -1), (7, "z", 1)]
+    frame = spark.createDataFrame(rows, "a BIGINT, `b``s` STRING, _weight INT")
+
+    def read(*wanted):
+        return Counter(tuple(row.values()) for row in changes_of(frame, "auto", Wanted(columns, *wanted)).to_pylist())
+
+    assert read() == Counter(rows)
+    assert read(frozenset({"a"}), ("a = 1", "a > 5")) == {(1, 1): 1, (7, 1): 1}
+    assert read(frozenset({"a"}), ("a < 5",), (frozenset({"a"}),)) == {(1, 2): 1, (1, -1): 1, (2, 1): 1, (2, -1): 1}
+    assert read(frozenset({"b`s"})) == {("x", 2): 1, ("y", -1): 1, ("z", 1): 1}
+    assert read(frozenset()) == {(2,): 1}

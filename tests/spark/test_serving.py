@@ -78,6 +78,22 @@ def test_only_wanted_rows_and_columns_travel(spark, con):
     assert tables[1].column_names == ["total"]
 
 
+def test_the_first_rows_are_found_by_the_tree(spark, con, monkeypatch):
+    from sqlfront import lookups
+
+    led, scan = [], lookups._ordered_scan
+    monkeypatch.setattr(lookups, "_ordered_scan", lambda *a: led.append((found := scan(*a)) is not None) or found)
+    con.execute("CREATE MATERIALIZED VIEW ranked WITH (order_by = 'a DESC') AS SELECT a, h, s FROM t")
+    found = load(spark, "ranked", order_by="a DESC", limit="3").collect()
+    assert sorted((row.a, int(row.h)) for row in found) == [(197, 1970), (198, 1980), (199, 1990)]
+    assert led[-1]
+    assert load(spark, "ranked", where="a < 5", order_by="s", limit="2").count() == 2
+    assert sorted(row.s for row in load(spark, "totals", order_by="n DESC, s", limit="2").collect()) == ["s0", "s1"]
+    con.execute("DROP MATERIALIZED VIEW ranked")
+    with pytest.raises(Exception, match="many"):
+        load(spark, "totals", limit="many").collect()
+
+
 def test_a_frame_follows_its_view_and_its_filters_do_not_stay(spark, con):
     frame = load(spark, "everything", partitions="3")
     assert frame.rdd.getNumPartitions() == 3
@@ -129,6 +145,16 @@ def test_the_changes_of_a_view_are_a_stream(spark, con, tmp_path):
     start().awaitTermination()
     assert [(row.s, row._change_type) for row in seen[3:]] == [("new", "delete")]
     assert [row._commit_version for row in seen] == sorted(row._commit_version for row in seen)
+
+
+def test_spark_reads_a_copy(spark, con, tmp_path):
+    with con.view("everything").copy_to(str(tmp_path), format="parquet"):
+        con.execute("INSERT INTO t (a) VALUES (7000), (7000)")
+        con.execute("DELETE FROM t WHERE a = 3")
+    copied, served = spark.read.parquet(str(tmp_path / "current")), load(spark, "everything")
+    assert copied.dtypes == served.dtypes
+    assert Counter(map(repr, copied.collect())) == Counter(map(repr, served.collect()))
+    con.execute("DELETE FROM t WHERE a = 7000")
 
 
 def test_a_view_is_made_in_sparks_dialect(spark, con):

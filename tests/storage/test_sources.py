@@ -62,6 +62,15 @@ def test_only_what_is_read_is_selected_and_netted(duck):
     assert rows(duck, "t", "weight", Wanted(COLUMNS, frozenset())) == [(3,)]
 
 
+def test_rows_repeat_where_columns_are_left_out_and_no_key_is_read():
+    keys = (frozenset({"a"}),)
+    assert not Wanted(COLUMNS).repeats
+    assert not Wanted(COLUMNS, frozenset({"a", "s"})).repeats
+    assert Wanted(COLUMNS, frozenset({"a"})).repeats and Wanted(COLUMNS, frozenset()).repeats
+    assert not Wanted(COLUMNS, frozenset({"a"}), None, keys).repeats
+    assert Wanted(COLUMNS, frozenset({"s"}), None, keys).repeats
+
+
 def test_shapes_go_by_the_columns():
     wanted = Wanted(COLUMNS)
     assert shape_of("auto", ["A", "s"], wanted) == "plain"

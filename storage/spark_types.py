@@ -14,7 +14,7 @@ _PLAIN = {
 }  # fmt: skip
 _CAST = {
     "UTINYINT": ("smallint", "SMALLINT"), "USMALLINT": ("int", "INTEGER"), "UINTEGER": ("bigint", "BIGINT"),
-    "UBIGINT": ("decimal(20,0)", "DECIMAL(20, 0)"), "HUGEINT": ("decimal(38,0)", "DECIMAL(38, 0)"),
+    "UBIGINT": ("decimal(20,0)", "DECIMAL(20,0)"), "HUGEINT": ("decimal(38,0)", "DECIMAL(38,0)"),
     "TIMESTAMP_S": ("timestamp_ntz", "TIMESTAMP"), "TIMESTAMP_MS": ("timestamp_ntz", "TIMESTAMP"),
     "TIMESTAMP_NS": ("timestamp_ntz", "TIMESTAMP"),
 }  # fmt: skip
