@@ -191,11 +191,12 @@ class Order:
 
 @dataclass(frozen=True)
 class Limit:
-    """LIMIT (None: all) and OFFSET; or, with the `clause` of a QUALIFY, the first rows of each group.
+    """LIMIT (None: all) and OFFSET; or, with the `clause` of a QUALIFY or of a LATERAL block, those of each group.
 
     The rows of a group have the values of `by` in common, DuckDB SQL over the raw columns; `variables` are the same, or
     None where one is no variable. The clause leaves nothing open: every item has its direction, and the output columns
-    come last.
+    come last. `text` is, of a block inside a query, where in the query it asks for these rows, and how that reads when
+    nothing is left open.
     """
 
     rows: int | None
@@ -203,15 +204,22 @@ class Limit:
     clause: str | None = None
     by: tuple[str, ...] = ()
     variables: tuple[str, ...] | None = ()
+    text: tuple[int, int, str] | None = None
 
     @property
     def end(self) -> int | None:
         return None if self.rows is None else self.offset + self.rows
 
     def rows_of(self, count: int) -> int:
-        """How many of `count` rows LIMIT leaves; all, of a QUALIFY."""
-        end = count if self.end is None or self.clause is not None else min(count, self.end)
-        return max(0, end - self.offset)
+        """How many of `count` rows LIMIT leaves; all, of groups."""
+        if self.clause is not None:
+            return count
+        return max(0, (count if self.end is None else min(count, self.end)) - self.offset)
+
+    def number_within(self, window: str) -> str:
+        """The condition that a row's number in its group (`window`) is within the bounds."""
+        bounds = [f"{window} > {self.offset}"] if self.offset or self.end is None else []
+        return " AND ".join([*bounds, *([] if self.end is None else [f"{window} <= {self.end}"])])
 
 
 @dataclass(frozen=True)

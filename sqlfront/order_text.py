@@ -12,6 +12,14 @@ def without_order(query: str) -> str:
     return query if order is None else query[: order.start]
 
 
+def completed_blocks(query: str, definition: Definition) -> str:
+    """The query whose blocks with LIMIT or QUALIFY leave nothing open, as the view's own."""
+    found = {block.limit.text for _, block in definition.derived if block.limit is not None and block.limit.text}
+    for start, end, text in sorted(found, reverse=True):
+        query = query[:start] + text + query[end:]
+    return query
+
+
 def completed_query(query: str, definition: Definition, directions: list[str]) -> str:
     """The query ordered by its items, each with its direction, and by every output column: what a view's rows are.
 

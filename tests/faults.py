@@ -25,7 +25,7 @@ ORDER, DISTINCT = "tests/storage/test_order.py", "tests/sqlfront/test_distinct_a
 EXPRESSIONS = "tests/maintenance/test_expressions.py"
 EXTEND, CYCLIC = "tests/maintenance/test_extend.py", "tests/sqlfront/test_cyclic.py -k looks_the_same"
 RANKED, ORDERED = "tests/sqlfront/test_ranked.py", "tests/sqlfront/test_ordered_reads.py"
-QUALIFY = "tests/sqlfront/test_qualify.py"
+QUALIFY, BLOCKS = "tests/sqlfront/test_qualify.py", "tests/sqlfront/test_first_blocks.py"
 SHARDS = "tests/sqlfront/test_shards.py"
 INEQUALITY, RANGES = "tests/sqlfront/test_inequality.py", "tests/storage/test_range_sums.py"
 BINDER = "tests/sqlfront/test_binder.py -k definition_is_the_query"
@@ -592,6 +592,16 @@ FAULTS = [
         "a look-up narrows a view before its LIMIT", "sqlfront/lookups.py",
         "reference.equalities if entry.definition.limit is None else ()", "reference.equalities",
         ORDERED + " -k no_tree_keeps",
+    ),
+    Fault(
+        "a LATERAL block's first rows are those of all rows", "sqlfront/bind_derived.py",
+        "partition = [mine for mine, _ in pairs] or asked.partition", "partition = asked.partition",
+        BLOCKS + " -k own_first_rows",
+    ),
+    Fault(
+        "what ties in a block is left open in the stored query", "sqlfront/ddl.py",
+        "    query = completed_blocks(query, definition)\n", "",
+        BLOCKS + " -k settled",
     ),
     Fault(
         "a group goes on counting where the one before it ended", "maintenance/output.py",
