@@ -154,15 +154,20 @@ class Companion:
 
 @dataclass(frozen=True)
 class Term:
-    """One item of an order: the value of a variable, or a sum of integers.
+    """One item of an order, over coefficients and variables.
 
-    `parts` are coefficients and variables. A sum (`summed`) is NULL if one of them is; the coefficients are those of
-    the variables' codes, decimals being scaled: the value is (sum + `constant`) / `whole`. Otherwise there is one
-    variable, and its value counts.
+    form      what counts
+    value     the value of the one variable
+    sum       the sum of integers, NULL if one of them is; the coefficients are those of the variables' codes, decimals
+              being scaled: the value is (sum + `constant`) / `whole`
+    greatest  the values as a multiset, from the greatest down, NULL being the least
+    least     from the least up, NULL being the greatest
+    product   the product of two numbers of 0 or more; of those that are 0, that with fewer factors 0 counts as greater,
+              then the other factor
     """
 
     parts: tuple[tuple[int, str], ...]
-    summed: bool = False
+    form: Literal["value", "sum", "greatest", "least", "product"] = "value"
     descending: bool = False
     nulls_first: bool = False
     whole: int = 1
@@ -177,7 +182,8 @@ class Order:
     by part. `sorting` is the same order as DuckDB SQL over the raw columns: expressions, each with its direction;
     `served` are its items as a query of the view would write them, None where it cannot.
     `label` is ORDER BY as the user wrote it, `directions` those of its items and, last, of columns. `sums` say of an
-    item that is a sum which term it is: (expression as in `sorting`, number of the term).
+    item that is a sum which term it is: (expression as in `sorting`, number of the term). `settling` is what `terms`
+    compare between the items written and the columns, with directions, as the query would write it.
     """
 
     terms: tuple[Term, ...]
@@ -187,6 +193,7 @@ class Order:
     directions: tuple[str, ...] = ()
     obstacle: str | None = None
     sums: tuple[tuple[str, int], ...] = ()
+    settling: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

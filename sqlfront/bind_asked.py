@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from planner.query import Limit
-from sqlfront.bind_from import Environment
+from sqlfront.bind_composed import Composing, natural_columns
+from sqlfront.bind_from import Environment, JoinCore
 from sqlfront.bind_names import Scope
 from sqlfront.bind_order import Ordering, defaults_of, ordering_of, read_limit, read_orderings, take_modifiers
 from sqlfront.bind_output import Selection
 from sqlfront.bind_ranking import Ranking, qualify_text, read_partition, take_ranking
 from sqlfront.bind_refusals import keyword
+from sqlfront.bind_types import INTEGER_BITS, Typing
 from sqlfront.parse_tree import SourceText, Tree, render, span
 from sqlfront.tokens import tokenize
 from storage.errors import NotSupportedError
@@ -49,22 +51,38 @@ def take_asked(node: Tree, source: SourceText) -> tuple[Tree, Modifiers]:
 
 def read_asked(
     con: Any, node: Tree, modifiers: Modifiers, more: Sequence[str], selection: Selection,
-    scope: Scope, environment: Environment,
+    scope: Scope, environment: Environment, core: JoinCore,
 ) -> Asked:  # fmt: skip
     """What a query asks for, and the orders `more`. Raises NotSupportedError."""
     defaults, ranking = defaults_of(con), modifiers.ranking
+    composing = composing_over(core, Typing(con, core.atoms), environment)
     if ranking is None:
         limit = read_limit(modifiers.limiting, con, environment.source)
         limited = limit is not None
-        orderings = read_orderings(node, modifiers.orders, limited, more, selection, scope, environment, defaults)
+        orderings = read_orderings(
+            node, modifiers.orders, limited, more, selection, scope, environment, defaults, composing
+        )
         return Asked(orderings, limit)
     if more:
         why = "its rows have an order in each group only"
         raise NotSupportedError("order_by of a view with QUALIFY", why=why, hint="leave it out, and order when reading")
-    ordering = ordering_of(node, ranking.orders, selection, scope, environment, defaults, inside=True)
+    ordering = ordering_of(node, ranking.orders, selection, scope, environment, defaults, composing, inside=True)
     clause = qualify_text(node, ranking, ordering, scope, environment.source)
     partition = read_partition(node, ranking, selection, scope, environment)
     return Asked([ordering], Limit(ranking.rows, clause=clause), partition)
+
+
+def composing_over(core: JoinCore, typing: Typing, environment: Environment) -> Composing:
+    """What reads the ORDER BY items that several of the join's tables make together."""
+    tables = {atom.name: atom for atom in core.atoms}
+
+    def is_natural(atom: str, column: str) -> bool:
+        kind = tables[atom].column(column)[1]
+        if kind in INTEGER_BITS and not INTEGER_BITS[kind][0]:
+            return True
+        return column.lower() in natural_columns(environment.catalog.checks(tables[atom].table))
+
+    return Composing(typing, is_natural)
 
 
 def block_text(modifiers: Modifiers, asked: Asked, columns: int, source: SourceText) -> tuple[int, int, str]:
@@ -84,6 +102,7 @@ def block_text(modifiers: Modifiers, asked: Asked, columns: int, source: SourceT
     *written, last = asked.orderings[0].directions
     plain = [one["expression"] for one in modifiers.orders if one["expression"]["class"] != "STAR"]
     items = [f"{render(tree | {'alias': ''})} {way}" for tree, way in zip(plain, written, strict=False)]
+    items += asked.orderings[0].settling
     items += [f"{place} {last}" for place in range(1, columns + 1)]
     rows = "" if limit.rows is None else f" LIMIT {limit.rows}"
     return start - source.start, end - source.start, f"ORDER BY {', '.join(items)}{rows} OFFSET {limit.offset}"

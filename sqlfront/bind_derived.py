@@ -172,7 +172,7 @@ class DerivedBlocks:
         shown = len(selection.items)
         keys = [(f"c{number}", mine) for number, (mine, _) in enumerate(pairs)]
         selection = replace(selection, items=[*selection.items, *keys])
-        asked = read_asked(self._con, node, modifiers, (), selection, scope, inside)
+        asked = read_asked(self._con, node, modifiers, (), selection, scope, inside, inner)
         text = block_text(modifiers, asked, shown, source)
         assert asked.limit is not None
         limit = replace(asked.limit, text=text, clause=text[2] if pairs else asked.limit.clause)

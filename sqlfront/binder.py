@@ -15,7 +15,7 @@ from typing import Any
 
 from planner.query import Definition
 from sqlfront.bind_aggregates import Aggregates, SummedArguments
-from sqlfront.bind_asked import NOTHING, Asked, read_asked, take_asked
+from sqlfront.bind_asked import NOTHING, Asked, composing_over, read_asked, take_asked
 from sqlfront.bind_companions import Companions
 from sqlfront.bind_conditions import split_conditions
 from sqlfront.bind_derived import DerivedBlocks
@@ -79,7 +79,7 @@ def bind_view(
         at = (source.start, source.start + len(sql_select))
         raise refusal("A query without a table", source, at, why, "create a table or an ordinary view")
     selection = read_selection(node, scope, environment)
-    asked = read_asked(con, node, modifiers, order_by, selection, scope, environment)
+    asked = read_asked(con, node, modifiers, order_by, selection, scope, environment, core)
     inner = [tree for _, tree in select_items(node | {"select_list": unread}, scope, environment)]
     names = [name for name, _ in columns]
     definition = _bind_core(con, functions, core, selection, environment, inner, asked, names)
@@ -114,7 +114,14 @@ def _bind_core(
         check_projection(computed, {raw.name: raw.type for raw in output.raw}, con, functions, source)
     projection = render_all(output.projection)
     orders = bind_orders(
-        asked.orderings, selection, projection, columns, leaves, typing, lambda tree: _constant(con, tree)
+        asked.orderings,
+        selection,
+        projection,
+        columns,
+        leaves,
+        typing,
+        composing_over(core, typing, environment),
+        lambda tree: _constant(con, tree),
     )
     places = {key(tree): place for place, (_, tree) in reversed(list(enumerate(selection.items)))}
     by = tuple(projection[places[key(tree)]] for tree in asked.partition)

@@ -60,6 +60,9 @@ class EngineCatalog(DuckDBCatalog):
     def references(self, table: str) -> list[ForeignKey]:
         return [] if self.is_change_table(table) else super().references(table)
 
+    def checks(self, table: str) -> list[str]:
+        return [] if self.is_change_table(table) else super().checks(table)
+
     def is_change_table(self, table: str) -> bool:
         return self.name(table).key in self._database.change_tables
 

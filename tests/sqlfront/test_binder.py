@@ -59,7 +59,7 @@ def con(database: Any) -> Any:
 
 
 def clear(con: Any) -> None:
-    for table in ("r", "t", "u", "o2.z"):
+    for table in ("r", "t", "u", "o2.z", "natural_numbers"):
         con.execute(f"DELETE FROM {table}")
 
 
@@ -87,6 +87,7 @@ def fill(con: Any, seed: int) -> None:
     for key in random.sample(range(6), 5):
         con.execute(f"INSERT INTO u VALUES ({key}, {key % 3}, {key % 2}, {text()}, {random.choice(['NULL', 'true'])})")
         con.execute(f"INSERT INTO o2.z VALUES ({number()}, {number()})")
+        con.execute(f"INSERT INTO natural_numbers VALUES ({number()}, {key % 3}, {key % 4}.5 - 0.5)")
 
 
 def check_equal(query: str, con: Any, definition: Definition | None = None) -> Definition:
