@@ -27,7 +27,12 @@ from storage.table import Table
 
 Entry = tuple[int, int, int]
 SUM_WORDS = 3
-_COMPOSED = {"greatest": at.ORDER_GREATEST, "least": at.ORDER_LEAST, "product": at.ORDER_PRODUCT}
+_COMPOSED = {
+    "greatest": at.ORDER_GREATEST,
+    "least": at.ORDER_LEAST,
+    "product": at.ORDER_PRODUCT,
+    "rounded": at.ORDER_ROUNDED,
+}
 
 
 @dataclass
@@ -234,7 +239,7 @@ class RankedIndex:
 
 def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
     """The rank words of an order: of a value its words; of a sum the NULLs in it, then what the others add up to; of
-    the greatest, the least or the product of several values the word of each.
+    what several values make together the word of each.
 
     Descending order and the place of NULL are in how words compare, so that keys can be added.
     """

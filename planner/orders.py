@@ -17,6 +17,8 @@ from planner.plan import Cost, Node, OrderPlan, Plan
 from planner.query import Definition, Order, Term, is_grouped
 from planner.tree import Weights, build_tree, cheapest_tree
 
+_NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product", "rounded": "sum of DOUBLEs"}
+
 
 def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     """`plan` with the plans of the definition's orders; if the view is the first rows of a ranked one, only that."""
@@ -102,7 +104,8 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
         return "every join is stored, and no bag"
     unplaced = next((term for term in order.terms if _misplaces_null(term) and _may_be_null(definition, term)), None)
     if unplaced is not None:
-        return f"NULL in a {unplaced.form} is not in its place part by part (declare the columns NOT NULL)"
+        name = _NAMES[unplaced.form]
+        return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
     if is_grouped(definition) and _null_sums(definition, order):
         return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
     return None
@@ -131,10 +134,10 @@ def _null_sums(definition: Definition, order: Order) -> bool:
 
 def _misplaces_null(term: Term) -> bool:
     """Whether one value that is NULL puts rows where the term's order has not its NULLs: it is the least of a GREATEST
-    and the greatest of a LEAST, while a product is NULL as a whole."""
+    and the greatest of a LEAST, while a product or rounded sum is NULL as a whole."""
     if term.form in ("greatest", "least"):
         return (term.nulls_first != term.descending) != (term.form == "greatest")
-    return term.form == "product"
+    return term.form in ("product", "rounded")
 
 
 def _may_be_null(definition: Definition, term: Term) -> bool:

@@ -164,10 +164,11 @@ class Term:
     least     from the least up, NULL being the greatest
     product   the product of two numbers of 0 or more; of those that are 0, that with fewer factors 0 counts as greater,
               then the other factor
+    rounded   the sum of two DOUBLEs of 0 or more, as it is rounded
     """
 
     parts: tuple[tuple[int, str], ...]
-    form: Literal["value", "sum", "greatest", "least", "product"] = "value"
+    form: Literal["value", "sum", "greatest", "least", "product", "rounded"] = "value"
     descending: bool = False
     nulls_first: bool = False
     whole: int = 1

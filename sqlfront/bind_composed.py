@@ -1,8 +1,11 @@
-"""ORDER BY items that values of several tables make together: GREATEST, LEAST, products of two numbers of 0 or more.
+"""ORDER BY items that values of several tables make together: GREATEST, LEAST, and of two numbers of 0 or more the
+product, or the sum if they are DOUBLE.
 
 Rows can be ordered by such an item part by part only if what ties in it is settled by the same values (see
 storage.composed_kernels). After the last item of ORDER BY that is open to us, so there these *settling* items follow:
-the second greatest value and so on, or the factor beside a factor of 0.
+the second greatest value and so on, the factor beside a factor of 0, or the numbers whose sum is rounded. With these, a
+rounded sum is in order part by part, as one more number never turns two sums around; more than one may, and so may
+minus infinity, which makes infinity no number.
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ from sqlfront.parse_tree import (
     walk,
 )
 
-Form = Literal["greatest", "least", "product"]
+Form = Literal["greatest", "least", "product", "rounded"]
 SUMMABLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _COMPARED = SUMMABLE | {"DATE", "TIMESTAMP", "FLOAT", "DOUBLE"}
 _WIDEST = 18
+_FORMS: dict[str | None, Form] = {"greatest": "greatest", "least": "least", "*": "product", "+": "rounded"}
 
 
 class Obstacle(Exception):
@@ -54,7 +58,7 @@ class Composing:
     def read(self, tree: Tree) -> Composed | None:
         """The parts of a resolved item; None if it is no such call. Obstacle if rows are not ordered by its parts."""
         form = form_of(tree)
-        if form is None:
+        if form is None or (form == "rounded" and not self._is_rounded(tree)):
             return None
         operands = _operands(tree)
         for operand in operands:
@@ -65,11 +69,19 @@ class Composing:
                 raise Obstacle(f"{render(operand)} is not known to be 0 or more ({hint})")
         return Composed(form, self._cast(tree, form, operands), tuple(settling(tree)))
 
+    def _is_rounded(self, tree: Tree) -> bool:
+        """Whether a sum is one of two DOUBLEs of 0 or more; sums of exact numbers have terms of their own."""
+        operands = _operands(tree)
+        natural = all(len(atoms_of(part)) == 1 and self._is_at_least_zero(part) for part in operands)
+        return self._typing.type_of(tree) == "DOUBLE" and natural
+
     def _is_at_least_zero(self, tree: Tree) -> bool:
         while tree["class"] == "CAST" and is_lossless(self._typing.type_of(tree["child"]), self._typing.type_of(tree)):
             tree = tree["child"]
+        if tree["class"] != "COLUMN_REF":
+            return False
         [(atom, column)] = columns_of(tree)
-        return tree["class"] == "COLUMN_REF" and self._is_natural(atom, column)
+        return self._is_natural(atom, column)
 
     def _cast(self, tree: Tree, form: Form, operands: Sequence[Tree]) -> tuple[Tree, ...]:
         """The operands in one type, in which their codes compare."""
@@ -94,11 +106,9 @@ class Composing:
 def form_of(tree: Tree) -> Form | None:
     """Which kind of such an item a call is, resolved or not."""
     name = tree.get("function_name") if tree["class"] == "FUNCTION" else None
-    operands = _operands(tree) if name in ("greatest", "least", "*") else []
-    if len(operands) < 2:
+    if name not in _FORMS or len(_operands(tree)) < 2:
         return None
-    forms: dict[str | None, Form] = {"greatest": "greatest", "least": "least", "*": "product"}
-    return forms[name]
+    return _FORMS[name]
 
 
 def settling(tree: Tree) -> list[Tree]:
@@ -106,6 +116,8 @@ def settling(tree: Tree) -> list[Tree]:
     operands = _operands(tree)
     if form_of(tree) == "product":
         return [expression("CASE WHEN p = 0 THEN q WHEN q = 0 THEN p END", p=operands[0], q=operands[1])]
+    if form_of(tree) == "rounded":
+        return operands
     direction = "DESC" if form_of(tree) == "greatest" else "ASC"
     names = [f"v{number}" for number in range(len(operands))]
     ordered = f"list_sort([{', '.join(names)}], '{direction}', 'NULLS LAST')"

@@ -320,8 +320,9 @@ def _terms(
             compared.add(variable)
         elif (composed := composing.read(item.tree)) is not None:
             terms.append((_composed(composed, item, leaves), item))
-            settled = place + 1 + len(composed.settling)
-            following = [(key(one.tree), one.direction) for one in items[place + 1 : settled]]
+            end = place + 1 + len(composed.settling)
+            settled = end if composed.form != "rounded" else 0  # Numbers are items of their own.
+            following = [(key(one.tree), one.direction) for one in items[place + 1 : end]]
             if following != [(key(tree), item.direction) for tree in composed.settling]:
                 raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it")
         elif atoms:
@@ -348,7 +349,11 @@ def _linear(tree: Tree, typing: Typing, evaluate: Callable[[Tree], Any]) -> list
         return _linear(tree["child"], typing, evaluate)
     if kind not in {*SUMMABLE, "HUGEINT"} and not kind.startswith("DECIMAL"):
         floating = kind in ("FLOAT", "DOUBLE")
-        why = "sums of floating numbers depend on the order in which they are rounded" if floating else f"it is {kind}"
+        rounded = (
+            "sums of floating numbers depend on the order in which they are rounded (cast to DECIMAL; a sum of two "
+            "DOUBLE columns is kept if they are declared CHECK (column >= 0))"
+        )
+        why = rounded if floating else f"it is {kind}"
         raise Obstacle(f"{render(tree)} is no exact number: {why}")
     if not atoms:
         value = evaluate(tree)

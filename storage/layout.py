@@ -44,7 +44,8 @@ ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
 # How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
 # greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,
 # their number times GROUP_WORDS and the word's place among them times GROUP_PLACE being added (see composed_kernels).
-ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES, ORDER_GREATEST, ORDER_LEAST, ORDER_PRODUCT = range(7)
+ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
+ORDER_GREATEST, ORDER_LEAST, ORDER_PRODUCT, ORDER_ROUNDED = range(4, 8)
 GROUP_WORDS, GROUP_PLACE = 1 << 8, 1 << 16
 # Added to the kind: greater words come first; NULL comes last.
 ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15

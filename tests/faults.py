@@ -604,6 +604,11 @@ FAULTS = [
         COMPOSED + " -k random_streams",
     ),
     Fault(
+        "rounded sums that tie are put in order by columns", "sqlfront/bind_composed.py",
+        "        return operands\n", "        return operands[:1]\n",
+        COMPOSED + " -k rounded_to",
+    ),
+    Fault(
         "a product of what may be negative has a tree", "sqlfront/bind_composed.py",
         'if form == "product" and not self._is_at_least_zero(operand):', 'if form == "sum":',
         COMPOSED + " -k says_why",
