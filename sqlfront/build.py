@@ -165,8 +165,13 @@ def _spelled(part: Part) -> str:
 
 
 def _kept(part: Part) -> str:
-    again = ", and its first rows are read at each epoch" if part.definition.limit is not None else ""
-    return f"{part.plan.shape}, {part.plan.cost.update} per change{again}"
+    kept = f"{part.plan.shape}, {part.plan.cost.update} per change"
+    if part.definition.limit is None:
+        return kept
+    order, label = part.plan.orders[0], part.definition.orders[0].label
+    if order.root is not None:
+        return f"{kept}, and at each epoch its first rows by {label} are read"
+    return f"{kept}, and at each epoch its rows are sorted by {label}: {order.reason.partition(': ')[2].rstrip('.')}"
 
 
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:

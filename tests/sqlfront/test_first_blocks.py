@@ -153,6 +153,19 @@ def test_first_rows_of_a_block_do_not_meet_its_join(con: Any) -> None:
     assert reads[-1] < 2 * reads[0], reads
 
 
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        ("s", "at each epoch its first rows by s are read"),
+        ("s * g", "at each epoch its rows are sorted by s * g: t.s is not known to be 0"),
+    ],
+)
+def test_explain_says_how_a_block_finds_its_first_rows(con: Any, order: str, told: str) -> None:
+    con.execute("CREATE TABLE r (k INT); CREATE TABLE t (k INT, s INT); CREATE TABLE u (k INT, g INT)")
+    query = f"SELECT s FROM r, LATERAL (SELECT s FROM t, u WHERE t.k = r.k AND u.k = t.s ORDER BY {order} LIMIT 2) l"
+    assert told in con.explain(query).to_dict()["reason"]
+
+
 REFUSED = {
     "SELECT r.g FROM r, LATERAL (SELECT s FROM t WHERE t.g < r.g ORDER BY s LIMIT 2) l": "This condition of a LATERAL",
     "SELECT r.g FROM r, LATERAL (SELECT s + r.a AS b FROM t WHERE t.g = r.g ORDER BY s LIMIT 2) l": "This column of a",
