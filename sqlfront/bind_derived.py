@@ -74,7 +74,7 @@ class DerivedBlocks:
         if not (is_limited(node) and environment.outer.sources and is_plain_block(bare, environment)):
             return self._atom(self._derive(node, environment), alias, core)
         inner = JoinCore(reserved=frozenset(atom.name for atom in core.atoms) | core.reserved)
-        table, pairs = self._first_rows(node, environment, inner)
+        table, pairs = self._first_rows(node, environment, inner, core)
         columns = self._atom(table, alias, core)
         shown = len(columns) - len(pairs)
         core.conditions += [_equal(theirs, column) for (_, column), theirs in zip(columns[shown:], pairs, strict=True)]
@@ -147,20 +147,22 @@ class DerivedBlocks:
         """Bind a block as a view of its own; the name under which it is read."""
         alone = replace(environment, outer=Scope())
         if is_limited(node):
-            return self._first_rows(node, alone, JoinCore())[0]
+            return self._first_rows(node, alone, JoinCore(), JoinCore())[0]
         inner = JoinCore()
         scope, inside = bind_block(node, alone, inner)
         return self._add(inner, read_selection(node, scope, inside), inside)
 
-    def _first_rows(self, node: Tree, environment: Environment, inner: JoinCore) -> tuple[str, list[Tree]]:
+    def _first_rows(
+        self, node: Tree, environment: Environment, inner: JoinCore, around: JoinCore
+    ) -> tuple[str, list[Tree]]:
         """Bind a block with a LIMIT or QUALIFY; the name under which it is read, and what the last of its columns, by
-        which its rows are grouped, must equal around it."""
+        which its rows are grouped, must equal around it. Conditions on what is around it become that join's."""
         source = environment.source
         node, modifiers = take_asked(node, source)
         scope, inside = bind_block(node, environment, inner)
         own = {atom.name for atom in inner.atoms}
         selection = read_selection(node, scope, inside)
-        pairs = _tied(inner, own, source, modifiers.limiting)
+        pairs = _tied(inner, around, source)
         for _, tree in selection.items:
             if not atoms_of(tree) <= own:
                 why = "the block's first rows are kept for all rows around it at once"
@@ -194,14 +196,18 @@ class DerivedBlocks:
         return add_atom(core, alias, table, columns, output_keys(definition), (), None)
 
 
-def _tied(inner: JoinCore, own: set[str], source: SourceText, block: Tree | None) -> list[tuple[Tree, Tree]]:
-    """Take out of a block's conditions the equalities with what is around it; their sides, the block's first."""
+def _tied(inner: JoinCore, around: JoinCore, source: SourceText) -> list[tuple[Tree, Tree]]:
+    """Take out of a block's conditions those on what is around it, and the equalities with that; the sides of these,
+    the block's first."""
+    own = {atom.name for atom in inner.atoms}
     pairs, local = [], []
     for condition in inner.conditions:
         if atoms_of(condition) <= own:
             local.append(condition)
+        elif not atoms_of(condition) & own:
+            around.conditions.append(condition)
         elif condition["type"] == "COMPARE_EQUAL":
-            pairs.append(_sides(condition, own, source, block or condition)[:2])
+            pairs.append(_sides(condition, own, source, condition)[:2])
         else:
             why = "the rows that LIMIT counts must be those with an equal value, whatever the row around them"
             hint = "compare columns of both sides with =, or filter what the block puts out"

@@ -324,7 +324,8 @@ def _terms(
             settled = end if composed.form != "rounded" else 0  # Numbers are items of their own.
             following = [(key(one.tree), one.direction) for one in items[place + 1 : end]]
             if following != [(key(tree), item.direction) for tree in composed.settling]:
-                raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it")
+                hint = "write it out, as the last item of ORDER BY"
+                raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it ({hint})")
         elif atoms:
             parts, whole, constant = _codes(_linear(item.tree, typing, evaluate), leaves)
             terms.append((Term(parts, "sum", item.descending, item.nulls_first, whole, constant), item))

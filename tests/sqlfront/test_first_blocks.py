@@ -14,7 +14,8 @@ from tests.sqlfront.test_ranked import change, check, make_tables
 
 # A query, and the same with {ties} where the block's output columns settle what ties.
 LATERAL = [
-    "SELECT r.a, r.x, l.w, l.d FROM r, LATERAL (SELECT w, d FROM t WHERE t.c = r.b ORDER BY w DESC{, 1, 2} LIMIT 2) l",
+    "SELECT r.a, r.x, l.w, l.d FROM r, LATERAL (SELECT w, d FROM t WHERE t.c = r.b AND r.a > 0 "
+    "ORDER BY w DESC{, 1, 2} LIMIT 2) l",
     "SELECT r.x, l.* FROM r CROSS JOIN LATERAL (SELECT * FROM t WHERE r.b = c AND d > 0 ORDER BY w{, ALL} LIMIT 1) l",
     "SELECT r.x, l.d FROM r JOIN LATERAL (SELECT d, w FROM t WHERE t.c = b{ORDER BY 1, 2} LIMIT 2 OFFSET 1) l ON true",
     "SELECT a.x, l.n FROM r a, LATERAL (SELECT x AS n FROM r WHERE r.b = a.b AND r.a = a.a ORDER BY w{, x} LIMIT 2) l",
