@@ -27,6 +27,12 @@ from storage.table import Table
 
 Entry = tuple[int, int, int]
 SUM_WORDS = 3
+_COMPOSED = {
+    "greatest": at.ORDER_GREATEST,
+    "least": at.ORDER_LEAST,
+    "product": at.ORDER_PRODUCT,
+    "rounded": at.ORDER_ROUNDED,
+}
 
 
 @dataclass
@@ -232,7 +238,8 @@ class RankedIndex:
 
 
 def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
-    """The rank words of an order: of a value its words, of a sum the NULLs in it, then what the others add up to.
+    """The rank words of an order: of a value its words; of a sum the NULLs in it, then what the others add up to; of
+    what several values make together the word of each.
 
     Descending order and the place of NULL are in how words compare, so that keys can be added.
     """
@@ -243,7 +250,15 @@ def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
     for term in order.terms:
         starts.append(len(entries))
         first, down = len(entries), at.ORDER_DESCENDING if term.descending else 0
-        if term.summed:
+        if term.form in _COMPOSED:
+            group = at.GROUP_WORDS * len(term.parts)
+            for number, (_, variable) in enumerate(term.parts):
+                [(place, _, reserved)] = order_places(codecs[variable], first + number)
+                entries.append((place, _COMPOSED[term.form] | down | group + at.GROUP_PLACE * number, reserved))
+                shift = int(term.form == "product")
+                own.setdefault(variable, []).append((at.RANK_COPY, place, 0, shift, 0))
+            continue
+        if term.form == "sum":
             sums.append(first)
             entries.append((first, at.ORDER_WORD | (at.ORDER_DESCENDING if term.nulls_first else 0), 0))
             entries.append((first + 1, at.ORDER_WORD | down, 0))

@@ -22,7 +22,7 @@ def unbuilt_view(
     view.pieces = pieces_of(view) if plan.union is not None else None
     for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
         if order_plan.root is not None:
-            quota = definition.limit.rows if is_grouped(definition) and definition.limit is not None else None
+            quota = definition.limit.end if is_grouped(definition) and definition.limit is not None else None
             view.ranked[place] = RankedIndex(
                 order, order_plan, tree, number, distinct=definition.mode == "set", quota=quota or 0
             )

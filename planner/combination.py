@@ -148,7 +148,7 @@ def _limiting(definition: Definition) -> str:
     order = ", ".join(f"({text}) {direction}" for text, direction in definition.orders[0].sorting)
     if limit.clause is not None:
         groups = f"PARTITION BY {', '.join(f'({text})' for text in limit.by)} " if limit.by else ""
-        return f" QUALIFY row_number() OVER ({groups}ORDER BY {order}) <= {limit.rows}"
+        return " QUALIFY " + limit.number_within(f"row_number() OVER ({groups}ORDER BY {order})")
     rows = "ALL" if limit.rows is None else str(limit.rows)
     return f"{f' ORDER BY {order}' if order else ''} LIMIT {rows} OFFSET {limit.offset}"
 

@@ -14,8 +14,10 @@ from dataclasses import replace
 from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, SORTED
 from planner.hypergraph import ordered_variables
 from planner.plan import Cost, Node, OrderPlan, Plan
-from planner.query import Definition, Order, is_grouped
+from planner.query import Definition, Order, Term, is_grouped
 from planner.tree import Weights, build_tree, cheapest_tree
+
+_NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product", "rounded": "sum of DOUBLEs"}
 
 
 def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
@@ -100,14 +102,18 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
         return "it joins by comparisons, and a ranked tree joins by equalities only"
     if plan.shape == "cyclic" and plan.joins:
         return "every join is stored, and no bag"
-    if is_grouped(definition) and _may_be_null(definition, order):
+    unplaced = next((term for term in order.terms if _misplaces_null(term) and _may_be_null(definition, term)), None)
+    if unplaced is not None:
+        name = _NAMES[unplaced.form]
+        return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
+    if is_grouped(definition) and _null_sums(definition, order):
         return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
     return None
 
 
 def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     nulls = ""
-    if _may_be_null(definition, order):
+    if _null_sums(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
     repeated = ""
     if definition.mode == "set":
@@ -121,11 +127,23 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     )
 
 
-def _may_be_null(definition: Definition, order: Order) -> bool:
+def _null_sums(definition: Definition, order: Order) -> bool:
     """Whether a sum that rows are ordered by may be NULL."""
+    return any(term.form == "sum" and _may_be_null(definition, term) for term in order.terms)
+
+
+def _misplaces_null(term: Term) -> bool:
+    """Whether one value that is NULL puts rows where the term's order has not its NULLs: it is the least of a GREATEST
+    and the greatest of a LEAST, while a product or rounded sum is NULL as a whole."""
+    if term.form in ("greatest", "least"):
+        return (term.nulls_first != term.descending) != (term.form == "greatest")
+    return term.form in ("product", "rounded")
+
+
+def _may_be_null(definition: Definition, term: Term) -> bool:
     safe = {column.name for atom in definition.atoms for column in atom.variables if column.not_null}
     safe |= {name for atom in definition.atoms for name in atom.required}
-    return any(name not in safe for term in order.terms if term.summed for _, name in term.parts)
+    return any(name not in safe for _, name in term.parts)
 
 
 def _without_lone_root(root: Node) -> Node:

@@ -154,15 +154,21 @@ class Companion:
 
 @dataclass(frozen=True)
 class Term:
-    """One item of an order: the value of a variable, or a sum of integers.
+    """One item of an order, over coefficients and variables.
 
-    `parts` are coefficients and variables. A sum (`summed`) is NULL if one of them is; the coefficients are those of
-    the variables' codes, decimals being scaled: the value is (sum + `constant`) / `whole`. Otherwise there is one
-    variable, and its value counts.
+    form      what counts
+    value     the value of the one variable
+    sum       the sum of integers, NULL if one of them is; the coefficients are those of the variables' codes, decimals
+              being scaled: the value is (sum + `constant`) / `whole`
+    greatest  the values as a multiset, from the greatest down, NULL being the least
+    least     from the least up, NULL being the greatest
+    product   the product of two numbers of 0 or more; of those that are 0, that with fewer factors 0 counts as greater,
+              then the other factor
+    rounded   the sum of two DOUBLEs of 0 or more, as it is rounded
     """
 
     parts: tuple[tuple[int, str], ...]
-    summed: bool = False
+    form: Literal["value", "sum", "greatest", "least", "product", "rounded"] = "value"
     descending: bool = False
     nulls_first: bool = False
     whole: int = 1
@@ -177,7 +183,8 @@ class Order:
     by part. `sorting` is the same order as DuckDB SQL over the raw columns: expressions, each with its direction;
     `served` are its items as a query of the view would write them, None where it cannot.
     `label` is ORDER BY as the user wrote it, `directions` those of its items and, last, of columns. `sums` say of an
-    item that is a sum which term it is: (expression as in `sorting`, number of the term).
+    item that is a sum which term it is: (expression as in `sorting`, number of the term). `settling` is what `terms`
+    compare between the items written and the columns, with directions, as the query would write it.
     """
 
     terms: tuple[Term, ...]
@@ -187,15 +194,17 @@ class Order:
     directions: tuple[str, ...] = ()
     obstacle: str | None = None
     sums: tuple[tuple[str, int], ...] = ()
+    settling: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Limit:
-    """LIMIT (None: all) and OFFSET; or, with the `clause` of a QUALIFY, the first rows of each group.
+    """LIMIT (None: all) and OFFSET; or, with the `clause` of a QUALIFY or of a LATERAL block, those of each group.
 
     The rows of a group have the values of `by` in common, DuckDB SQL over the raw columns; `variables` are the same, or
     None where one is no variable. The clause leaves nothing open: every item has its direction, and the output columns
-    come last.
+    come last. `text` is, of a block inside a query, where in the query it asks for these rows, and how that reads when
+    nothing is left open.
     """
 
     rows: int | None
@@ -203,15 +212,22 @@ class Limit:
     clause: str | None = None
     by: tuple[str, ...] = ()
     variables: tuple[str, ...] | None = ()
+    text: tuple[int, int, str] | None = None
 
     @property
     def end(self) -> int | None:
         return None if self.rows is None else self.offset + self.rows
 
     def rows_of(self, count: int) -> int:
-        """How many of `count` rows LIMIT leaves; all, of a QUALIFY."""
-        end = count if self.end is None or self.clause is not None else min(count, self.end)
-        return max(0, end - self.offset)
+        """How many of `count` rows LIMIT leaves; all, of groups."""
+        if self.clause is not None:
+            return count
+        return max(0, (count if self.end is None else min(count, self.end)) - self.offset)
+
+    def number_within(self, window: str) -> str:
+        """The condition that a row's number in its group (`window`) is within the bounds."""
+        bounds = [f"{window} > {self.offset}"] if self.offset or self.end is None else []
+        return " AND ".join([*bounds, *([] if self.end is None else [f"{window} <= {self.end}"])])
 
 
 @dataclass(frozen=True)

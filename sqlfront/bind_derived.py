@@ -1,22 +1,25 @@
 """Query blocks that are no part of the join around them: each becomes a view of its own, whose rows the join reads.
 
-These are subqueries and CTEs in FROM that group or are DISTINCT, and semi-joins: `x IN (SELECT ...)`
+These are subqueries and CTEs in FROM that group, are DISTINCT or keep first rows, and semi-joins: `x IN (SELECT ...)`
 and EXISTS among the conditions that AND connects, which are joins with the distinct partners. Some z > x exists
 where the greatest z is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from planner.query import Definition, output_keys
+from sqlfront.bind_asked import NOTHING, Asked, block_text, read_asked, take_asked
 from sqlfront.bind_conditions import OPERATORS
 from sqlfront.bind_from import (
     Environment,
     JoinCore,
     add_atom,
     bind_block,
+    is_limited,
     is_plain_block,
     select_items,
     unique_names,
@@ -36,7 +39,19 @@ from sqlfront.parse_tree import (
     span,
 )
 
-BindCore = Callable[[JoinCore, Selection, Environment], Definition]
+
+class BindCore(Protocol):
+    """How one block becomes a definition: binder.py."""
+
+    def __call__(
+        self,
+        core: JoinCore,
+        selection: Selection,
+        environment: Environment,
+        *,
+        asked: Asked = ...,
+        columns: Sequence[str] = ...,
+    ) -> Definition: ...
 
 
 class DerivedBlocks:
@@ -45,13 +60,25 @@ class DerivedBlocks:
     A later one may read those before it.
     """
 
-    def __init__(self, bind_core: BindCore) -> None:
-        self._bind_core = bind_core
+    def __init__(self, con: Any, bind_core: BindCore) -> None:
+        self._con, self._bind_core = con, bind_core
         self.definitions: dict[str, Definition] = {}
 
     def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
-        """Make a block that groups or is DISTINCT an atom of `core`; its columns."""
-        return self._atom(self._derive(node, environment), alias, core)
+        """Make a block that groups, is DISTINCT or limited an atom of `core`; its columns.
+
+        The first rows of a block that equates something of its own with something to its left are those of each group
+        that agrees in it: these groups become a view, joined by that.
+        """
+        bare = node | {"qualify": None, "modifiers": [m for m in node["modifiers"] if m["type"] == "DISTINCT_MODIFIER"]}
+        if not (is_limited(node) and environment.outer.sources and is_plain_block(bare, environment)):
+            return self._atom(self._derive(node, environment), alias, core)
+        inner = JoinCore(reserved=frozenset(atom.name for atom in core.atoms) | core.reserved)
+        table, pairs = self._first_rows(node, environment, inner, core)
+        columns = self._atom(table, alias, core)
+        shown = len(columns) - len(pairs)
+        core.conditions += [_equal(theirs, column) for (_, column), theirs in zip(columns[shown:], pairs, strict=True)]
+        return columns[:shown]
 
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
         """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it. Raises NotSupportedError."""
@@ -64,8 +91,10 @@ class DerivedBlocks:
             self._correlated(tree, wanted, scope, environment, core)
             return
         if not wanted:
-            why = "whether a group passes is an aggregate of its own"
-            raise refusal("EXISTS over a query that groups", source, span(tree), why, "write it with IN")
+            what, why = "EXISTS over a query that groups", "whether a group passes is an aggregate of its own"
+            if is_limited(node):
+                what, why = "EXISTS over a query with LIMIT", "LIMIT matters to it only if it skips rows"
+            raise refusal(what, source, span(tree), why, "write it with IN, or leave LIMIT out")
         table = self._derive(node, environment)
         if not output_keys(self.definitions[table]):
             del self.definitions[table]
@@ -116,12 +145,47 @@ class DerivedBlocks:
 
     def _derive(self, node: Tree, environment: Environment) -> str:
         """Bind a block as a view of its own; the name under which it is read."""
+        alone = replace(environment, outer=Scope())
+        if is_limited(node):
+            return self._first_rows(node, alone, JoinCore(), JoinCore())[0]
         inner = JoinCore()
-        scope, inside = bind_block(node, replace(environment, outer=Scope()), inner)
+        scope, inside = bind_block(node, alone, inner)
         return self._add(inner, read_selection(node, scope, inside), inside)
 
-    def _add(self, inner: JoinCore, selection: Selection, environment: Environment) -> str:
-        definition = self._bind_core(inner, replace(selection, items=unique_names(selection.items)), environment)
+    def _first_rows(
+        self, node: Tree, environment: Environment, inner: JoinCore, around: JoinCore
+    ) -> tuple[str, list[Tree]]:
+        """Bind a block with a LIMIT or QUALIFY; the name under which it is read, and what the last of its columns, by
+        which its rows are grouped, must equal around it. Conditions on what is around it become that join's."""
+        source = environment.source
+        node, modifiers = take_asked(node, source)
+        scope, inside = bind_block(node, environment, inner)
+        own = {atom.name for atom in inner.atoms}
+        selection = read_selection(node, scope, inside)
+        pairs = _tied(inner, around, source)
+        for _, tree in selection.items:
+            if not atoms_of(tree) <= own:
+                why = "the block's first rows are kept for all rows around it at once"
+                raise refusal("This column of a block with LIMIT", source, span(tree), why, "put it out outside")
+        if environment.moved_to is not None:
+            why = "which rows tie in it could not be settled in the view's text"
+            hint = "write the view's query in its place, with WITH"
+            raise refusal("LIMIT or QUALIFY inside a plain view", source, environment.moved_to, why, hint)
+        shown = len(selection.items)
+        keys = [(f"c{number}", mine) for number, (mine, _) in enumerate(pairs)]
+        selection = replace(selection, items=[*selection.items, *keys])
+        asked = read_asked(self._con, node, modifiers, (), selection, scope, inside, inner)
+        text = block_text(modifiers, asked, shown, source)
+        assert asked.limit is not None
+        limit = replace(asked.limit, text=text, clause=text[2] if pairs else asked.limit.clause)
+        partition = [mine for mine, _ in pairs] or asked.partition
+        table = self._add(inner, selection, inside, Asked(asked.orderings, limit, partition))
+        return table, [theirs for _, theirs in pairs]
+
+    def _add(self, inner: JoinCore, selection: Selection, environment: Environment, asked: Asked = NOTHING) -> str:
+        selection = replace(selection, items=unique_names(selection.items))
+        names = [name for name, _ in selection.items]
+        definition = self._bind_core(inner, selection, environment, asked=asked, columns=names)
         table = f'"__derived"."{len(self.definitions) + 1}"'
         self.definitions[table] = definition
         return table
@@ -130,6 +194,26 @@ class DerivedBlocks:
         definition = self.definitions[table]
         columns = [(name, type_, False) for name, type_ in definition.columns]
         return add_atom(core, alias, table, columns, output_keys(definition), (), None)
+
+
+def _tied(inner: JoinCore, around: JoinCore, source: SourceText) -> list[tuple[Tree, Tree]]:
+    """Take out of a block's conditions those on what is around it, and the equalities with that; the sides of these,
+    the block's first."""
+    own = {atom.name for atom in inner.atoms}
+    pairs, local = [], []
+    for condition in inner.conditions:
+        if atoms_of(condition) <= own:
+            local.append(condition)
+        elif not atoms_of(condition) & own:
+            around.conditions.append(condition)
+        elif condition["type"] == "COMPARE_EQUAL":
+            pairs.append(_sides(condition, own, source, condition)[:2])
+        else:
+            why = "the rows that LIMIT counts must be those with an equal value, whatever the row around them"
+            hint = "compare columns of both sides with =, or filter what the block puts out"
+            raise refusal("This condition of a LATERAL block with LIMIT", source, span(condition), why, hint)
+    inner.conditions = local
+    return pairs
 
 
 def _row(tree: Tree) -> list[Tree]:

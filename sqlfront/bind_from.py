@@ -57,7 +57,7 @@ class Blocks(Protocol):
     """What becomes of query blocks that are no part of the join around them: bind_derived.py."""
 
     def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
-        """Make a block that groups or is DISTINCT an atom of `core`; its columns."""
+        """Make a block that groups, is DISTINCT or limited an atom of `core`; its columns."""
 
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
         """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it."""
@@ -293,13 +293,20 @@ def _inline(node: Tree, alias: str, environment: Environment, core: JoinCore) ->
 
 
 def is_plain_block(node: Tree, environment: Environment) -> bool:
-    """Whether a query block neither groups nor is DISTINCT."""
+    """Whether a query block neither groups nor is DISTINCT nor keeps only first rows."""
     if node["type"] != "SELECT_NODE":
         return True  # Set operations are refused by their own name.
+    if is_limited(node):
+        return False
     if node["group_expressions"] or node["having"] or node["aggregate_handling"] != "STANDARD_HANDLING":
         return False
     distinct = any(modifier["type"] == "DISTINCT_MODIFIER" for modifier in node["modifiers"])
     return not distinct and not any(_has_aggregate(tree, environment) for tree in node["select_list"])
+
+
+def is_limited(node: Tree) -> bool:
+    """Whether a query block has a LIMIT or a QUALIFY."""
+    return bool(node.get("qualify")) or any(modifier["type"].startswith("LIMIT") for modifier in node["modifiers"])
 
 
 def is_semijoin(tree: Tree) -> bool:

@@ -177,7 +177,7 @@ class Leaves:
             kind,
             source=source if plain and self._typing.type_of(tree) == kind else None,
             presence_of=source if presence else None,
-            not_null=plain and self._atoms[atom].column(source)[2],
+            not_null=self.never_null(tree) and all(self._atoms[atom].column(name)[2] for _, name in columns),
         )
 
     def _where(self) -> list[tuple[str, Condition]]:

@@ -10,6 +10,7 @@ from math import lcm
 from typing import Any
 
 from planner.query import Limit, Order, Term
+from sqlfront.bind_composed import SUMMABLE, Composed, Composing, Obstacle, form_of, settling
 from sqlfront.bind_from import Environment
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_names import Scope, resolve
@@ -25,14 +26,13 @@ from sqlfront.parse_tree import (
     key,
     relocate,
     render,
+    render_all,
     span,
     transform,
     try_parse_select,
 )
 from storage.errors import ProgrammingError
 from storage.order import is_orderable
-
-_SUMMABLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,13 @@ class Defaults:
 
 @dataclass(frozen=True)
 class Ordering:
-    """One order that a view is asked for: ORDER BY's items and, behind them, the output columns."""
+    """One order that a view is asked for: ORDER BY's items and, behind them, what settles its last item (as text, with
+    directions, in `settling`) and the output columns."""
 
     items: tuple[Item, ...]
     label: str
     directions: tuple[str, ...]
+    settling: tuple[str, ...] = ()
 
 
 def defaults_of(con: Any) -> Defaults:
@@ -98,6 +100,7 @@ def read_orderings(
     scope: Scope,
     environment: Environment,
     defaults: Defaults,
+    composing: Composing,
 ) -> list[Ordering]:
     """The orders of a view: that of ORDER BY (or, for a bare LIMIT, of the columns), and `more`, as texts.
 
@@ -105,7 +108,7 @@ def read_orderings(
     """
     found = []
     if orders or limited:
-        found.append(ordering_of(node, orders, selection, scope, environment, defaults))
+        found.append(ordering_of(node, orders, selection, scope, environment, defaults, composing))
     for text in more:
         parsed = try_parse_select(f"SELECT 1 ORDER BY {text}")
         modifiers = [m for m in (parsed or {"modifiers": []})["modifiers"] if m["type"] == "ORDER_MODIFIER"]
@@ -113,7 +116,7 @@ def read_orderings(
             raise ProgrammingError(f"order_by = '{text}' is no ORDER BY list", hint="for example 'a + b DESC, c'")
         nowhere = replace(environment, source=SourceText(text))
         items = [relocate(one, None) for one in modifiers[0]["orders"]]
-        found.append(ordering_of(node, items, selection, scope, nowhere, defaults))
+        found.append(ordering_of(node, items, selection, scope, nowhere, defaults, composing))
     return found
 
 
@@ -135,6 +138,7 @@ def bind_orders(
     columns: Sequence[str],
     leaves: Leaves,
     typing: Typing,
+    composing: Composing,
     evaluate: Callable[[Tree], Any],
 ) -> tuple[Order, ...]:
     """The orders over the items of a bound selection, whose projection this is; `columns` are the view's names."""
@@ -143,18 +147,21 @@ def bind_orders(
     for ordering in orderings:
         sorting = tuple((projection[places[key(item.tree)]], item.direction) for item in ordering.items)
         terms: tuple[Term, ...] = ()
+        summed: dict[str, int] = {}
         obstacle = None
         if selection.mode != "group":
             try:
-                terms = _terms(ordering.items, leaves, typing, evaluate)
-            except _Obstacle as why:
+                compared = _terms(ordering.items, leaves, typing, composing, evaluate)
+                terms = tuple(term for term, _ in compared)
+                summed = {key(item.tree): number for number, (term, item) in enumerate(compared) if term.form == "sum"}
+            except Obstacle as why:
                 obstacle = str(why)
         shown = {key(tree): name for (_, tree), name in reversed(list(zip(selection.items, columns, strict=False)))}
         served = tuple(_served(item.tree, shown) for item in ordering.items)
-        summed = [text for (text, _), item in zip(sorting, ordering.items, strict=True) if len(atoms_of(item.tree)) > 1]
-        numbers = [number for number, term in enumerate(terms) if term.summed]
-        sums = tuple(zip(summed, numbers, strict=False))
-        found.append(Order(terms, sorting, served, ordering.label, ordering.directions, obstacle, sums))
+        texts = zip(sorting, ordering.items, strict=True)
+        sums = tuple((text, summed[key(item.tree)]) for (text, _), item in texts if key(item.tree) in summed)
+        directions, settling = ordering.directions, ordering.settling
+        found.append(Order(terms, sorting, served, ordering.label, directions, obstacle, sums, settling))
     return tuple(found)
 
 
@@ -200,6 +207,7 @@ def ordering_of(
     scope: Scope,
     environment: Environment,
     defaults: Defaults,
+    composing: Composing,
     inside: bool = False,
 ) -> Ordering:
     """ORDER BY's items, or those `inside` a window, and behind them the output columns. Raises NotSupportedError."""
@@ -213,6 +221,12 @@ def ordering_of(
         items.append(defaults.item(resolved, one["type"], one["null_order"]))
     written = tuple(item.direction for item in items)
     names = [_spelled(one, item, environment.source) for one, item in zip(orders, items, strict=False)]
+    settling: tuple[str, ...] = ()
+    if items and len(atoms_of(items[-1].tree)) > 1 and selection.mode != "group":
+        last = items[-1]
+        known = _settling(last, _written(orders[-1]["expression"], node), composing)
+        settling = tuple(f"{text} {last.direction}" for text, _ in known)
+        items += [replace(last, tree=tree) for _, tree in known]
     items += [defaults.item(tree) for _, tree in selection.items]
     first: dict[str, Item] = {}
     for item in items:
@@ -221,7 +235,29 @@ def ordering_of(
     if any(one["expression"]["class"] == "STAR" for one in orders):
         return Ordering(tuple(first.values()), "all columns", written[:1])
     directions = (*written, defaults.item({}).direction)
-    return Ordering(tuple(first.values()), ", ".join(names) or "all columns", directions)
+    return Ordering(tuple(first.values()), ", ".join(names) or "all columns", directions, settling)
+
+
+def _settling(item: Item, written: Tree | None, composing: Composing) -> list[tuple[str, Tree]]:
+    """What settles the last item of ORDER BY, as text and resolved; nothing if it needs none, or has no parts."""
+    try:
+        composed = composing.read(item.tree)
+    except Obstacle:
+        return []
+    if composed is None or written is None or form_of(written) != composed.form:
+        return []
+    return list(zip(render_all(settling(written)), composed.settling, strict=True))
+
+
+def _written(tree: Tree, node: Tree) -> Tree | None:
+    """An item as it is written, in the SELECT list if it names one of its columns; None if a star is."""
+    shown, place = node["select_list"], position_of(tree)
+    if place is not None:
+        return shown[place - 1] if not any(one["class"] == "STAR" for one in shown[:place]) else None
+    if tree["class"] == "COLUMN_REF" and len(tree["column_names"]) == 1:
+        name = tree["column_names"][0].lower()
+        return next((one for one in shown if (one.get("alias") or "").lower() == name), None)
+    return None if tree["class"] == "STAR" else tree
 
 
 def _spelled(one: Tree, item: Item, source: SourceText) -> str:
@@ -265,42 +301,65 @@ def resolved_item(
 # Terms ---------------------------------------------------------------------------------------------
 
 
-class _Obstacle(Exception):
-    """Why rows cannot be compared part by part."""
-
-
-def _terms(items: Sequence[Item], leaves: Leaves, typing: Typing, evaluate: Callable[[Tree], Any]) -> tuple[Term, ...]:
-    terms: list[Term] = []
+def _terms(
+    items: Sequence[Item], leaves: Leaves, typing: Typing, composing: Composing, evaluate: Callable[[Tree], Any]
+) -> list[tuple[Term, Item]]:
+    terms: list[tuple[Term, Item]] = []
     compared: set[str] = set()
-    for item in items:
+    settled = 0
+    for place, item in enumerate(items):
         atoms = atoms_of(item.tree)
+        if place < settled:
+            continue
         if len(atoms) == 1:
             variable = leaves.variable(item.tree)
             if not is_orderable(leaves.variable_type(variable)):
-                raise _Obstacle(f"{leaves.variable_type(variable)} has no order that is kept")
+                raise Obstacle(f"{leaves.variable_type(variable)} has no order that is kept")
             if variable not in compared:
-                terms.append(Term(((1, variable),), False, item.descending, item.nulls_first))
+                terms.append((Term(((1, variable),), "value", item.descending, item.nulls_first), item))
             compared.add(variable)
+        elif (composed := composing.read(item.tree)) is not None:
+            terms.append((_composed(composed, item, leaves), item))
+            end = place + 1 + len(composed.settling)
+            settled = end if composed.form != "rounded" else 0  # Numbers are items of their own.
+            following = [(key(one.tree), one.direction) for one in items[place + 1 : end]]
+            if following != [(key(tree), item.direction) for tree in composed.settling]:
+                hint = "write it out, as the last item of ORDER BY"
+                raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it ({hint})")
         elif atoms:
             parts, whole, constant = _codes(_linear(item.tree, typing, evaluate), leaves)
-            terms.append(Term(parts, True, item.descending, item.nulls_first, whole, constant))
-    return tuple(terms)
+            terms.append((Term(parts, "sum", item.descending, item.nulls_first, whole, constant), item))
+    return terms
+
+
+def _composed(composed: Composed, item: Item, leaves: Leaves) -> Term:
+    """The term of a greatest, a least or a product; its variables' codes are in one unit."""
+    variables = [leaves.variable(tree) for tree in composed.operands]
+    kinds = [leaves.variable_type(variable) for variable in variables]
+    if len({"BIGINT" if kind in SUMMABLE else kind.partition(",")[2] or kind for kind in kinds}) > 1:
+        raise Obstacle(f"{render(item.tree)} compares columns that join as other types")
+    parts = tuple((1, variable) for variable in variables)
+    return Term(parts, composed.form, item.descending, item.nulls_first)
 
 
 def _linear(tree: Tree, typing: Typing, evaluate: Callable[[Tree], Any]) -> list[tuple[Fraction, Tree | None]]:
-    """An exact number as a sum of coefficients times expressions of one table (None: 1). _Obstacle if it is none."""
+    """An exact number as a sum of coefficients times expressions of one table (None: 1). Obstacle if it is none."""
     atoms = atoms_of(tree)
     kind = typing.type_of(tree)
     if tree["class"] == "CAST" and not tree["try_cast"] and is_lossless(typing.type_of(tree["child"]), kind):
         return _linear(tree["child"], typing, evaluate)
-    if kind not in {*_SUMMABLE, "HUGEINT"} and not kind.startswith("DECIMAL"):
+    if kind not in {*SUMMABLE, "HUGEINT"} and not kind.startswith("DECIMAL"):
         floating = kind in ("FLOAT", "DOUBLE")
-        why = "sums of floating numbers depend on the order in which they are rounded" if floating else f"it is {kind}"
-        raise _Obstacle(f"{render(tree)} is no exact number: {why}")
+        rounded = (
+            "sums of floating numbers depend on the order in which they are rounded (cast to DECIMAL; a sum of two "
+            "DOUBLE columns is kept if they are declared CHECK (column >= 0))"
+        )
+        why = rounded if floating else f"it is {kind}"
+        raise Obstacle(f"{render(tree)} is no exact number: {why}")
     if not atoms:
         value = evaluate(tree)
         if value is None:
-            raise _Obstacle(f"{render(tree)} is NULL")
+            raise Obstacle(f"{render(tree)} is NULL")
         return [(Fraction(value), None)]
     if len(atoms) == 1:
         return [(Fraction(1), tree)]
@@ -313,7 +372,7 @@ def _linear(tree: Tree, typing: Typing, evaluate: Callable[[Tree], Any]) -> list
             value = evaluate(factor) if not atoms_of(factor) else None
             if isinstance(value, (int, Decimal)):
                 return [(Fraction(value) * c, part) for c, part in _linear(other, typing, evaluate)]
-    raise _Obstacle(f"{render(tree)} is no sum of one table's columns each")
+    raise Obstacle(f"{render(tree)} is no sum of one table's columns each")
 
 
 def _codes(
@@ -330,13 +389,13 @@ def _codes(
         kind = leaves.variable_type(variable)
         digits, _, scale = kind.removeprefix("DECIMAL(").removesuffix(")").partition(",")
         if kind.startswith("DECIMAL") and int(digits) > 18:
-            raise _Obstacle(f"{render(tree)} is {kind}, of which no sums are kept in order: cast it to DECIMAL(18, s)")
-        if not kind.startswith("DECIMAL") and kind not in _SUMMABLE:
-            raise _Obstacle(f"{render(tree)} is {kind}, of which no sums are kept in order: cast it to BIGINT")
+            raise Obstacle(f"{render(tree)} is {kind}, of which no sums are kept in order: cast it to DECIMAL(18, s)")
+        if not kind.startswith("DECIMAL") and kind not in SUMMABLE:
+            raise Obstacle(f"{render(tree)} is {kind}, of which no sums are kept in order: cast it to BIGINT")
         unit = Fraction(1, 10 ** int(scale)) if kind.startswith("DECIMAL") else Fraction(1)
         total[variable] = total.get(variable, Fraction(0)) + coefficient * unit
     whole = lcm(constant.denominator, *(c.denominator for c in total.values()))
     parts = tuple((int(c * whole), variable) for variable, c in total.items() if c)
     if any(abs(c) >= 2**60 for c, _ in parts):
-        raise _Obstacle("its coefficients are too far apart")
+        raise Obstacle("its coefficients are too far apart")
     return parts, whole, int(constant * whole)

@@ -83,7 +83,7 @@ def qualify_text(node: Tree, ranking: Ranking, ordering: Ordering, scope: Scope,
     """The clause with an order that leaves nothing open: each item with its direction, and behind them the columns."""
     *written, last = ordering.directions
     items = [f"{_text(one['expression'])} {direction}" for one, direction in zip(ranking.orders, written, strict=True)]
-    items += [f"{text} {last}" for text in _columns(node, scope, source)]
+    items += [*ordering.settling, *(f"{text} {last}" for text in _columns(node, scope, source))]
     parts = ", ".join(_text(tree) for tree in ranking.partitions)
     partition = f"PARTITION BY {parts} " if parts else ""
     return f"QUALIFY row_number() OVER ({partition}ORDER BY {', '.join(items)}) <= {ranking.rows}"

@@ -114,14 +114,6 @@ def refuse_modifiers(node: Tree, source: SourceText) -> None:
                 "the join around this block does not keep the order of its rows",
                 "leave it out here, and order the whole query",
             )
-        if modifier["type"].startswith("LIMIT"):
-            raise refusal(
-                "LIMIT",
-                source,
-                keyword(source, ("limit", "offset"), modifier.get("limit") or modifier.get("offset")),
-                "which rows stay depends on all others, so they are no part of the join around this block",
-                "make the block a materialized view of its own, and read that",
-            )
         if modifier["type"] == "DISTINCT_MODIFIER" and modifier["distinct_on_targets"]:
             raise refusal(
                 "DISTINCT ON",
@@ -137,12 +129,6 @@ def refuse_sample(node: Tree, source: SourceText) -> None:
         raise refusal(
             "SAMPLE", source, keyword(source, ("sample", "tablesample")), "its result is random", "leave it out"
         )
-
-
-def refuse_qualify(node: Tree, source: SourceText) -> None:
-    if node.get("qualify"):
-        why, hint = EXPRESSIONS["WINDOW"][1:]
-        raise refusal("QUALIFY", source, span(node["qualify"]), why, hint)
 
 
 def refuse_grouping_sets(node: Tree, source: SourceText) -> None:
@@ -162,7 +148,6 @@ QUERY_RULES: tuple[Callable[[Tree, SourceText], None], ...] = (
     refuse_set_operations,
     refuse_modifiers,
     refuse_sample,
-    refuse_qualify,
     refuse_grouping_sets,
 )
 

@@ -9,12 +9,13 @@ table's leaf computes. Blocks that are no part of the join become views of their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from planner.query import Definition, Limit
+from planner.query import Definition
 from sqlfront.bind_aggregates import Aggregates, SummedArguments
+from sqlfront.bind_asked import NOTHING, Asked, composing_over, read_asked, take_asked
 from sqlfront.bind_companions import Companions
 from sqlfront.bind_conditions import split_conditions
 from sqlfront.bind_derived import DerivedBlocks
@@ -22,19 +23,8 @@ from sqlfront.bind_exists import count_for_exists
 from sqlfront.bind_from import Environment, JoinCore, bind_block, select_items
 from sqlfront.bind_functions import Functions, check_functions, check_projection
 from sqlfront.bind_leaves import Leaves
-from sqlfront.bind_names import Scope
-from sqlfront.bind_order import (
-    Ordering,
-    bind_orders,
-    defaults_of,
-    ordering_of,
-    read_limit,
-    read_orderings,
-    take_modifiers,
-    with_hidden,
-)
+from sqlfront.bind_order import bind_orders, with_hidden
 from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
-from sqlfront.bind_ranking import Ranking, qualify_text, read_partition, take_ranking
 from sqlfront.bind_refusals import EXPRESSIONS, refusal
 from sqlfront.bind_types import Typing
 from sqlfront.parse_tree import (
@@ -77,11 +67,10 @@ def bind_view(
     source = SourceText(statement if statement is not None else sql_select, offset)
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     functions = Functions(con, catalog.has_macros())
-    parsed, orders, limiting = take_modifiers(parse_select(sql_select, source))
-    parsed, ranking = take_ranking(parsed, orders, limiting, source)
+    parsed, modifiers = take_asked(parse_select(sql_select, source), source)
     node, unread = count_for_exists(parsed, functions.is_aggregate, source)
     columns = _describe(sql_select, con, source, column_names)
-    blocks = DerivedBlocks(partial(_bind_core, con, functions))
+    blocks = DerivedBlocks(con, partial(_bind_core, con, functions))
     environment = Environment(catalog, source, functions.is_aggregate, blocks)
     core = JoinCore()
     scope, environment = bind_block(node, environment, core)
@@ -90,40 +79,13 @@ def bind_view(
         at = (source.start, source.start + len(sql_select))
         raise refusal("A query without a table", source, at, why, "create a table or an ordinary view")
     selection = read_selection(node, scope, environment)
-    asked = _read_asked(con, node, orders, limiting, ranking, order_by, selection, scope, environment)
+    asked = read_asked(con, node, modifiers, order_by, selection, scope, environment, core)
     inner = [tree for _, tree in select_items(node | {"select_list": unread}, scope, environment)]
     names = [name for name, _ in columns]
     definition = _bind_core(con, functions, core, selection, environment, inner, asked, names)
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
     return replace(definition, columns=columns, derived=tuple(blocks.definitions.items()))
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What ORDER BY, LIMIT and QUALIFY ask for; `partition` are the resolved expressions of a QUALIFY's groups."""
-
-    orderings: Sequence[Ordering] = ()
-    limit: Limit | None = None
-    partition: Sequence[Tree] = ()
-
-
-def _read_asked(
-    con: Any, node: Tree, orders: Sequence[Tree], limiting: Tree | None, ranking: Ranking | None,
-    more: Sequence[str], selection: Selection, scope: Scope, environment: Environment,
-) -> _Asked:  # fmt: skip
-    defaults = defaults_of(con)
-    if ranking is None:
-        limit = read_limit(limiting, con, environment.source)
-        limited = limit is not None
-        return _Asked(read_orderings(node, orders, limited, more, selection, scope, environment, defaults), limit)
-    if more:
-        why = "its rows have an order in each group only"
-        raise NotSupportedError("order_by of a view with QUALIFY", why=why, hint="leave it out, and order when reading")
-    ordering = ordering_of(node, ranking.orders, selection, scope, environment, defaults, inside=True)
-    clause = qualify_text(node, ranking, ordering, scope, environment.source)
-    partition = read_partition(node, ranking, selection, scope, environment)
-    return _Asked([ordering], Limit(ranking.rows, clause=clause), partition)
 
 
 def _bind_core(
@@ -133,7 +95,7 @@ def _bind_core(
     selection: Selection,
     environment: Environment,
     unread: list[Tree] | None = None,
-    asked: _Asked = _Asked(),
+    asked: Asked = NOTHING,
     columns: Sequence[str] = (),
 ) -> Definition:
     """The definition of one query block, whose columns are called as in its selection."""
@@ -152,7 +114,14 @@ def _bind_core(
         check_projection(computed, {raw.name: raw.type for raw in output.raw}, con, functions, source)
     projection = render_all(output.projection)
     orders = bind_orders(
-        asked.orderings, selection, projection, columns, leaves, typing, lambda tree: _constant(con, tree)
+        asked.orderings,
+        selection,
+        projection,
+        columns,
+        leaves,
+        typing,
+        composing_over(core, typing, environment),
+        lambda tree: _constant(con, tree),
     )
     places = {key(tree): place for place, (_, tree) in reversed(list(enumerate(selection.items)))}
     by = tuple(projection[places[key(tree)]] for tree in asked.partition)

@@ -14,7 +14,7 @@ from maintenance.view import MaintainedView
 from planner.classify import plan_view
 from planner.core import minimise
 from planner.plan import Plan
-from planner.query import Definition
+from planner.query import Definition, is_grouped
 from planner.rules.materialize import TooManyJoins
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
@@ -159,11 +159,19 @@ def _renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
 def _spelled(part: Part) -> str:
     tables = ", ".join(dict.fromkeys(atom.name for atom in part.definition.atoms))
     kind = {"set": "distinct rows", "group": "groups"}.get(part.definition.mode, "rows")
+    if part.definition.limit is not None:
+        kind = f"first {kind}{' of each group' if is_grouped(part.definition) else ''}"
     return f"the block of {kind} over {tables}"
 
 
 def _kept(part: Part) -> str:
-    return f"{part.plan.shape}, {part.plan.cost.update} per change"
+    kept = f"{part.plan.shape}, {part.plan.cost.update} per change"
+    if part.definition.limit is None:
+        return kept
+    order, label = part.plan.orders[0], part.definition.orders[0].label
+    if order.root is not None:
+        return f"{kept}, and at each epoch its first rows by {label} are read"
+    return f"{kept}, and at each epoch its rows are sorted by {label}: {order.reason.partition(': ')[2].rstrip('.')}"
 
 
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:

@@ -60,6 +60,9 @@ class EngineCatalog(DuckDBCatalog):
     def references(self, table: str) -> list[ForeignKey]:
         return [] if self.is_change_table(table) else super().references(table)
 
+    def checks(self, table: str) -> list[str]:
+        return [] if self.is_change_table(table) else super().checks(table)
+
     def is_change_table(self, table: str) -> bool:
         return self.name(table).key in self._database.change_tables
 
@@ -73,12 +76,13 @@ class EngineCatalog(DuckDBCatalog):
         return None if self.is_change_table(table) or self.is_view(table) else super().view_sql(table)
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
-        """Materialized views that only select, project and join are read as their text too."""
+        """Materialized views that only select, project and join, whole tables, are read as their text too."""
         view = self._view(table)
         if view is None:
             return super().inlined(table)
         self.views_read[table] = view
-        if view.definition.mode != "bag" or view.definition.limit is not None:
+        definitions = (view.definition, *(block for _, block in view.definition.derived))
+        if view.definition.mode != "bag" or any(block.limit is not None for block in definitions):
             return None
         return list(view.column_names), qualified_query(without_order(view.select), self.database)
 

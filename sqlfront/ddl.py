@@ -20,7 +20,7 @@ from sqlfront.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_e
 from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
-from sqlfront.order_text import completed_query
+from sqlfront.order_text import completed_blocks, completed_query
 from sqlfront.statements import CreateMaterializedView, Name
 from sqlfront.transactions import transaction
 from sqlfront.update_mix import check_updates
@@ -297,7 +297,7 @@ def _first(limit: Limit, sort: list[str], parts: int) -> str:
         rows = "" if limit.rows is None else f" LIMIT {limit.rows}"
         return f"{sorting}{rows} OFFSET {limit.offset}"
     partition = ", ".join(quote(f"part {number}") for number in range(parts)) or "1"
-    return f"QUALIFY row_number() OVER (PARTITION BY {partition} {sorting}) <= {limit.rows}"
+    return "QUALIFY " + limit.number_within(f"row_number() OVER (PARTITION BY {partition} {sorting})")
 
 
 def register_all(database: Database, con: Any) -> None:
@@ -312,6 +312,7 @@ def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition
     """The query as it is stored, checked to give the same columns."""
     import duckdb
 
+    query = completed_blocks(query, definition)
     if definition.orders and definition.orders[0].directions:
         query = completed_query(query, definition, list(definition.orders[0].directions))
     select = frozen_query(query, catalog)

@@ -12,8 +12,17 @@ def without_order(query: str) -> str:
     return query if order is None else query[: order.start]
 
 
+def completed_blocks(query: str, definition: Definition) -> str:
+    """The query whose blocks with LIMIT or QUALIFY leave nothing open, as the view's own."""
+    found = {block.limit.text for _, block in definition.derived if block.limit is not None and block.limit.text}
+    for start, end, text in sorted(found, reverse=True):
+        query = query[:start] + text + query[end:]
+    return query
+
+
 def completed_query(query: str, definition: Definition, directions: list[str]) -> str:
-    """The query ordered by its items, each with its direction, and by every output column: what a view's rows are.
+    """The query ordered by its items, each with its direction, what settles the last of them, and every output column:
+    what a view's rows are.
 
     `directions` are those of the items written, then one for columns. A query that asks for no order stays; a QUALIFY
     becomes the view's own.
@@ -29,6 +38,7 @@ def completed_query(query: str, definition: Definition, directions: list[str]) -
     if [item.casefold() for item in items] == ["all"]:
         items = []
     ordered = [f"{item} {direction}" for item, direction in zip(items, written, strict=True)]
+    ordered += definition.orders[0].settling
     ordered += [f"{place} {last}" for place in range(1, len(definition.columns) + 1)]
     head = query[: order.start if order is not None else stop].rstrip()
     return f"{head}\nORDER BY {', '.join(ordered)} {query[stop:]}".rstrip()

@@ -33,6 +33,9 @@ class CatalogView(Protocol):
     def references(self, table: str) -> list[ForeignKey]:
         """The declared foreign keys."""
 
+    def checks(self, table: str) -> list[str]:
+        """The conditions of the CHECK constraints, as SQL."""
+
     def is_change_table(self, table: str) -> bool:
         """Whether the engine keeps this table."""
 
@@ -110,6 +113,18 @@ class DuckDBCatalog:
             [self.database, found.schema, found.name],
         ).fetchall()
         return [(tuple(row[0]), f"{quoted(found.schema)}.{quoted(row[1])}", tuple(row[2])) for row in rows]
+
+    def checks(self, table: str) -> list[str]:
+        """Declared CHECK constraints."""
+        found = self._relations.get(table)
+        if found is None:
+            return []
+        rows = self._con.execute(
+            "SELECT expression FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ? "
+            "AND table_name = ? AND constraint_type = 'CHECK'",
+            [self.database, found.schema, found.name],
+        ).fetchall()
+        return [str(row[0]) for row in rows]
 
     def is_change_table(self, table: str) -> bool:
         return False

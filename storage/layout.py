@@ -42,8 +42,11 @@ INDEX_ENTRY = 2
 # The list at ORDER (0: no index is ordered): the index, the number of places, and (place, kind, operand) for each.
 ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
 # How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
-# greatest; unsigned; as the byte strings of a dictionary whose state is the operand.
+# greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,
+# their number times GROUP_WORDS and the word's place among them times GROUP_PLACE being added (see composed_kernels).
 ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
+ORDER_GREATEST, ORDER_LEAST, ORDER_PRODUCT, ORDER_ROUNDED = range(4, 8)
+GROUP_WORDS, GROUP_PLACE = 1 << 8, 1 << 16
 # Added to the kind: greater words come first; NULL comes last.
 ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15
 
@@ -52,7 +55,7 @@ PASS_LESS, PASS_EQUAL, PASS_GREATER = 1, 2, 4
 
 # The state of a row of a ranked table: in its group's list; noted as one to look at again.
 PLACED, WAITING = 1, 2
-# How a leaf of a ranked tree makes its rank words: a key word copied; a value times a coefficient added.
+# How a leaf of a ranked tree makes its rank words: a key word copied, plus a coefficient; a value times it added.
 RANK_COPY, RANK_ADD = 0, 1
 
 # Scratch words; each buffer is (address, capacity in words).

@@ -142,6 +142,17 @@ def shift_right(typingctx, a, bits):
 
 
 @intrinsic
+def add_doubles(typingctx, a, b):
+    """The bits of the rounded sum of two doubles, given by their bits."""
+
+    def codegen(context, builder, signature, arguments):
+        values = [builder.bitcast(argument, ir.DoubleType()) for argument in arguments]
+        return builder.bitcast(builder.fadd(*values), _I64)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
 def less_unsigned(typingctx, a, b):
     """1 if a < b as unsigned words, else 0."""
 

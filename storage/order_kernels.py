@@ -9,6 +9,7 @@ order, so the least member is the list's head. Where rows have subtree sums (sub
 
 from __future__ import annotations
 
+from storage.composed_kernels import compare_composed
 from storage.dictionary_kernels import compare_ids
 from storage.jit import kernel
 from storage.layout import (
@@ -22,6 +23,7 @@ from storage.layout import (
     ORDER_COUNT,
     ORDER_DESCENDING,
     ORDER_ENTRY,
+    ORDER_GREATEST,
     ORDER_HIGH,
     ORDER_INDEX,
     ORDER_KIND,
@@ -55,6 +57,11 @@ def compare_rows(order, a, b):
         kind = flags & ORDER_KIND
         operand = load(entry, 2)
         later = -1 if flags & ORDER_DESCENDING else 1
+        if kind >= ORDER_GREATEST:
+            found = compare_composed(entry, a, b)
+            if found != 0:
+                return later * found
+            continue
         if kind == ORDER_BYTES and x >= 0 and y >= 0:
             return later * compare_ids(operand, x, y)
         if kind == ORDER_LOW_WORD:

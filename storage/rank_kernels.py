@@ -143,7 +143,7 @@ def add_own(entry, code, out):
     """
     target = load(entry, 1)
     if load(entry, 0) == RANK_COPY:
-        store(out, target, code)
+        store(out, target, code + load(entry, 3))
         return
     if code == NULL_CODE:
         store(out, target, load(out, target) + 1)

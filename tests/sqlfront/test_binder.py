@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.query import Definition
 from sqlfront import errors
 from sqlfront.binder import bind_view
-from sqlfront.order_text import completed_query
+from sqlfront.order_text import completed_blocks, completed_query
 from sqlfront.ties import without_ties
 from sqlfront.tokens import split
 from tests.definition_oracle import evaluate_definition, same_bag
@@ -59,7 +59,7 @@ def con(database: Any) -> Any:
 
 
 def clear(con: Any) -> None:
-    for table in ("r", "t", "u", "o2.z"):
+    for table in ("r", "t", "u", "o2.z", "natural_numbers"):
         con.execute(f"DELETE FROM {table}")
 
 
@@ -87,12 +87,14 @@ def fill(con: Any, seed: int) -> None:
     for key in random.sample(range(6), 5):
         con.execute(f"INSERT INTO u VALUES ({key}, {key % 3}, {key % 2}, {text()}, {random.choice(['NULL', 'true'])})")
         con.execute(f"INSERT INTO o2.z VALUES ({number()}, {number()})")
+        con.execute(f"INSERT INTO natural_numbers VALUES ({number()}, {key % 3}, {key % 4}.5 - 0.5)")
 
 
 def check_equal(query: str, con: Any, definition: Definition | None = None) -> Definition:
     definition = definition or bind_view(query, con)
     directions = list(definition.orders[0].directions) if definition.orders else []
-    expected = con.execute(completed_query(without_ties(query), definition, directions)).fetchall()
+    settled = completed_query(completed_blocks(without_ties(query), definition), definition, directions)
+    expected = con.execute(settled).fetchall()
     found = evaluate_definition(definition, con)
     assert same_bag(found, expected), f"{query}\nfound    {found}\nexpected {expected}\n{definition}"
     return definition

@@ -125,7 +125,7 @@ def test_explain_names_the_blocks():
         ("EXISTS (SELECT 1 FROM l WHERE l.q <> o.ck)", "This correlated condition"),
         ("EXISTS (SELECT 1 FROM l)", "An EXISTS of its own in WHERE"),
         ("EXISTS (SELECT ok FROM l GROUP BY ok)", "EXISTS over a query that groups"),
-        ("ok IN (SELECT ok FROM l LIMIT 3)", "LIMIT"),
+        ("EXISTS (SELECT ok FROM l LIMIT 3)", "EXISTS over a query with LIMIT"),
     ],
 )
 def test_other_subqueries_are_refused_by_name(condition, message):
