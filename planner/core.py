@@ -43,9 +43,7 @@ def minimise(definition: Definition, budget: int = BUDGET) -> Definition:
     kept = tuple(atom for atom in definition.atoms if atom.name not in onto)
     if len(kept) == len(definition.atoms):
         return definition
-    grouping = "the aggregates ignore" if companions else "GROUP BY without aggregates ignores"
-    ignoring = "DISTINCT ignores" if definition.mode == "set" else grouping
-    notes = tuple(f"{name} folds onto {target}: {ignoring} multiplicity" for name, target in onto.items())
+    notes = tuple(f"{name} folds onto {target}: {_ignoring(definition)} multiplicity" for name, target in onto.items())
     atoms = _without_lone_variables(kept, _fixed(definition))
     named = frozenset().union(*(atom.scheme for atom in atoms))
     labels = tuple((name, label) for name, label in definition.labels if name in named)
@@ -54,10 +52,22 @@ def minimise(definition: Definition, budget: int = BUDGET) -> Definition:
 
 def ignores_multiplicity(definition: Definition) -> bool:
     """Whether the view depends only on which rows the join has, not on how often."""
-    return definition.mode == "set" or (
-        definition.mode == "group"
-        and all(column.kind == "variable" or column.companion is not None for column in definition.raw)
+    return (
+        definition.mode == "set"
+        or definition.boolean
+        or (
+            definition.mode == "group"
+            and all(column.kind == "variable" or column.companion is not None for column in definition.raw)
+        )
     )
+
+
+def _ignoring(definition: Definition) -> str:
+    if definition.mode == "set":
+        return "DISTINCT ignores"
+    if definition.boolean:
+        return "EXISTS ignores"
+    return "the aggregates ignore" if definition.companions else "GROUP BY without aggregates ignores"
 
 
 class _OutOfBudget(Exception):

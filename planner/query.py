@@ -244,7 +244,7 @@ class Definition:
     aggregates which are no sums need (MIN, MAX, DISTINCT). `orders` are those in which rows are asked for, that of
     ORDER BY first; with a `limit` the view's rows are only the first ones of the first order. `derived` are the
     definitions of query blocks that are views of their own, by the table name under which atoms read them, each after
-    those it reads.
+    those it reads. `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
     """
 
     atoms: tuple[Atom, ...]
@@ -263,6 +263,7 @@ class Definition:
     limit: Limit | None = None
     derived: tuple[tuple[str, Definition], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    boolean: bool = False
 
     @property
     def is_filtered(self) -> bool:

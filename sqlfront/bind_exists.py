@@ -11,12 +11,16 @@ from sqlfront.parse_tree import SourceText, Tree, expression, span, transform, w
 def count_for_exists(node: Tree, is_aggregate: Callable[[str], bool], source: SourceText) -> tuple[Tree, list[Tree]]:
     """A query without FROM over one EXISTS, as `SELECT ... count(*) > 0 ... FROM ...` of the inner query.
 
-    Also the inner SELECT list, whose values do not matter but must be legal; for any other query the query itself
-    and nothing. Raises NotSupportedError for an inner query that groups, aggregates or skips rows.
+    Also the inner SELECT list and groups, whose values do not matter but must be legal; for any other query the query
+    itself and nothing. Raises NotSupportedError for an inner query that aggregates or skips rows, and for several.
     """
     found = [part for tree in node.get("select_list", ()) for part in walk(tree) if _is_exists(part)]
-    if node["type"] != "SELECT_NODE" or node["from_table"]["type"] != "EMPTY" or len(found) != 1 or _has_clauses(node):
+    if node["type"] != "SELECT_NODE" or node["from_table"]["type"] != "EMPTY" or not found or _has_clauses(node):
         return node, []
+    if len(found) > 1:
+        why = "each asks for the rows of a query of its own, and a view is one query"
+        hint = "create a view for each, and combine them when you read"
+        raise refusal("More than one EXISTS in a SELECT list", source, span(found[1]), why, hint)
     [exists] = found
     inner = exists["subquery"]["node"]
     if inner["type"] != "SELECT_NODE":  # A union and the like: refused by its own name.
@@ -26,7 +30,8 @@ def count_for_exists(node: Tree, is_aggregate: Callable[[str], bool], source: So
     count = expression("count(*) > 0") | place
     outer = [transform(tree, lambda part: count if part is exists else None) for tree in node["select_list"]]
     ctes = {"map": [*node["cte_map"]["map"], *inner["cte_map"]["map"]]}
-    return inner | {"select_list": outer, "cte_map": ctes, "modifiers": []}, inner["select_list"]
+    plain = {"select_list": outer, "cte_map": ctes, "modifiers": [], "group_sets": [], "group_expressions": []}
+    return inner | plain, [*inner["select_list"], *inner["group_expressions"]]
 
 
 def _is_exists(tree: Tree) -> bool:
@@ -42,10 +47,12 @@ def _has_clauses(node: Tree) -> bool:
 def _check_inner(inner: Tree, exists: Tree, is_aggregate: Callable[[str], bool], source: SourceText) -> None:
     parts = [part for tree in inner["select_list"] for part in walk(tree)]
     aggregated = any(part["class"] == "FUNCTION" and is_aggregate(part["function_name"]) for part in parts)
-    if inner["group_sets"] or inner["having"] or aggregated or inner["aggregate_handling"] != "STANDARD_HANDLING":
-        why = "whether a group passes is an aggregate of its own; views on views come later"
-        hint = "create a view of the groups, and ask EXISTS (FROM it) when you read"
-        raise refusal("EXISTS over a query that groups or aggregates", source, span(exists), why, hint)
+    # There is a group if there is a row, unless one is of no column.
+    grouped = any(not columns for columns in inner["group_sets"])
+    if grouped or inner["having"] or aggregated or inner["aggregate_handling"] != "STANDARD_HANDLING":
+        why = "whether a group passes is an aggregate of its own"
+        hint = "create a materialized view of the groups, and a view of EXISTS (FROM it)"
+        raise refusal("EXISTS over a query that aggregates", source, span(exists), why, hint)
     for modifier in inner["modifiers"]:
         if modifier["type"].startswith("LIMIT") and not _keeps_a_row(modifier):
             why = "it leaves out rows that would make EXISTS true"

@@ -85,7 +85,8 @@ def bind_view(
     definition = _bind_core(con, functions, core, selection, environment, inner, asked, names)
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
-    return replace(definition, columns=columns, derived=tuple(blocks.definitions.items()))
+    derived = tuple(blocks.definitions.items())
+    return replace(definition, columns=columns, derived=derived, boolean=node is not parsed)
 
 
 def _bind_core(
