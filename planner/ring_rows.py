@@ -30,18 +30,26 @@ def ring_rows(definition: Definition, plan: Plan) -> Union | None:
 
     O(N^max(1-eps, min(1, 2 eps))) a change, O(N^max(2-eps, 1+eps)) space.
     """
-    every = tuple(dict.fromkeys(column.name for atom in definition.atoms for column in atom.variables))
-    whole = definition.mode == "bag" or set(plan.free) == set(every)
-    ring = find_ring(definition) if plan.shape == "cyclic" and plan.free and whole and not plan.projected else None
+    ring = listed_ring(definition, plan.free) if plan.shape == "cyclic" and not plan.projected else None
     if ring is None:
         return None
     trees = _Trees(definition, ring)
     pieces = [trees.piece(status, trees.opposite(0)) for status in OPPOSITE]
     pieces += [trees.piece(status, trees.opposite(1)) for status in TURNED]
     pieces += [trees.piece(status, trees.adjacent(i)) for i, status in enumerate(ADJACENT)]
-    free = tuple(dict.fromkeys((*plan.free, *every)))
+    free = tuple(dict.fromkeys((*plan.free, *_variables(definition))))
     bag = Node(free, tuple(map(trees.leaf, range(4))), connex=True)
     return Union(ring, tuple(pieces), Node((), (bag,), connex=True), joint=True)
+
+
+def listed_ring(definition: Definition, free: tuple[str, ...]) -> tuple[Edge, ...] | None:
+    """The edges of a ring of four of which a query that enumerates these variables puts out all rows; else None."""
+    whole = definition.mode == "bag" or set(free) == _variables(definition).keys()
+    return find_ring(definition) if free and whole else None
+
+
+def _variables(definition: Definition) -> dict[str, None]:
+    return dict.fromkeys(column.name for atom in definition.atoms for column in atom.variables)
 
 
 class _Trees:

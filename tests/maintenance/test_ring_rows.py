@@ -151,6 +151,14 @@ def test_other_queries_have_no_such_strategy(text):
     assert ring_rows(definition, plan_view(definition)) is None
 
 
+def test_without_epsilon_one_output_is_kept_and_it_is_offered():
+    rings = Rings(FOUR)
+    rings.con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {COLUMNS} {RING}")
+    explained = rings.con.explain("v").to_dict()
+    assert maintained(rings).balance is None and explained["cost"]["space"] == "O(N^2)"
+    assert "WITH (epsilon = 0.5)" in explained["suggestion"]
+
+
 def fan(con: sqlfront.Connection, n: int) -> None:
     """n^2 rings: one b and one d, n values of a and of c."""
     for name, key in (("r", "i, 0"), ("s", "0, i"), ("t", "i, 0"), ("u", "0, i")):
