@@ -16,6 +16,7 @@ import numpy as np
 from maintenance.machine import Machine
 from maintenance.paths import build_path, climb
 from maintenance.programs import Assembler
+from maintenance.ranked import RankedIndex
 from maintenance.relation import LeafStore
 from maintenance.room import Goal, Room, fill
 from maintenance.skew import (
@@ -24,6 +25,7 @@ from maintenance.skew import (
     Partition,
     cells,
     group_expressions,
+    join_columns,
     letters_of,
     partition_column,
     partition_of,
@@ -31,6 +33,7 @@ from maintenance.skew import (
 from maintenance.tree import Tree, View
 from maintenance.view_tables import view_table
 from planner.heavy_light import Edge, Piece, Union, is_whole
+from planner.plan import OrderPlan
 from storage import layout as at
 from storage.table import Table
 
@@ -41,16 +44,21 @@ if TYPE_CHECKING:
 @dataclass
 class PieceTree:
     """A piece and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
-    atoms' parts as they were before the store's change (0) or after it (1)."""
+    atoms' parts as they were before the store's change (0) or after it (1); its ranked trees, by the order's number."""
 
     piece: Piece
     tree: Tree
     letters: dict[str, Letters] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
+    ranked: dict[int, RankedIndex] = field(default_factory=dict)
 
     def top(self) -> View:
         """The view whose rows are enumerated first."""
         return self.tree.root.children[0]
+
+    def listed(self) -> set[str]:
+        """The variables of the rows that are enumerated."""
+        return {variable for node in self.piece.root.walk() if node.connex for variable in node.variables}
 
     def pair(self) -> View:
         """Of an enumerated piece, the join of two atoms below `top`, which has all variables."""
@@ -68,12 +76,13 @@ class Pieces:
         self.partitions: list[Partition] = []
         self.stores: dict[str, LeafStore] = {}
         self.trees: list[PieceTree] = []
-        for piece in union.pieces[: 1 if symmetric else None]:
+        for place, piece in enumerate(union.pieces[: 1 if symmetric else None]):
             free = base.plan.free if piece.reading != "looked up" else ()
-            plan = replace(base.plan, root=piece.root, free=free, union=None)
+            orders = tuple(order.of_piece(place) for order in base.plan.orders)
+            plan = replace(base.plan, root=piece.root, free=free, union=None, orders=orders)
             asked = counted and piece.reading != "looked up"
             tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=piece.changed)
-            self.trees.append(PieceTree(piece, tree))
+            self.trees.append(PieceTree(piece, tree, ranked=self._ranked(tree, orders)))
         self._serving = {frozenset(kept.piece.parts): kept for kept in self.trees if kept.piece.reading == "looked up"}
         for kept in self.trees:
             for view in kept.tree.stored_inner() if kept.piece.changed is not None else ():
@@ -90,7 +99,7 @@ class Pieces:
 
     def overlapping(self) -> list[PieceTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
-        return [kept for kept in self.enumerated() if set(self.base.plan.free) != set(kept.pair().node.variables)]
+        return [kept for kept in self.enumerated() if set(self.base.plan.free) != kept.listed()]
 
     def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
         """The trees that read all rows of an atom, with its leaf there."""
@@ -109,11 +118,27 @@ class Pieces:
         return [view.table for view in views if view.table is not None]
 
     def all_tables(self) -> Iterator[Table]:
-        """All tables, those of heavy and of pending values too."""
+        """All tables, those of ranked trees and of heavy and pending values too."""
         yield from self.tables()
-        for partition in self.partitions:
-            for column in partition.columns:
-                yield from (column.heavy, column.pending)
+        for index in self.ranked():
+            yield from index.tables()
+        for column in self.columns():
+            yield from (column.heavy, column.pending)
+        yield from self.joined()
+
+    def ranked(self) -> Iterator[RankedIndex]:
+        """The ranked trees of all pieces."""
+        for kept in self.trees:
+            yield from kept.ranked.values()
+
+    def columns(self) -> list[Column]:
+        """All partitioned columns."""
+        return [column for partition in self.partitions for column in partition.columns]
+
+    def joined(self) -> list[Table]:
+        """The tables of values that are heavy in one of several columns that are joined."""
+        found = {id(column.routing): column.routing for column in self.columns() if column.routing is not column.heavy}
+        return list(found.values())
 
     def own(self, kept: PieceTree) -> list[View]:
         """The stored views of a piece that it does not share."""
@@ -153,6 +178,14 @@ class Pieces:
 
     # Construction --------------------------------------------------------------------------------
 
+    def _ranked(self, tree: Tree, orders: Iterable[OrderPlan]) -> dict[int, RankedIndex]:
+        """The ranked trees of a piece, without tables."""
+        definition, found = self.base.definition, dict[int, RankedIndex]()
+        for number, (order, plan) in enumerate(zip(definition.orders, orders, strict=True)):
+            if self.base.plan.orders[number].pieces:
+                found[number] = RankedIndex(order, plan, tree, self.number, distinct=definition.mode == "set")
+        return found
+
     def open(self, sources: Mapping[str, Source]) -> None:
         """Make the partitions of the stores, empty. The view's own tree is bound to them."""
         self.stores = {atom: source.store for atom, source in sources.items()}
@@ -163,6 +196,10 @@ class Pieces:
                 self.partitions.append(partition_of(store, edge, self.base.definition, bounds))
             for expressions in self.told(edge):
                 partition_column(self.partition(edge.atom), expressions)
+        if self.union.joint:
+            ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
+            for variable in dict(ends):
+                join_columns([column for v, column in ends if v == variable], self.columns())
         for edge in self.union.edges:
             for part in self._parts(edge):
                 if not is_whole(part):
@@ -188,6 +225,8 @@ class Pieces:
                 shared = self._shared(kept, view)
                 view.shape = kept.tree.shape(view, limbs)
                 view.table = shared.table if shared is not None else view_table(kept.tree, view, kept.piece.name)
+            for index in kept.ranked.values():
+                index.make_tables(self.stores)
 
     def widen(self, limbs: int) -> None:
         """Give the values of the pieces' own tables more limbs; those of shared ones have them."""
@@ -197,6 +236,8 @@ class Pieces:
                 view.table.widen(limbs)
             for view in kept.tree.stored_inner():
                 view.shape = kept.tree.shape(view, limbs)
+            for index in kept.ranked.values():
+                index.widen(self.stores)
 
     def bind_leaves(self) -> None:
         """Point the leaves of all trees at the parts, and at the stores' present tables."""
@@ -272,12 +313,17 @@ class Pieces:
             self.partition_of(store).add_parts(assembler, self.number)
             self._add_pieces(assembler, store, 1, limbs)
 
-    def add_moves(self, assembler: Assembler, store: LeafStore, column: Column, times: int, limbs: int) -> None:
-        """Take rows (times = -1) out of the parts and pieces that tell the heavy values of a column from its light
-        ones, or put them in (1). Their status is known, and the store has them all the time."""
-        self._add_pieces(assembler, store, 0, limbs, times, column)
-        self.partition_of(store).add_parts(assembler, self.number, times, column)
-        self._add_pieces(assembler, store, 1, limbs, times, column)
+    def add_moves(self, assembler: Assembler, store: LeafStore, routing: Table, times: int, limbs: int) -> None:
+        """Take rows (times = -1) out of the parts and pieces that tell heavy values from light ones by `routing`, or
+        put them in (1). Their status is known, and the store has them all the time."""
+        self._add_pieces(assembler, store, 0, limbs, times, routing)
+        self.partition_of(store).add_parts(assembler, self.number, times, routing)
+        self._add_pieces(assembler, store, 1, limbs, times, routing)
+
+    def add_ranking(self, assembler: Assembler) -> None:
+        """Bring the ranked trees up to date with what has changed."""
+        for index in self.ranked():
+            index.add_ranking(assembler, set(index.leaves))
 
     def partition_of(self, store: LeafStore) -> Partition:
         return next(one for one in self.partitions if one.store is store)
@@ -288,7 +334,7 @@ class Pieces:
 
     def _add_pieces(
         self, assembler: Assembler, store: LeafStore, position: int, limbs: int, times: int = 1,
-        moved: Column | None = None,
+        routing: Table | None = None,
     ) -> None:  # fmt: skip
         partition = self.partition_of(store)
         reading = [
@@ -299,7 +345,7 @@ class Pieces:
             and kept.positions[atom] == position
             and kept.piece.changed in (None, atom)
             and not self._targeted(kept)
-            and (moved is None or letters[partition.columns.index(moved)] != "*")
+            and partition.tells(letters, routing)
         ]
 
         def add(chosen: Iterable[tuple[PieceTree, str, Letters]]) -> None:
@@ -314,10 +360,26 @@ class Pieces:
                         assembler.scale(partition.delta, times)
                     climb(kept.tree, leaf, top, assembler, limbs, write_all=True)
                     assembler.path_end()
+                self._add_ranked(assembler, partition, kept, atom, times)
 
         add(one for one in reading if "H" not in one[2])
         with assembler.unless_light():
             add(one for one in reading if "H" in one[2])
+
+    def _add_ranked(
+        self, assembler: Assembler, partition: Partition, kept: PieceTree, atom: str, times: int = 1
+    ) -> None:
+        """Add the paths of an atom's delta, `times` times, into the leaves of a piece's ranked trees."""
+        delta = kept.tree.leaves[atom].shape
+        for index in kept.ranked.values():
+            for cell in cells(kept.letters[atom]):
+                assembler.path(self.number)
+                partition.route(assembler, cell)
+                if times != 1:
+                    assembler.scale(partition.delta, times)
+                assert delta is not None
+                index.add_delta(assembler, atom, delta)
+                assembler.path_end()
 
     def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
         """Ask for a rebalance if a store, which has been swept, makes one necessary."""
@@ -339,6 +401,9 @@ class Pieces:
             assembler.scan(partition.store.table)
             self.add_status(assembler, partition)
             partition.add_parts(assembler, self.number)
+            for kept in self.trees:
+                for atom in (atom for atom in kept.letters if self.stores[atom] is partition.store):
+                    self._add_ranked(assembler, partition, kept, atom)
             flags |= machine.run(assembler.program(), rows=int(partition.store.table.header[at.USED]))
         own = self.tables() if room is not None else []
         for kept in self.trees:
@@ -352,6 +417,7 @@ class Pieces:
                 flags |= fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
         sweep = Assembler()
         sweep.finish(at.SWEEP, [*self.tables(), *self.shared_tables()])
+        self.add_ranking(sweep)
         machine.run_once(sweep.program())
         return flags
 

@@ -140,13 +140,17 @@ class RankedIndex:
 
     def add_path(self, assembler: Assembler, atom: str, delta: Shape) -> None:
         """Add the path of an atom's delta into its leaf."""
+        assembler.path(self._owner)
+        self.add_delta(assembler, atom, delta)
+        assembler.path_end()
+
+    def add_delta(self, assembler: Assembler, atom: str, delta: Shape) -> None:
+        """Add what a path, which has begun, has of an atom's delta to its leaf."""
         leaf = self.leaves[atom]
         assert leaf.table is not None
-        assembler.path(self._owner)
         if delta != leaf.shape:
             assembler.project(Join(delta, frozenset({atom}), None, leaf.shape))
         assembler.upsert(leaf.table)
-        assembler.path_end()
 
     def add_ranking(self, assembler: Assembler, atoms: Mapping[str, object] | set[str]) -> None:
         """Add the steps that bring the groups of these atoms' leaves, of all bags', and of all nodes above, up to

@@ -9,6 +9,7 @@ everything is partitioned again (a major one). Both are paid for by the updates 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
@@ -58,7 +59,7 @@ class Balance:
         self._limbs, self._widen = limbs, widen
         self.base = self.minors = self.majors = 0
         self.stale = True
-        self._moves: dict[tuple[int, int], _Move] = {}
+        self._moves: dict[int, _Move] = {}
 
     @property
     def threshold(self) -> float:
@@ -142,15 +143,15 @@ class Balance:
     def _move_all(self, machine: Machine) -> int:
         """Change the status of all pending values that are out of bounds; returns the flags."""
         flags = 0
-        for i, partition in enumerate(self.pieces.partitions):
-            for place, column in enumerate(partition.columns):
+        for partition in self.pieces.partitions:
+            for column in partition.columns:
                 keys = np.array(sorted(column.pending.rows()), np.int64).reshape(-1, column.pending.keys)
                 column.pending.reset()
                 heavy = self._crossing(partition, column, keys)
                 for status in (0, 1):
                     moving = keys[heavy == status]
                     if len(moving):
-                        flags |= self._move(machine, i, place, moving, promote=status == 1)
+                        flags |= self._change(machine, column, moving, promote=status == 1)
         return flags
 
     def _crossing(self, partition: Partition, column: Column, keys: np.ndarray) -> np.ndarray:
@@ -166,23 +167,28 @@ class Balance:
                 status[number] = 1
         return status
 
-    def _move(self, machine: Machine, i: int, place: int, keys: np.ndarray, *, promote: bool) -> int:
-        """Take the tuples of values out of their parts, change the values' status, and put the tuples in again."""
-        if (i, place) not in self._moves:
-            self._moves[i, place] = _Move(self.pieces, i, place, self._limbs())
-        move = self._moves[i, place]
-        column = self.pieces.partitions[i].columns[place]
-        data = np.ascontiguousarray(np.column_stack([keys, np.ones(len(keys), np.int64)]))
-        flags = machine.run(move.collect, data, len(data))
-        rows = int(move.tuples.header[at.USED])
-        flags |= machine.run(move.take, rows=rows)
-        self._mark(machine, column, keys, 1 if promote else -1)
-        flags |= machine.run(move.put, rows=rows)
-        move.tuples.reset()
-        if machine.run_once(move.sweep) & at.SHRINK:
-            for table in self.pieces.tables():
-                table.shrink()
+    def _change(self, machine: Machine, column: Column, keys: np.ndarray, *, promote: bool) -> int:
+        """Make values heavy in a column, or light, and move their tuples; returns the flags. Those that are heavy in
+        another one that is joined with it stay where they are."""
+        weight = 1 if promote else -1
+        known = column.routing.rows() if column.routing is not column.heavy else {}
+        stays = np.array([known.get(tuple(map(int, key)), (0,))[0] > (0 if promote else 1) for key in keys], bool)
+        self._mark(machine, column, keys[stays], weight)
         self.minors += len(keys)
+        return self._move(machine, column, keys[~stays], weight) if not stays.all() else 0
+
+    def _move(self, machine: Machine, column: Column, keys: np.ndarray, weight: int) -> int:
+        """Take the tuples of values out of their parts, change the values' status, and put the tuples in again."""
+        place = id(column.routing)
+        if place not in self._moves:
+            self._moves[place] = _Move(self.pieces, column.routing, self._limbs())
+        move = self._moves[place]
+        flags = move.take(machine, np.ascontiguousarray(np.column_stack([keys, np.ones(len(keys), np.int64)])))
+        self._mark(machine, column, keys, weight)
+        flags |= move.put(machine)
+        if machine.run_once(move.sweep) & at.SHRINK:
+            for table in (*self.pieces.tables(), *(table for one in self.pieces.ranked() for table in one.tables())):
+                table.shrink()
         return flags
 
     def _mark(self, machine: Machine, column: Column, keys: np.ndarray, weight: int) -> None:
@@ -190,13 +196,15 @@ class Balance:
         if not len(keys):
             return
         data = np.ascontiguousarray(np.column_stack([keys, np.full(len(keys), weight, np.int64)]))
+        tables = [column.heavy] if column.routing is column.heavy else [column.heavy, column.routing]
         assembler, sweep = Assembler(), Assembler()
         assembler.lift(data.shape[1], 1, -1, [], range(keys.shape[1]), [])
-        assembler.path(self.pieces.number)
-        assembler.upsert(column.heavy)
-        assembler.path_end()
+        for table in tables:
+            assembler.path(self.pieces.number)
+            assembler.upsert(table)
+            assembler.path_end()
         machine.run(assembler.program(), data, len(data))
-        sweep.finish(at.SWEEP, [column.heavy], self.pieces.number)
+        sweep.finish(at.SWEEP, tables, self.pieces.number)
         machine.run_once(sweep.program())
 
     # Invariants ----------------------------------------------------------------------------------
@@ -208,6 +216,11 @@ class Balance:
         for partition in self.pieces.partitions:
             self._check_partition(partition)
         self._check_views()
+        for joined in self.pieces.joined():
+            counts = Counter(
+                key for column in self.pieces.columns() if column.routing is joined for key in column.heavy.rows()
+            )
+            assert {key: count for key, (count,) in joined.rows().items()} == counts, "joined heavy values are wrong"
         for table in self.pieces.all_tables():
             table._check()
 
@@ -223,7 +236,7 @@ class Balance:
             assert all(degrees[key] >= theta / 2 for key in heavy), "a heavy value has too few tuples"
             light = degrees.keys() - heavy
             assert all(degrees[key] < 1.5 * theta for key in light), "a light value has too many tuples"
-            status.append((heavy, places))
+            status.append((set(column.routing.rows()), places))
         expected: dict[tuple[str, ...], dict[tuple[int, ...], tuple[int, ...]]] = {name: {} for name in partition.parts}
         for key, values in partition.store.table.rows().items():
             own = ["H" if tuple(key[p] for p in places) in heavy else "L" for heavy, places in status]
@@ -298,27 +311,81 @@ def _sizes(partition: Partition) -> dict[str, int]:
 
 
 class _Move:
-    """The programs that move the tuples of values of one column from part to part."""
+    """The programs that move the tuples of values from part to part, in all stores that tell them by one table."""
 
-    def __init__(self, pieces: Pieces, i: int, place: int, limbs: int) -> None:
-        partition = pieces.partitions[i]
-        column, shape = partition.columns[place], partition.delta
+    def __init__(self, pieces: Pieces, routing: Table, limbs: int) -> None:
+        partitions = [one for one in pieces.partitions if any(column.routing is routing for column in one.columns)]
+        self._stores = [_Tuples(pieces, partition, routing, limbs) for partition in partitions]
+        sweep = Assembler()
+        sweep.finish(at.SWEEP, [*pieces.tables(), *pieces.shared_tables()], pieces.number)
+        pieces.add_ranking(sweep)
+        self.sweep = sweep.program()
+
+    def take(self, machine: Machine, values: np.ndarray) -> int:
+        """Take the tuples of values, each with a count of 1, out of their parts; returns the flags."""
+        flags = 0
+        for one in self._stores:
+            flags |= one.collect(machine, values) | machine.run(one.take, rows=int(one.tuples.header[at.USED]))
+        return flags
+
+    def put(self, machine: Machine) -> int:
+        """Put them in again, by their present status; returns the flags."""
+        flags = 0
+        for one in self._stores:
+            flags |= machine.run(one.put, rows=int(one.tuples.header[at.USED]))
+            one.tuples.reset()
+        return flags
+
+
+class _Tuples:
+    """The tuples of one store that are moved, each once, whichever of its columns has a value that changes."""
+
+    def __init__(self, pieces: Pieces, partition: Partition, routing: Table, limbs: int) -> None:
+        columns = [column for column in partition.columns if column.routing is routing]
+        shape, keys = partition.delta, columns[0].heavy.keys
         self.tuples = Table(shape.keys, len(shape.parts), shape.limbs, name="moving")
-        key, others = column.expressions, [name for name in shape.variables if name not in column.expressions]
-        values = Shape(key, tuple(len(shape.places([name])) for name in key), (COUNT,), 1)
-        width, table = values.keys, partition.store.table
-        index = partition.store.indexes.index(key)
-        collect = Assembler()
-        collect.lift(width + 1, 1, -1, [], range(width), [])
-        collect.path(pieces.number)
-        collect.extend([side_of(table, shape, index, values, key, others)], Join(values, frozenset(), shape, shape))
-        collect.upsert(self.tuples)
-        collect.path_end()
-        take, put, sweep = Assembler(), Assembler(), Assembler()
+        self._found = Table(shape.keys, len(shape.parts), shape.limbs, name="found")
+        self._values = Table(keys, 1, name="moving values")
+        self._collecting: list[tuple[Program, Program]] = []
+        for i, column in enumerate(columns):
+            find, add = Assembler(), Assembler()
+            find.lift(keys + 1, 1, -1, [], range(keys), [])
+            self._add_search(find, partition, column, pieces.number)
+            if i == 0:
+                find.path(pieces.number)
+                find.upsert(self._values)
+                find.path_end()
+            add.scan(self._found)
+            add.path(pieces.number)
+            add.status([(self._values, shape.places(one.expressions)) for one in columns[:i]])
+            add.route(dict.fromkeys(range(i), False))
+            add.upsert(self.tuples)
+            add.path_end()
+            self._collecting.append((find.program(), add.program()))
+        take, put = Assembler(), Assembler()
         for program, times in ((take, -1), (put, 1)):
             program.scan(self.tuples)
             pieces.add_status(program, partition)
-            pieces.add_moves(program, partition.store, column, times, limbs)
-        sweep.finish(at.SWEEP, [*pieces.tables(), *pieces.shared_tables()], pieces.number)
-        programs: list[Program] = [program.program() for program in (collect, take, put, sweep)]
-        self.collect, self.take, self.put, self.sweep = programs
+            pieces.add_moves(program, partition.store, routing, times, limbs)
+        self.take, self.put = take.program(), put.program()
+
+    def collect(self, machine: Machine, values: np.ndarray) -> int:
+        """Find the tuples with any of these values; returns the flags."""
+        flags = 0
+        for find, add in self._collecting:
+            flags |= machine.run(find, values, len(values))
+            flags |= machine.run(add, rows=int(self._found.header[at.USED]))
+            self._found.reset()
+        self._values.reset()
+        return flags
+
+    def _add_search(self, assembler: Assembler, partition: Partition, column: Column, number: int) -> None:
+        """Find the tuples whose `column` has one of the delta's values."""
+        shape, key, table = partition.delta, column.expressions, partition.store.table
+        others = [name for name in shape.variables if name not in key]
+        values = Shape(key, tuple(len(shape.places([name])) for name in key), (COUNT,), 1)
+        side = side_of(table, shape, partition.store.indexes.index(key), values, key, others)
+        assembler.path(number)
+        assembler.extend([side], Join(values, frozenset(), shape, shape))
+        assembler.upsert(self._found)
+        assembler.path_end()

@@ -25,11 +25,13 @@ Letters = tuple[str, ...]
 @dataclass
 class Column:
     """A column of a store, or some together, by which it is partitioned: the heavy values, and those that may have to
-    change."""
+    change. Rows go by `routing`: the heavy values themselves, or, with how often, those of all columns joined with it.
+    """
 
     expressions: tuple[str, ...]
     heavy: Table
     pending: Table
+    routing: Table
 
 
 @dataclass
@@ -84,13 +86,13 @@ class Partition:
 
     def status(self, others: Sequence[tuple[Table, Sequence[int]]] = ()) -> list[tuple[Table, Sequence[int]]]:
         """What a row of the store's delta is tested for: each column's value, then `others`."""
-        own = [(column.heavy, self.layout.places(column.expressions)) for column in self.columns]
+        own = [(column.routing, self.layout.places(column.expressions)) for column in self.columns]
         return [*own, *others]
 
-    def add_parts(self, assembler: Assembler, owner: int, times: int = 1, moved: Column | None = None) -> None:
-        """Add a delta whose status is known, counted `times` times, to the parts; with `moved`, to those alone that
-        tell its heavy values from its light ones."""
-        changing = [letters for letters in self.parts if moved is None or letters[self.columns.index(moved)] != "*"]
+    def add_parts(self, assembler: Assembler, owner: int, times: int = 1, routing: Table | None = None) -> None:
+        """Add a delta whose status is known, counted `times` times, to the parts; with `routing`, to those alone that
+        tell heavy values from light ones by it."""
+        changing = [letters for letters in self.parts if self.tells(letters, routing)]
 
         def add(chosen: Iterable[Letters]) -> None:
             for letters in chosen:
@@ -105,6 +107,11 @@ class Partition:
         add(letters for letters in changing if "H" not in letters)
         with assembler.unless_light():
             add(letters for letters in changing if "H" in letters)
+
+    def tells(self, letters: Letters, routing: Table | None) -> bool:
+        """Whether a part's rows go by `routing`; any part if it is None."""
+        pairs = zip(self.columns, letters, strict=True)
+        return routing is None or any(column.routing is routing and letter != "*" for column, letter in pairs)
 
     def route(self, assembler: Assembler, cell: Letters) -> None:
         """Keep the rows of a part, or of one of several, on a path that has just begun."""
@@ -149,8 +156,17 @@ def partition_column(partition: Partition, expressions: tuple[str, ...]) -> Colu
             return column
     width = len(partition.layout.places(expressions))
     heavy, pending = Table(width, 1, name="heavy values"), Table(width, 1, name="pending values")
-    partition.columns.append(Column(expressions, heavy, pending))
+    partition.columns.append(Column(expressions, heavy, pending, heavy))
     return partition.columns[-1]
+
+
+def join_columns(columns: Sequence[Column], every: Sequence[Column]) -> None:
+    """Let rows go by the heavy values of all of `columns`, and of those of `every` that these went with before."""
+    together = [one for one in every if any(one.routing is column.routing for column in columns)]
+    if len(together) > 1:
+        joined = Table(columns[0].heavy.keys, 1, name="joined heavy values")
+        for one in together:
+            one.routing = joined
 
 
 def letters_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> Letters:

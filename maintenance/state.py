@@ -123,12 +123,12 @@ class State:
         """
         with self.lock:
             view = self.views[name]
-            before = view.epsilon, view.pieces, view.balance
+            before = view.epsilon, view.pieces, view.balance, view.ranked
             try:
                 view.balance_by(epsilon)
                 self._assemble()
             except BaseException:
-                view.epsilon, view.pieces, view.balance = before
+                view.epsilon, view.pieces, view.balance, view.ranked = before
                 if view.balance is not None:
                     view.balance.stale = view.divided  # What pieces share has been made anew.
                 self._assemble()

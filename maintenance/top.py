@@ -1,4 +1,4 @@
-"""Reading a ranked index: its rows in order, a batch at a time, as a source of raw columns."""
+"""Reading an order's ranked trees: its rows in order, a batch at a time, as a source of raw columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import weakref
 
 import numpy as np
 
-from maintenance.ranked import RankedIndex
+from maintenance.ranked import RankedIndex, RankedNode
+from maintenance.ranked_union import RankedUnion
 from maintenance.shapes import COUNT, Part
 from maintenance.walk import BATCH
 from storage import any_k_kernels as kernels
@@ -18,7 +19,7 @@ from storage.order_kernels import sort_addresses
 
 _open_read, _next_answers = entry_point(kernels.open_read), entry_point(kernels.next_answers)
 _gather_answers = entry_point(kernels.gather_answers)
-_WHOLE = 4096
+_FIRST, _WHOLE = 4, 4096
 _LOW = 2**64 - 1
 
 Block = tuple[np.ndarray, np.ndarray]
@@ -32,11 +33,9 @@ class RankedWalk:
     walk comes to them.
     """
 
-    def __init__(self, index: RankedIndex) -> None:
+    def __init__(self, index: RankedIndex | RankedUnion) -> None:
         self._index = index
-        self._plan = index.plan_words()
-        self._read = _open_read(address_of(self._plan))
-        self._finalizer = weakref.finalize(self, kernels.close_read, self._read)
+        self._answers = _Merged(index) if isinstance(index, RankedUnion) else _Answers(index)
         self._nodes, self._key = len(index.nodes), len(index.layout.entries)
         self._sums = index.layout.sums
         self._ahead = self._batch = self._nothing()
@@ -45,19 +44,19 @@ class RankedWalk:
 
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` tuples; the number of those now in the batch, 0 at the end."""
-        self._batch = self._take(capacity) if self._sums else self._fetch(capacity)
+        self._batch = self._take(capacity) if self._sums else self._answers.fetch(capacity)
         self.rows = len(self._batch[0])
         return self.rows
 
     @property
     def steps(self) -> int:
         """Elementary steps so far: slots looked at, cells compared."""
-        return ctypes.c_int64.from_address(self._read + 8 * at.STEPS).value
+        return self._answers.steps
 
     @property
     def cells(self) -> int:
         """How many cells have been made: what the walk keeps in memory."""
-        return ctypes.c_int64.from_address(self._read + 8 * kernels.CELLS_USED).value
+        return self._answers.cells
 
     def gather(self, places: np.ndarray) -> np.ndarray:
         """The words of the batch's rows at `places`, rows of (node, word); one row for each place."""
@@ -112,17 +111,11 @@ class RankedWalk:
     def _nothing(self) -> Block:
         return np.empty((0, self._nodes), np.int64), np.empty((0, self._key), np.int64)
 
-    def _fetch(self, capacity: int) -> Block:
-        """The next rows by their keys: addresses and keys."""
-        addresses, keys = np.empty((capacity, self._nodes), np.int64), np.empty((capacity, self._key), np.int64)
-        rows = _next_answers(self._read, capacity, address_of(addresses), address_of(keys))
-        return addresses[:rows], keys[:rows]
-
     def _take(self, capacity: int) -> Block:
-        """As `_fetch`, where sums may be NULL; of what has been fetched ahead, `_sorted` rows are in their places."""
+        """The next rows where sums may be NULL; of what has been fetched ahead, `_sorted` rows are in their places."""
         if not self._sorted:
             if not len(self._ahead[0]):
-                self._ahead = self._fetch(capacity)
+                self._ahead = self._answers.fetch(capacity)
             keys = self._ahead[1]
             missing = keys[:, self._sums[0]] != 0
             for place in self._sums[1:]:
@@ -152,20 +145,98 @@ class RankedWalk:
                 size += int(inside.argmin())
                 break
             size = len(keys)
-            more = self._fetch(_WHOLE)
+            more = self._answers.fetch(_WHOLE)
             if not len(more[0]):
                 break
             addresses, keys = np.concatenate([addresses, more[0]]), np.concatenate([keys, more[1]])
         block = np.ascontiguousarray(keys[:size])
         for null in self._sums:
             block[block[:, null] > 0, null : null + 3] = (1, 0, 0)
-        places = address_of(block) + np.arange(size) * block.strides[0]
-        table = self._index.root.table
-        assert table is not None
-        sort_addresses(int(table.header[at.ORDER]), address_of(places), size)
-        order = (places - address_of(block)) // block.strides[0]
+        order = _sorted_places(self._index.root, block)
         self._ahead = np.concatenate([addresses[order], addresses[size:]]), np.concatenate([keys[order], keys[size:]])
         self._sorted = size
+
+
+class _Answers:
+    """The rows of one ranked tree by their keys."""
+
+    def __init__(self, index: RankedIndex) -> None:
+        self._plan = index.plan_words()
+        self._read = _open_read(address_of(self._plan))
+        self._finalizer = weakref.finalize(self, kernels.close_read, self._read)
+        self._nodes, self._key = len(index.nodes), len(index.layout.entries)
+
+    @property
+    def steps(self) -> int:
+        return ctypes.c_int64.from_address(self._read + 8 * at.STEPS).value
+
+    @property
+    def cells(self) -> int:
+        return ctypes.c_int64.from_address(self._read + 8 * kernels.CELLS_USED).value
+
+    def fetch(self, capacity: int) -> Block:
+        """The next rows: addresses of what each is made of, and keys; none at the end."""
+        addresses, keys = np.empty((capacity, self._nodes), np.int64), np.empty((capacity, self._key), np.int64)
+        rows = _next_answers(self._read, capacity, address_of(addresses), address_of(keys))
+        return addresses[:rows], keys[:rows]
+
+
+class _Merged:
+    """The rows of several ranked trees by their keys: what has been fetched of all is merged as far as the tree that
+    has shown least goes, which is then asked for more, twice as many each time."""
+
+    def __init__(self, union: RankedUnion) -> None:
+        self._root = union.root
+        self._trees = [(_Answers(index), union.places(index)) for index in union.indexes]
+        self._rest = np.empty((0, len(union.nodes)), np.int64), np.empty((0, len(union.layout.entries)), np.int64)
+        self._origins = np.empty(0, np.int64)
+        self._ended = np.zeros(len(self._trees), bool)
+        self._asked = np.full(len(self._trees), _FIRST)
+        self._ready = 0
+
+    @property
+    def steps(self) -> int:
+        return sum(answers.steps for answers, _ in self._trees)
+
+    @property
+    def cells(self) -> int:
+        return sum(answers.cells for answers, _ in self._trees)
+
+    def fetch(self, capacity: int) -> Block:
+        """As `_Answers` has it, with the addresses of leaves alone."""
+        while not self._ready and not (self._ended.all() and not len(self._origins)):
+            self._merge()
+        count = min(capacity, self._ready)
+        addresses, keys = self._rest
+        self._rest, self._origins = (addresses[count:], keys[count:]), self._origins[count:]
+        self._ready -= count
+        return np.ascontiguousarray(addresses[:count]), np.ascontiguousarray(keys[:count])
+
+    def _merge(self) -> None:
+        """Ask the trees of which nothing is left; the rows that come before the last one of every tree are ready."""
+        waiting = np.flatnonzero(~self._ended & (np.bincount(self._origins, minlength=len(self._trees)) == 0))
+        blocks = [self._rest]
+        for number in waiting:
+            answers, places = self._trees[number]
+            addresses, keys = answers.fetch(int(self._asked[number]))
+            self._ended[number] = len(keys) < self._asked[number]
+            self._asked[number] = min(2 * self._asked[number], _WHOLE)
+            blocks.append((addresses[:, places], keys))
+        origins = np.repeat(waiting, [len(keys) for _, keys in blocks[1:]])
+        addresses, keys = (np.ascontiguousarray(np.concatenate(side)) for side in zip(*blocks, strict=True))
+        order = _sorted_places(self._root, keys)
+        self._rest = addresses[order], keys[order]
+        self._origins = np.concatenate([self._origins, origins])[order]
+        last = [np.flatnonzero(self._origins == number)[-1] for number in np.flatnonzero(~self._ended)]
+        self._ready = int(min(last)) + 1 if last else len(order)
+
+
+def _sorted_places(root: RankedNode, keys: np.ndarray) -> np.ndarray:
+    """In which order rows of keys come in the groups of a tree's root."""
+    assert root.table is not None
+    places = address_of(keys) + np.arange(len(keys)) * keys.strides[0]
+    sort_addresses(int(root.table.header[at.ORDER]), address_of(places), len(keys))
+    return (places - address_of(keys)) // keys.strides[0]
 
 
 def address_of(array: np.ndarray) -> int:

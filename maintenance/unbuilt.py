@@ -5,7 +5,7 @@ from __future__ import annotations
 from maintenance.ranked import RankedIndex
 from maintenance.symmetry import symmetric_terms
 from maintenance.tree import Tree
-from maintenance.view import MaintainedView, pieces_of
+from maintenance.view import MaintainedView, pieces_of, ranked_by_pieces
 from planner.plan import Plan
 from planner.query import Definition, is_grouped
 from storage.encoding import Codec, Dictionaries, codec_for
@@ -19,7 +19,9 @@ def unbuilt_view(
     tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
     terms = symmetric_terms(tree) or ()
     view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
-    view.pieces = pieces_of(view) if plan.union is not None else None
+    if plan.union is not None:
+        view.pieces = pieces_of(view)
+        view.ranked |= ranked_by_pieces(view.pieces)
     for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
         if order_plan.root is not None:
             quota = definition.limit.end if is_grouped(definition) and definition.limit is not None else None

@@ -15,6 +15,7 @@ from maintenance.paths import build_path, build_projection, update_path
 from maintenance.pieces import Pieces
 from maintenance.programs import Assembler
 from maintenance.ranked import RankedIndex
+from maintenance.ranked_union import RankedUnion
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
 from maintenance.room import Goal, Room, fill
@@ -82,7 +83,7 @@ class MaintainedView:
     epsilon: float = 0.5
     pieces: Pieces | None = None
     balance: Balance | None = None
-    ranked: dict[int, RankedIndex] = field(default_factory=dict)
+    ranked: dict[int, RankedIndex | RankedUnion] = field(default_factory=dict)
     top: TopRows | None = None
     reader: FirstRows | Literal[False] | None = None
 
@@ -107,7 +108,7 @@ class MaintainedView:
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
         parted = list(self.balance.pieces.all_tables()) if self.balance is not None else []
-        return [*self._counted(), *parted, *self.ranked_tables()]
+        return [*self._counted(), *parted, *(table for index in self._own_ranked() for table in index.tables())]
 
     def _counted(self) -> list[Table]:
         return self._summed() + (self.tally.tables() if self.tally is not None else [])
@@ -192,8 +193,12 @@ class MaintainedView:
             self.limbs += 1
         self.balance_by(self.epsilon)
         self.refresh(machine, room)
-        for index in self.ranked.values():
+        for index in self._own_ranked():
             index.build(machine, self._stores(), {atom: self._leaf_shape(atom) for atom in self.sources})
+
+    def _own_ranked(self) -> list[RankedIndex]:
+        """The ranked trees that are not the pieces'."""
+        return [index for index in self.ranked.values() if isinstance(index, RankedIndex)]
 
     def _stores(self) -> dict[str, LeafStore]:
         return {atom: source.store for atom, source in self.sources.items()}
@@ -211,13 +216,14 @@ class MaintainedView:
             pieces.open(self.sources)
             pieces.make_tables(self.limbs)
             self.pieces = pieces
+            self.ranked = self.ranked | ranked_by_pieces(pieces)
             self.balance = Balance(pieces, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
 
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
         self.bind_leaves()
         self.reader = None
-        for index in self.ranked.values():
+        for index in self._own_ranked():
             index.widen(self._stores())
         if self.balance is not None:
             self.balance.refresh(machine, room)
@@ -265,7 +271,7 @@ class MaintainedView:
             self.balance.pieces.partition_of(store).add_notes(assembler, self.number)
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
-                for index in self.ranked.values():
+                for index in self._own_ranked():
                     index.add_path(assembler, atom, self._leaf_shape(atom))
         if self.terms:
             if position == 0 and self._reads(store):
@@ -412,3 +418,8 @@ def pieces_of(view: MaintainedView) -> Pieces:
     assert view.plan.union is not None
     counted = view.definition.mode == "bag"
     return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
+
+
+def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedIndex | RankedUnion]:
+    """The orders that the pieces of a view keep ranked trees of, by their numbers."""
+    return {number: RankedUnion([kept.ranked[number] for kept in pieces.trees]) for number in pieces.trees[0].ranked}

@@ -74,12 +74,14 @@ class Cover:
 @dataclass(frozen=True)
 class Union:
     """A strategy: its atoms, the pieces, and the covers of a sum that no tree keeps (of triangles, whose atoms are then
-    in rotation). `root` is the tree that holds what pieces share."""
+    in rotation). `root` is the tree that holds what pieces share. `joint`: a value is heavy in all columns that are
+    joined if it is so in one of them."""
 
     edges: tuple[Edge, ...]
     pieces: tuple[Piece, ...]
     root: Node
     covers: tuple[Cover, ...] = ()
+    joint: bool = False
 
     @property
     def has_changes(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, SORTED
+from planner.heavy_light import Union
 from planner.hypergraph import ordered_variables
 from planner.plan import Cost, Node, OrderPlan, Plan
 from planner.query import Definition, Order, Term, is_grouped
@@ -25,7 +26,7 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     if not definition.orders:
         return plan
     orders = tuple(_plan_order(definition, order, plan, weights) for order in definition.orders)
-    if definition.limit is None or orders[0].root is None:
+    if definition.limit is None or not orders[0].is_ranked:
         return replace(plan, orders=orders)
     return replace(
         plan,
@@ -40,9 +41,18 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     )
 
 
-def without_bags(order: OrderPlan) -> OrderPlan:
-    """The plan of an order whose view keeps no bags."""
-    return _sorted("its rows are kept in heavy and light parts, not in bags") if order.bags else order
+def over_pieces(order: OrderPlan, union: Union, cost: Cost) -> OrderPlan:
+    """The plan of an order whose view, kept at this cost, has no bags but those of a union's pieces."""
+    if not order.bags and not order.pieces:
+        return order
+    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay=RANKED.delay, space=cost.space)
+    if order.pieces:
+        return replace(order, cost=cost)
+    if order.top or any(piece.reading != "enumerated" for piece in union.pieces):
+        return _sorted("its rows are kept in heavy and light parts, not in bags")
+    trees = tuple(_without_lone_root(_over_bags(piece.root)) for piece in union.pieces)
+    reason = f"{order.reason} Each of the {len(trees)} pieces has such a tree; what they find is merged."
+    return OrderPlan(None, cost, reason, pieces=trees)
 
 
 def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weights) -> OrderPlan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -68,13 +68,23 @@ class OrderPlan:
     """How the rows of one order are found: along a ranked tree or, without a `root`, by sorting them at each read.
 
     `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order. Rows that
-    differ in `top`, variables of the root, are ordered apart.
+    differ in `top`, variables of the root, are ordered apart. Of a union there is a tree for each of the `pieces`.
     """
 
     root: Node | None
     cost: Cost
     reason: str
     top: tuple[str, ...] = ()
+    pieces: tuple[Node, ...] = ()
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether first rows are found along ranked trees."""
+        return self.root is not None or bool(self.pieces)
+
+    def of_piece(self, number: int) -> OrderPlan:
+        """The order as one of a piece."""
+        return replace(self, root=self.pieces[number], pieces=()) if self.pieces else self
 
     @property
     def bags(self) -> tuple[tuple[str, ...], ...]:

@@ -11,6 +11,8 @@ dynamic four-vertex subgraph counting"; the division is ours.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from planner.heavy_light import Edge, Piece, Union
 from planner.plan import Node, Plan
 from planner.query import Definition
@@ -25,7 +27,8 @@ PAIRS = (
 
 def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     """The strategy, if the query is a sum over a ring of four; else None. O(N^max(eps, min(1, 2 - 2 eps))) a change."""
-    ring = None if plan.free or plan.projected else _ring(definition)
+    narrow = all(len(atom.variables) == 2 for atom in definition.atoms)
+    ring = find_ring(definition) if narrow and plan.shape == "cyclic" and not (plan.free or plan.projected) else None
     if ring is None:
         return None
     trees = _Trees(definition, ring)
@@ -38,9 +41,11 @@ def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     return Union(ring, tuple(pieces), Node((), (bag,), connex=True))
 
 
-def _ring(definition: Definition) -> tuple[Edge, ...] | None:
-    """Four atoms in rotation of which each shares one of its two variables with the next one."""
-    left = {atom.name: [column.name for column in atom.variables] for atom in definition.atoms}
+def find_ring(definition: Definition) -> tuple[Edge, ...] | None:
+    """Four atoms in rotation of which each shares one variable with the next one and one with the one before, and none
+    with the fourth."""
+    met = Counter(column.name for atom in definition.atoms for column in atom.variables)
+    left = {atom.name: [column.name for column in atom.variables if met[column.name] > 1] for atom in definition.atoms}
     if len(left) != 4 or any(len(variables) != 2 for variables in left.values()):
         return None
     name, (first, here) = next(iter(left.items()))

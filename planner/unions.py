@@ -13,6 +13,7 @@ from itertools import product
 from planner.heavy_light import Edge, Piece, Reading, Union
 from planner.plan import Node, Plan
 from planner.query import Definition
+from planner.ring_rows import ring_rows
 from planner.rings import ring_sum
 from planner.triangles import triangle_union
 
@@ -27,7 +28,7 @@ def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> U
     """
     if single:
         return loomis_whitney(definition, plan) if not plan.free and len(definition.atoms) == 3 else None
-    for rule in (_triangle, loomis_whitney, path_sum, projected_join, ring_sum):
+    for rule in (_triangle, loomis_whitney, path_sum, projected_join, ring_sum, ring_rows):
         union = rule(definition, plan)
         if union is not None:
             return union
@@ -140,6 +141,9 @@ def exponents(union: Union, free: int, epsilon: Fraction) -> tuple[Fraction, Fra
         return one, epsilon, 1 - epsilon, one
     if any(not edge.groups for edge in union.edges):
         return one, most, Fraction(0), one
+    if union.joint:
+        space = max(2 - epsilon, 1 + epsilon)
+        return space, max(1 - epsilon, min(one, 2 * epsilon)), Fraction(0), space
     if union.has_changes:
         change = max(epsilon, min(one, 2 - 2 * epsilon))
         return 1 + change, change, Fraction(0), max(1 + epsilon, 2 - 2 * epsilon)

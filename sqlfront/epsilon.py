@@ -14,7 +14,7 @@ from typing import Any
 from planner.companions import add_companions
 from planner.cost import bag_cost, exponent, leading_power, power_cost
 from planner.heavy_light import Union
-from planner.orders import without_bags
+from planner.orders import over_pieces
 from planner.plan import Cost, Plan
 from planner.query import Definition
 from planner.rules import cyclic, materialize
@@ -39,6 +39,7 @@ CHOICES = (0, 0.25, 0.5, 0.75, 1)
 
 _SOURCE = "Kara, Nikolic, Ngo, Olteanu and Zhang 2020, Theorem 3"
 _RINGS = "the bound of Hanauer, Henzinger and Hua 2022, Fully dynamic four-vertex subgraph counting"
+_SPLIT = "after the split of cycles by Deep, Hu and Koutris 2022; the division is ours"
 _NULLARY = f"{_SOURCE} and the nullary query with double partitioning"
 
 
@@ -93,11 +94,14 @@ def with_epsilon(
     strategy = f"IVM^eps with epsilon = {epsilon:g}, {_APART.get(epsilon, 'heavy and light values apart')}"
     if union.covers and not 0 < epsilon < 1:
         strategy = f"{cyclic.STRATEGY} (epsilon = {epsilon:g}: no values apart)"
+    cost = epsilon_cost(union, epsilon, len(plan.free))
+    orders = tuple(over_pieces(order, union, cost) for order in plan.orders)
+    ranked_only = plan.ranked_only and orders[0].is_ranked
     changed = replace(
-        plan, strategy=strategy, cost=epsilon_cost(union, epsilon, len(plan.free)), union=union, root=union.root,
-        reason=_reason(definition, union, plan.free, epsilon), companions=(), total=None,
-        orders=tuple(map(without_bags, plan.orders)),
-        ranked_only=plan.ranked_only and not any(order.bags for order in plan.orders),
+        plan, strategy=strategy, cost=orders[0].cost if ranked_only else cost, union=union, root=union.root,
+        free=union.root.children[0].variables if union.joint else plan.free,
+        reason=_reason(definition, union, plan.free, epsilon), companions=(), total=None, orders=orders,
+        ranked_only=ranked_only,
     )  # fmt: skip
     companions = iter(plan.companions)
     return add_companions(changed, definition, lambda _: next(companions))
@@ -147,7 +151,7 @@ def _refused(option: str, name: str, why: str, hint: str | None = None) -> Progr
 def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
     variables = dict.fromkeys(variable for edge in union.edges for group in edge.groups for variable in group)
     triangles = "the triangles" if len(variables) == len(union.edges) == 3 else "the joins"
-    triangles = "the rings" if union.has_changes else triangles
+    triangles = "the rings" if union.has_changes or union.joint else triangles
     start = f"The query is {_asks(definition, free)} {triangles} of {labels(definition, sorted(variables))}."
     if union.covers and not 0 < epsilon < 1:
         return (
@@ -164,6 +168,14 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
             f"{apart} ones are few, and for pairs of heavy values the sum over light ones is kept as a product. A "
             "change costs N^max(eps, 1-eps), with the rebalances that it makes necessary, and space "
             f"N^max(1, min(1+eps, 2-2eps)) ({_NULLARY})."
+        )
+    if union.joint:
+        return (
+            f"{apart} ones are few; what is heavy in one of the two tables that it joins counts as heavy in both. By "
+            f"the status of all four values the rings are divided into {len(union.pieces)} pieces that have none in "
+            "common, each a tree over bags of three columns, so arranged that a change lists light or heavy values. It "
+            f"costs {cost.update}, with the rebalances that it makes necessary, O(N^(2/3)) at epsilon = 1/3; the bags "
+            f"take {cost.space}, O(N^1.5) at 0.5, and rows come at {cost.delay} ({_SPLIT})."
         )
     if union.has_changes:
         kept = sum(piece.reading == "looked up" for piece in union.pieces)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from maintenance.pieces import Pieces, PieceTree
 from maintenance.prediction import Spending, predict, predicted_mean, spending
 from maintenance.ranked import RankedNode
+from maintenance.ranked_union import ranked_trees
 from maintenance.symmetry import symmetric_terms
 from maintenance.tally import Tally
 from maintenance.tree import Tree, View
@@ -65,7 +66,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
         steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
-        stored beside the tree), orders {order, strategy, cost, reason, crossover, tree}, companions, blocks, shards
+        stored beside the tree), orders {order, strategy, cost, reason, crossover, trees}, companions, blocks, shards
         (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
@@ -151,11 +152,11 @@ class Explanation:
             found.append(
                 {
                     "order": order.label + (" of each group" if grouped and number == 0 else ""),
-                    "strategy": "sorted when read" if plan.root is None else "ranked enumeration",
+                    "strategy": "ranked enumeration" if plan.is_ranked else "sorted when read",
                     "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
                     "reason": plan.reason,
                     "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
-                    "tree": None if running is None else _ranked(running.root, self.definition),
+                    "trees": [_ranked(one.root, self.definition) for one in ranked_trees(running)],
                 }
             )
         return found
@@ -204,8 +205,8 @@ class Explanation:
             notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
             boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
         for order in self._orders():
-            if order["tree"] is not None:
-                ranked = (_ranked_box(order["tree"]),)
+            if order["trees"]:
+                ranked = tuple(map(_ranked_box, order["trees"]))
                 boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", ranked))
         for name, tree in self.blocks:
             boxes.append(Box(table_name(name), ("a view of its own",), "projection", (_box(tree, tree.root),)))

@@ -74,6 +74,8 @@ def heavy_tables(pieces: Pieces) -> Iterator[tuple[str, str, Table]]:
         for name, kept in zip(_columns(pieces, atom), partition.columns, strict=True):
             yield name, "heavy values", kept.heavy
             yield name, "pending values", kept.pending
+    for joined in pieces.joined():
+        yield joined.name, "heavy values", joined
     for tree in pieces.trees:
         for view in pieces.own(tree):
             if view.table is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 
 from planner.connex import is_free_connex
 from planner.cost import bag_cost
@@ -11,6 +12,7 @@ from planner.gyo import Cycle, find_cycle, is_acyclic
 from planner.hypergraph import Edges, hypergraph
 from planner.plan import Cost, Node, Plan
 from planner.query import Definition
+from planner.ring_rows import listed_ring
 from planner.tree import Weights
 from planner.wording import are, column, enumerate_words, labels
 
@@ -19,6 +21,14 @@ STRATEGY = "bags of a hypertree decomposition, worst-case optimal delta joins"
 STORE = (
     "where tables join few rows in between, store every intermediate join: "
     "CREATE MATERIALIZED VIEW ... WITH (strategy = 'materialize')"
+)
+
+DIVIDED_SPACE = Fraction(3, 2)
+"""What all rings of four take in bags, by heavy and light values, at epsilon = 0.5."""
+
+DIVIDE = (
+    "keep bags of three columns instead of the rows, by heavy and light values, in O(N^1.5) space: "
+    "CREATE MATERIALIZED VIEW ... WITH (epsilon = 0.5)"
 )
 
 
@@ -99,6 +109,8 @@ def _suggest(definition: Definition, edges: Edges, cycle: Cycle, found: Decompos
     offers = []
     if cycle.ring and max(found.update, found.space) > 1:
         offers.append(_suggest_break(definition, edges, cycle))
+    if found.space > DIVIDED_SPACE and listed_ring(definition, definition.free) is not None:
+        offers.append(DIVIDE)
     if found.update > 1:
         offers.append(STORE)
     return "; or ".join(offer for offer in offers if offer is not None) or None

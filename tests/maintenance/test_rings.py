@@ -12,7 +12,7 @@ import pytest
 
 import sqlfront
 from planner.classify import plan_view
-from planner.rings import _ring, _Trees
+from planner.rings import _Trees, find_ring
 from planner.unions import exponents, find_union
 from tests.maintenance.test_pieces import EPSILONS, slope
 from tests.planner.notation import parse_definition
@@ -114,7 +114,7 @@ def fits(part: str, cell: str) -> bool:
 def test_a_change_meets_each_combination_of_parts_once():
     """Of the 64 ways in which the other three tables' rows may be heavy or light, each is in one piece of an atom."""
     definition = parse_definition("R(a,b), S(b,c), T(c,d), U(d,a) ->")
-    ring = _ring(definition)
+    ring = find_ring(definition)
     assert ring is not None
     cells = ["".join(letters) for letters in product("HL", repeat=2)]
 
