@@ -68,9 +68,18 @@ def _walk(node: Node, views: Mapping[int, Counter[Row]], given: Binding) -> Iter
         weight = 1
         for child in node.children:
             if not child.connex:
-                weight *= sum(found for _, found in _matching(child, views, binding))
+                listed = _matching(child, views, binding)
+                known = [(binding | dict(zip(child.variables, row, strict=True)), found) for row, found in listed]
+                weight *= sum(found for joined, found in known if _passes(node, joined))
         for found, product in _combine([child for child in node.children if child.connex], views, binding):
-            yield found, weight * product
+            if _passes(node, found):
+                yield found, weight * product
+
+
+def _passes(node: Node, binding: Binding) -> bool:
+    """Whether what the node compares, as far as it is bound, is as it must be."""
+    known = [test for test in node.comparisons if {test.left, test.right} <= binding.keys()]
+    return all(OPERATORS[test.operator](binding[test.left], binding[test.right]) for test in known)
 
 
 def _combine(nodes: Sequence[Node], views: Mapping[int, Counter[Row]], given: Binding) -> Iterator[tuple[Binding, int]]:
