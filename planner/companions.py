@@ -62,4 +62,4 @@ def _reason(plan: Plan, definition: Definition) -> str:
         notes.append(f"The values of {companion.label} are kept per group, {how}, with their multiplicities.")
     if any(column.kind in ("sum", "avg") for column in definition.raw if column.companion is not None):
         notes.append("A sum of distinct values is added up when it is read.")
-    return " ".join((plan.reason, *notes))
+    return " ".join((*notes, plan.reason.replace("The query", "Without them the query", 1)))

@@ -134,7 +134,7 @@ class DerivedBlocks:
             hint = "compare a column of the subquery with one of the query"
             raise refusal("An EXISTS of its own in WHERE", environment.source, span(tree), why, hint)
         inner.conditions = local
-        items = [(f"c{number}", mine) for number, (mine, _) in enumerate(pairs)]
+        items = [(_column_name(mine, number), mine) for number, (mine, _) in enumerate(pairs)]
         selection = Selection("set", items)
         if bounds:
             items = [*items, *(("bound", bound.best) for bound in bounds)]
@@ -194,6 +194,11 @@ class DerivedBlocks:
         definition = self.definitions[table]
         columns = [(name, type_, False) for name, type_ in definition.columns]
         return add_atom(core, alias, table, columns, output_keys(definition), (), None)
+
+
+def _column_name(tree: Tree, number: int) -> str:
+    """The name of a block's column that the query does not write: that of the table's, if it is one."""
+    return str(tree["column_names"][-1]) if tree["class"] == "COLUMN_REF" else f"c{number}"
 
 
 def _tied(inner: JoinCore, around: JoinCore, source: SourceText) -> list[tuple[Tree, Tree]]:

@@ -23,6 +23,7 @@ from sqlfront.parse_tree import (
     render_all,
     span,
 )
+from sqlfront.tokens import tokenize
 
 
 @dataclass
@@ -153,7 +154,8 @@ class Leaves:
             function = str(tree.get("function_name", ""))
             names = [f"{atom}_{function if function.isidentifier() else 'value'}"]
         name = self._free_name(names)
-        label = name if columns else self._source.text(span(tree)) or render(tree)
+        text = self._source.text(span(tree))
+        label = name if columns else text if text and _is_whole(text) else render(tree)
         self._variables[name] = _Variable(name, kind, members, label)
         return name
 
@@ -243,3 +245,14 @@ def _leaf_column(names: list[str]) -> list[str]:
 
 def _of(pairs: list[tuple[str, Any]], atom: str) -> list[Any]:
     return [value for owner, value in pairs if owner == atom]
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a piece of the user's text is one expression: that of a block's column may span what is between its place
+    and where it is named."""
+    depth = 0
+    for token in tokenize(text):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth < 0 or (depth == 0 and token.text == ","):
+            return False
+    return depth == 0
