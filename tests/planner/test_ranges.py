@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.check import check_plan
+from planner.classify import plan_view
+from planner.plan import Plan
 from planner.query import Comparison, Definition
 from planner.ranges import build_range_tree, is_range
 from planner.rules.range_sums import plan_range_sums
+from tests.planner.notation import parse_definition
 from tests.planner.strategies import compared
 
 
@@ -89,3 +94,31 @@ def test_the_generator_reaches_trees_of_ranges() -> None:
 
     collect()
     assert min(found["ranges"], found["bags"], found["reduced"]) >= 20, found
+
+
+# Queries of Idris et al. 2020, section 6.
+ALONE = "R(a,b,c), S(d,e,f), T(g,h,i)"
+KEYED = "R(a,b,c), S(d,e,f,k), T(g,h,i,k)"
+BELOW, CHAINED = [("a", "d"), ("e", "g")], [("a", "d"), ("d", "g")]
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs", "free_connex"),
+    [
+        ("R(a,b,c), S(d,e,f) -> a,b,c,d,e,f [set]", BELOW[:1], True),
+        (f"{ALONE} -> a,b,c,d,e,f,g,h,i [set]", BELOW, True),
+        (f"{ALONE} -> a,b,c,d,e,f,g,h,i [set]", CHAINED, True),
+        (f"{KEYED} -> a,b,c,d,e,f,g,h,i,k [set]", CHAINED, True),
+        (f"{ALONE} -> a,b,d,e,f,g,h [set]", CHAINED, True),
+        (f"{KEYED} -> d,e,f,g,h,k [set]", CHAINED, True),
+        (f"{ALONE} -> b,c,e,f,h,i [set]", CHAINED, False),
+        (f"{KEYED} -> b,c,e,f,h,i [set]", CHAINED, False),
+    ],
+    ids=[f"GCQ{number}" for number in range(1, 9)],
+)
+def test_the_classes_of_the_reference(text: str, pairs: list[tuple[str, str]], free_connex: bool) -> None:
+    comparisons = tuple(Comparison(left, "<", right) for left, right in pairs)
+    found = plan_view(replace(parse_definition(text), comparisons=comparisons))
+    assert isinstance(found, Plan)
+    assert found.strategy.startswith("dynamic Yannakakis" if free_connex else "bags of what is compared")
+    assert (found.cost.space == "O(N)") == free_connex
