@@ -212,7 +212,7 @@ class Limit:
     clause: str | None = None
     by: tuple[str, ...] = ()
     variables: tuple[str, ...] | None = ()
-    text: tuple[int, int, str] | None = None
+    text: tuple[int, int, str] | None = field(default=None, compare=False)
 
     @property
     def end(self) -> int | None:
