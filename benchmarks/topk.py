@@ -191,9 +191,7 @@ def _pathway(stream: Stream, options: argparse.Namespace, rows: list[dict[str, A
     assert answer["rows"][0][0] == _recomputed(stream.first, sent)[0][-1], "Pathway and DuckDB differ"
     run = Run(answer["seconds"], [0.0] * len(sent))
     rows.append(run.row(side="Pathway, greatest sum", what="single changes", **{"join rows": _joined(stream)}))
-    notes.append(
-        f"Pathway loads in {answer['load']:.0f} s; its process had {answer['peak'] / 2**20:,.0f} MiB at its peak"
-    )
+    notes.append(f"Pathway's process had {answer['peak'] / 2**20:,.0f} MiB at its peak")
 
 
 class Keys:
