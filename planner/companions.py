@@ -59,7 +59,7 @@ def _reason(plan: Plan, definition: Definition) -> str:
     notes = []
     for companion in definition.companions:
         how = "sorted" if companion.ordered else "counted"
-        notes.append(f"The values of {companion.label} are kept per group, {how}, with their multiplicities.")
+        notes.append(f"The values of {companion.label} are kept per group, {how}, with how often they come about.")
     if any(column.kind in ("sum", "avg") for column in definition.raw if column.companion is not None):
         notes.append("A sum of distinct values is added up when it is read.")
     return " ".join((*notes, plan.reason.replace("The query", "Without them the query", 1)))
