@@ -172,7 +172,7 @@ class DerivedBlocks:
             hint = "write the view's query in its place, with WITH"
             raise refusal("LIMIT or QUALIFY inside a plain view", source, environment.moved_to, why, hint)
         shown = len(selection.items)
-        keys = [(f"c{number}", mine) for number, (mine, _) in enumerate(pairs)]
+        keys = [(_column_name(mine, number), mine) for number, (mine, _) in enumerate(pairs)]
         selection = replace(selection, items=[*selection.items, *keys])
         asked = read_asked(self._con, node, modifiers, (), selection, scope, inside, inner)
         text = block_text(modifiers, asked, shown, source)

@@ -90,41 +90,31 @@ class DuckDBCatalog:
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         """Declared keys; a view has none."""
-        found = self._relations.get(table)
-        if found is None:
-            return []
-        rows = self._con.execute(
-            "SELECT constraint_column_names FROM duckdb_constraints() WHERE database_name = ? "
-            "AND schema_name = ? AND table_name = ? AND constraint_type IN ('PRIMARY KEY', 'UNIQUE') "
-            "ORDER BY constraint_index",
-            [self.database, found.schema, found.name],
-        ).fetchall()
+        rows = self._constraints(table, "constraint_column_names", "PRIMARY KEY", "UNIQUE")
         return [tuple(row[0]) for row in rows]
 
     def references(self, table: str) -> list[ForeignKey]:
         """Declared foreign keys, which DuckDB allows within a schema."""
-        found = self._relations.get(table)
-        if found is None:
-            return []
-        rows = self._con.execute(
-            "SELECT constraint_column_names, referenced_table, referenced_column_names FROM duckdb_constraints() "
-            "WHERE database_name = ? AND schema_name = ? AND table_name = ? "
-            "AND constraint_type = 'FOREIGN KEY' ORDER BY constraint_index",
-            [self.database, found.schema, found.name],
-        ).fetchall()
-        return [(tuple(row[0]), f"{quoted(found.schema)}.{quoted(row[1])}", tuple(row[2])) for row in rows]
+        told = "constraint_column_names, referenced_table, referenced_column_names"
+        rows, found = self._constraints(table, told, "FOREIGN KEY"), self._relations.get(table)
+        schema = quoted(found.schema) if found is not None else ""
+        return [(tuple(row[0]), f"{schema}.{quoted(row[1])}", tuple(row[2])) for row in rows]
 
     def checks(self, table: str) -> list[str]:
         """Declared CHECK constraints."""
+        return [row[0] for row in self._constraints(table, "expression", "CHECK")]
+
+    def _constraints(self, table: str, told: str, *kinds: str) -> list[tuple[Any, ...]]:
+        """These columns of the constraints of a table, in order; none of what is not known."""
         found = self._relations.get(table)
         if found is None:
             return []
-        rows = self._con.execute(
-            "SELECT expression FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ? "
-            "AND table_name = ? AND constraint_type = 'CHECK'",
-            [self.database, found.schema, found.name],
+        rows: list[tuple[Any, ...]] = self._con.execute(
+            f"SELECT {told} FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ? AND table_name = ? "
+            "AND list_contains(?, constraint_type) ORDER BY constraint_index",
+            [self.database, found.schema, found.name, list(kinds)],
         ).fetchall()
-        return [str(row[0]) for row in rows]
+        return rows
 
     def is_change_table(self, table: str) -> bool:
         return False
