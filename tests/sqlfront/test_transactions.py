@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 import time
-from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
@@ -380,25 +379,34 @@ def test_two_threads_see_whole_epochs(con):
     check(con)
 
 
-@contextmanager
-def interrupted(seconds):
-    """Ctrl-C after so many seconds, and again each second: Python drops what is raised while an object is finalized."""
+def repeat_until_interrupted(action, seconds):
+    """Ctrl-C after so many seconds, and again later: Python drops what is raised while an object is finalized.
+
+    A signal that comes when the first was caught does nothing, and none comes after the return."""
     caught = threading.Event()
 
     def send():
         caught.wait(seconds)
         while not caught.is_set():
             os.kill(os.getpid(), signal.SIGINT)
-            caught.wait(1)
+            caught.wait(2)
+
+    def raise_unless_caught(number, frame):
+        if not caught.is_set():
+            signal.default_int_handler(number, frame)
 
     sender = threading.Thread(target=send)
-    with pytest.raises(KeyboardInterrupt):
-        sender.start()
-        try:
-            yield
-        finally:
-            caught.set()
-    sender.join()
+    before = signal.signal(signal.SIGINT, raise_unless_caught)
+    try:
+        sender.start()  # the first signal may come before this returns
+        while True:
+            action()
+    except KeyboardInterrupt:
+        caught.set()
+    finally:
+        caught.set()
+        sender.join()
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("way", ["apply", "transaction", "row"])
@@ -410,18 +418,20 @@ def test_ctrl_c_leaves_whole_epochs(con, way):
     batch = pa.record_batch({"k": pa.array(keys), "x": pa.array(np.ones(20_000, np.int64))})
     size = 1 if way == "row" else 20_000
     counts = []
+
+    def change():
+        if way == "apply":
+            con.apply({"c": batch})
+        elif way == "transaction":
+            con.begin()
+            con.apply({"c": batch})
+            con.execute("SELECT * FROM all_rows").fetchall()
+            con.commit()
+        else:
+            con.apply_row("c", (3, 1))
+
     for number in range(12):
-        with interrupted(0.001 + 0.004 * number):
-            while True:
-                if way == "apply":
-                    con.apply({"c": batch})
-                elif way == "transaction":
-                    con.begin()
-                    con.apply({"c": batch})
-                    con.execute("SELECT * FROM all_rows").fetchall()
-                    con.commit()
-                else:
-                    con.apply_row("c", (3, 1))
+        repeat_until_interrupted(change, 0.001 + 0.004 * number)
         con.rollback()
         [(n, s)] = con.execute("SELECT * FROM all_rows").fetchall()
         assert n == (s or 0)
