@@ -50,11 +50,19 @@ class Engine(State):
 
     def __init__(self, evaluate: Evaluate) -> None:
         super().__init__(evaluate)
-        self.epoch = 0
         self.gates: dict[str, RowGate] = {}
         self._ingests: dict[str, Ingest] = {}
 
     # Epochs --------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last committed epoch."""
+        return self.machine.epochs
+
+    @epoch.setter
+    def epoch(self, number: int) -> None:
+        self.machine.epochs = number
 
     def apply(self, changes: Mapping[str, Change]) -> Applied:
         """Apply changes to several tables at once, to all views; to be committed or undone by the caller.
@@ -105,7 +113,6 @@ class Engine(State):
     def undo(self, applied: Applied) -> None:
         """Take an applied epoch back."""
         with self.lock:
-            self.version += 1
             self.undo_encoded(applied.encoded)
 
     def commit(self, applied: Applied, started: float | None = None) -> Epoch:
@@ -135,7 +142,6 @@ class Engine(State):
         """Run an epoch; widen values and run again after an overflow; undo it on any failure."""
         started = time.perf_counter()
         before = self._counts
-        self.version += 1
         for item in encoded:
             item.net()
         while True:

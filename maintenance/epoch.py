@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -122,13 +123,16 @@ class RowGate:
         self._pick = itemgetter(*order)
         self._computation = relation.computation
         self._in_order = self._encoders is None and self._computation is None and order == [*range(len(order))]
-        # The last word, which packing clears, tells that the row has been applied.
+        # The last word, which packing clears, tells how far the row has come.
         self._words = np.zeros(len(order) + 1, np.int64)
-        self._buffer = self._words.data.cast("B")
-        self._pack = struct.Struct(f"={len(order)}q8x").pack_into
+        self._items = self._words.data
+        count = len(order) - 1 if self._in_order else len(order)
+        packing = struct.Struct(f"={count}q{8 * (len(self._words) - count)}x")
+        self._pack = partial(packing.pack_into, self._words.data.cast("B"), 0)
         self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words[:-1])
         checked = len(order) if self._in_order else 0
-        self._entry = np.array([*self._encoded.entry(), checked, len(order), engine.machine.address], np.int64)
+        machine, counter = engine.machine.address, int(relation.counter.ctypes.data)
+        self._entry = np.array([*self._encoded.entry(), checked, len(order), machine, counter], np.int64)
         self._address = int(self._entry.ctypes.data)
         self._sweep = engine.dictionaries.sweep_if_needed if relation.has_dictionaries else None
 
@@ -138,31 +142,36 @@ class RowGate:
 
     def run(self, row: Sequence[Any], weight: int) -> int | None:
         """Apply and commit the row; the epoch's number, or None (and nothing changed) if it must go the general way."""
-        with self._lock:
+        # A `with` would cost twice as much. Ctrl-C may come as soon as the lock is taken.
+        lock, held = self._lock, True
+        try:
+            held = lock.acquire(False)
+            if not held:
+                with lock:
+                    return self.run(row, weight)
             if not self._open:
                 return None
             try:
                 if self._in_order:
-                    self._pack(self._buffer, 0, *row, weight)
+                    self._pack(*row)
+                    self._items[-2] = weight
                 elif not self._encode(row, weight):
                     return None
-            except (struct.error, DataError, UnicodeEncodeError):
+            except (struct.error, TypeError, ValueError, DataError):
                 return None
             try:
-                flags = run_row(self._address)
-                if flags and not self._attend(flags):
+                number = run_row(self._address)
+                if number <= 0 and (number := self._attend(-number)) == 0:
                     return None
             except KeyboardInterrupt:
                 self._undo()
                 raise
-            relation, engine = self.relation, self._engine
-            relation.passed = True
-            relation.changes += 1
-            engine.version += 1
-            engine.epoch = number = engine.epoch + 1
             if self._sweep is not None:
                 self._sweep()
             return number
+        finally:
+            if held:
+                lock.release()
 
     def _encode(self, row: Sequence[Any], weight: int) -> bool:
         """Pack the row's words, whatever their order, and compute the others."""
@@ -170,33 +179,38 @@ class RowGate:
             return False
         if self._encoders is not None:
             row = [encode(value) for encode, value in zip(self._encoders, row)]
-        self._pack(self._buffer, 0, *self._pick((*row, weight, 0)))
+        self._pack(*self._pick((*row, weight, 0)))
         computation = self._computation
         return computation is None or computation.run(self._encoded.address, self.relation.width, 1)
 
-    def _attend(self, flags: int) -> bool:
-        """Do what a run asks for; False if it has been refused or taken back."""
+    def _attend(self, flags: int) -> int:
+        """Do what a run asks for and commit it; the epoch's number, 0 if it has been refused or taken back."""
         if flags & at.REFUSED:
-            return False
+            return 0
         if flags & (at.OVERFLOW | at.VIOLATION):
             self._undo()
-            return False
+            return 0
         if flags & at.REBALANCE:
             self._engine.rebalance([self.relation])
         if flags & at.SHRINK:
             self._engine.shrink([self.relation])
-        return True
+        self.relation.changes += 1
+        self._engine.epoch += 1
+        return self._engine.epoch
 
     def _undo(self) -> None:
         """Take the row back if it has been applied, once, whenever Ctrl-C arrives."""
         machine = self._engine.machine
-        runs = machine.runs
+        runs, stage = machine.runs, self._items[-1]
         try:
-            if self._words[-1]:
+            if stage:
                 self._engine.undo_encoded([self._encoded])
         finally:
             if machine.runs != runs:
-                self._words[-1] = 0
+                self._items[-1] = 0
+                if stage == at.COMMITTED:
+                    self.relation.changes -= 1
+                    machine.epochs -= 1
 
 
 def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:

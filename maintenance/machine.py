@@ -125,6 +125,15 @@ class Machine:
         """How many epochs have been run or undone: tells whether an interrupted call had taken place."""
         return self._words[at.RUNS]
 
+    @property
+    def epochs(self) -> int:
+        """How many epochs have been committed."""
+        return self._words[at.EPOCHS]
+
+    @epochs.setter
+    def epochs(self, number: int) -> None:
+        self._words[at.EPOCHS] = number
+
     def run_once(self, program: Program) -> int:
         """Run a program that reads no data: checks and sweeps. Returns the flags."""
         return self.run_some(program, 0, 0)

@@ -91,7 +91,7 @@ class LeafStore:
 class Relation:
     """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built.
 
-    `changes` counts committed row changes, net or not, `passed` says that a transaction wrote rows.
+    `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it.
     `origin` is the view whose rows these are, for a view that other views read.
     """
 
@@ -106,7 +106,7 @@ class Relation:
         self._expressions = Expressions(self.columns, dictionaries)
         self.width = 1
         self.passed = False
-        self.changes = 0
+        self.counter = np.zeros(1, np.int64)
         self.has_dictionaries = False
         self.origin: str | None = None
         self.base: LeafStore | None = None
@@ -114,6 +114,15 @@ class Relation:
             variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)
             self.base = self.open_store(variables, (), None, (), "base")
             self.base.users.add("")
+
+    @property
+    def changes(self) -> int:
+        """How many changes of rows, net or not, have been committed."""
+        return int(self.counter[0])
+
+    @changes.setter
+    def changes(self, number: int) -> None:
+        self.counter[0] = number
 
     def open_store(
         self,

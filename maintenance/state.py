@@ -35,12 +35,10 @@ class State:
     """The relations and views of one database, and the programs that keep them.
 
     `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`.
-    `version` changes whenever the state does.
     """
 
     def __init__(self, evaluate: Evaluate) -> None:
         self.lock = threading.RLock()
-        self.version = 0
         self.relations: dict[str, Relation] = {}
         self.views: dict[str, MaintainedView] = {}
         self.dictionaries = Dictionaries()
@@ -49,7 +47,13 @@ class State:
         self._programs: dict[str, RelationPrograms] = {}
         self._outlets = Outlets(self.views, self.machine, evaluate)
         self._highest = 0
+        self._rebuilt = 0
         self._counts = self.machine.counters[:1].copy()
+
+    @property
+    def version(self) -> int:
+        """Another number after each change of the state."""
+        return self._rebuilt + self.machine.runs
 
     def create_table(self, name: str, columns: Sequence[Column], *, retain: bool) -> None:
         """Register a base table. With `retain`, its rows are kept here."""
@@ -66,7 +70,7 @@ class State:
             relation = self.relations[name]
             assert relation.base is not None
             fill_store(self.machine, relation, relation.base, batches, count, self._rescale)
-            self.version += 1
+            self._rebuilt += 1
             self._assemble()
 
     def drop_table(self, name: str) -> None:
@@ -110,7 +114,7 @@ class State:
                 self._assemble()
                 raise
             self.views[name] = view
-            self.version += 1
+            self._rebuilt += 1
             self.machine.counters[view.number] = 0
             view.changes_before = {relation: self.relations[relation].changes for relation in view.relations}
             self._assemble()
@@ -134,7 +138,7 @@ class State:
                 self._assemble()
                 raise
             view.plan = plan
-            self.version += 1
+            self._rebuilt += 1
 
     def drop_view(self, name: str) -> None:
         """Forget a view; stores that no other view reads go with it."""
@@ -142,7 +146,7 @@ class State:
             view = self.views.pop(name)
             self._outlets.close(name)
             self._close_stores(view)
-            self.version += 1
+            self._rebuilt += 1
             self._assemble()
             self.drop_unread()
             for dictionary in self.dictionaries:

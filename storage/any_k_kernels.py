@@ -12,12 +12,13 @@ tree changes.
 
 from __future__ import annotations
 
+from storage.hash_kernels import hash_places
 from storage.jit import kernel
 from storage.layout import INDEX_LIST, LINKS, ORDER, RANKS, ROWS, TAIL, USED, WIDTH
 from storage.memory import calloc, free, load, load32, realloc, store
 from storage.order_kernels import compare_rows
 from storage.rank_kernels import add_key, same_words
-from storage.table_kernels import find, hash_places
+from storage.table_kernels import find
 
 # Header words; the first is STEPS. The plan: nodes, the most children of one, whether answers are distinct, how many
 # answers of each of the root's groups there are at most (0: all), an offset for each node, and there [table, children,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from storage.hash_kernels import hash_places, hash_words
 from storage.jit import kernel
 from storage.layout import (
     BUFFERS,
@@ -32,7 +33,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import copy_value, multiply
 from storage.memory import load, prefetch, product_overflows, realloc, store
-from storage.table_kernels import clear, hash_places, hash_words, reserve, upsert
+from storage.table_kernels import clear, reserve, upsert
 
 _AHEAD = 12
 

@@ -8,13 +8,13 @@ that of the shortest list, which makes joins of deltas worst-case optimal (Ngo, 
 from __future__ import annotations
 
 from storage.delta_kernels import gather_keys, prefetch_row, reserve_scratch
+from storage.hash_kernels import finish_hash, hash_words, mix
 from storage.jit import kernel
 from storage.layout import CHUNK, HASHES, KEYS, LINKS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
 from storage.memory import load, load32, prefetch, store
-from storage.table_kernels import find, hash_words
+from storage.table_kernels import find
 from storage.wave_kernels import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
-_AHEAD = 12
 _DEAD = -1
 # Where EXTEND goes on when it is called again, and where the offsets of its sides are.
 _POSITION, _MEMBER, _LEFT, _SIDE, _OFFSETS = 4, 5, 6, 7, 8
@@ -91,50 +91,122 @@ def first_partner(at, s):
     return last if s != last else last - 1
 
 
-@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
-def list_alone(at, scratch, matches, row, s, member, count):
+@kernel("int64(int64,int64)")
+def pair_place(side, listed):
+    """Where the candidate word of a side's key is in a member of the listed side, if the key is one such word and one
+    of the delta row; else -1."""
+    template = _COUNT + 1 + load(side, _COUNT)
+    if load(load(side, _TABLE), KEYS) != 2 or (load(side, template) < 0) == (load(side, template + 1) < 0):
+        return -1
+    candidates = _COUNT + 1 + load(listed, _COUNT) + load(load(listed, _TABLE), KEYS)
+    return load(listed, candidates - 1 - min(load(side, template), load(side, template + 1)))
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)", inline=True)
+def candidate_hash(side, listed, row, member, place, leads, bound, temporary):
+    """The hash of a candidate's key; of a pair, whose candidate word is at `place`, without writing it down: its other
+    word is `bound`, or the hash begun with it if it `leads`."""
+    if place < 0:
+        candidate_key(side, listed, row, member, temporary)
+        h = hash_words(temporary, load(load(side, _TABLE), KEYS))
+    elif leads != 0:
+        h = finish_hash(mix(bound, load(member, place)))
+    else:
+        h = finish_hash(mix(mix(2, load(member, place)), bound))
+    return h
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64,int64)", inline=True)
+def note_match(matches, hashes, slots, mask, i, row, member, h):
+    """Note a match and its candidate's hash, and bring the slot near where it will be looked up."""
+    store(matches, 2 * i, row)
+    store(matches, 2 * i + 1, member)
+    store(hashes, i, h)
+    prefetch(slots + (h & mask) * 8)
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64)")
+def list_alone(at, scratch, matches, row, s, member, count, whole):
     """List `count` members of side `s` from `member` on for one row of the delta, and make ready to look each up in
-    another side while the next is on its way; returns the member after the last one listed (0: none)."""
+    another side while the next is on its way; returns the member after the last one listed (0: none).
+
+    A `whole` list is walked from both ends: each hop waits for the one before it, on two ways half as long."""
     listed = at + load(at, _OFFSETS + s) * 8
     side = at + load(at, _OFFSETS + first_partner(at, s)) * 8
     own = load(listed, _TABLE)
-    table = load(side, _TABLE)
-    link_place = 2 * (load(own, LINKS) + 2 * load(listed, _INDEX))
-    temporary = load(scratch, TEMPORARY)
-    hashes = load(scratch, HASHES)
+    next_place = 2 * (load(own, LINKS) + 2 * load(listed, _INDEX))
     rows = load(own, ROWS)
     width = load(own, WIDTH) * 8
-    keys = load(table, KEYS)
-    slots = load(table, SLOTS)
-    mask = load(table, MASK)
-    for i in range(count):
-        address = rows + (member - 1) * width
-        member = load32(address, link_place)
-        prefetch(rows + (member - 1) * width)
-        store(matches, 2 * i, row)
-        store(matches, 2 * i + 1, address)
-        candidate_key(side, listed, row, address, temporary)
+    slots = load(load(side, _TABLE), SLOTS)
+    mask = load(load(side, _TABLE), MASK)
+    hashes = load(scratch, HASHES)
+    temporary = load(scratch, TEMPORARY)
+    place = pair_place(side, listed)
+    leads = 0
+    bound = 0
+    if place >= 0:
+        template = _COUNT + 1 + load(side, _COUNT)
+        leads = 1 if load(side, template) >= 0 else 0
+        bound = load(row, max(load(side, template), load(side, template + 1)))
+        if leads != 0:
+            bound = mix(2, bound)
+    last = rows + (load32(rows + (member - 1) * width, next_place + 1) - 1) * width
+    alone = count if whole == 0 else count & 1
+    for i in range(alone):
+        first = rows + (member - 1) * width
+        member = load32(first, next_place)
+        h = candidate_hash(side, listed, row, first, place, leads, bound, temporary)
+        note_match(matches, hashes, slots, mask, i, row, first, h)
+    for i in range(alone, count, 2):
+        first = rows + (member - 1) * width
+        member = load32(first, next_place)
+        h = candidate_hash(side, listed, row, first, place, leads, bound, temporary)
+        note_match(matches, hashes, slots, mask, i, row, first, h)
+        h = candidate_hash(side, listed, row, last, place, leads, bound, temporary)
+        note_match(matches, hashes, slots, mask, i + 1, row, last, h)
+        last = rows + (load32(last, next_place + 1) - 1) * width
+    return 0 if whole != 0 else member
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def hash_matches(side, listed, scratch, matches, rows, hashes):
+    """Make ready to look the candidates of all matches up in a side."""
+    slots = load(load(side, _TABLE), SLOTS)
+    mask = load(load(side, _TABLE), MASK)
+    keys = load(load(side, _TABLE), KEYS)
+    temporary = load(scratch, TEMPORARY)
+    for i in range(rows):
+        candidate_key(side, listed, load(matches, 2 * i), load(matches, 2 * i + 1), temporary)
         h = hash_words(temporary, keys)
         store(hashes, i, h)
         prefetch(slots + (h & mask) * 8)
-    return member
 
 
-@kernel("boolean(int64,int64,int64)")
-def absent(table, scratch, h):
-    """Whether no row has the hash `h`. Counts slots looked at if so; else `find` will."""
+@kernel("int64(int64,int64,int64,int64,int64)")
+def drop_absent(table, scratch, matches, rows, hashes):
+    """Keep the matches, and their hashes, whose hash a row of the table has, and bring that row near; how many. Counts
+    the slots looked at for the others: `find` will count those of what is kept."""
     slots = load(table, SLOTS)
     mask = load(table, MASK)
-    i = h & mask
-    looked = 1
-    slot = load(slots, i)
-    while slot != 0 and slot >> 32 != h:
-        i = (i + 1) & mask
-        looked += 1
-        slot = load(slots, i)
-    if slot == 0:
-        store(scratch, STEPS, load(scratch, STEPS) + looked)
-    return slot == 0
+    kept = 0
+    looked = 0
+    for i in range(rows):
+        h = load(hashes, i)
+        j = h & mask
+        slot = load(slots, j)
+        while slot != 0 and slot >> 32 != h:
+            j = (j + 1) & mask
+            slot = load(slots, j)
+        if slot == 0:
+            looked += 1 + ((j - h) & mask)
+        else:
+            prefetch(load(table, ROWS) + ((slot & 0xFFFFFFFF) - 1) * load(table, WIDTH) * 8)
+            store(hashes, kept, h)
+            store(matches, 2 * kept, load(matches, 2 * i))
+            store(matches, 2 * kept + 1, load(matches, 2 * i + 1))
+            kept += 1
+    store(scratch, STEPS, load(scratch, STEPS) + looked)
+    return kept
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
@@ -149,20 +221,11 @@ def keep_common(at, scratch, matches, rows, s, ready):
             continue
         side = at + load(at, _OFFSETS + t) * 8
         table = load(side, _TABLE)
-        keys = load(table, KEYS)
-        slots = load(table, SLOTS)
-        mask = load(table, MASK)
-        for i in range(0 if ready != 0 and t == first_partner(at, s) else rows):
-            candidate_key(side, listed, load(matches, 2 * i), load(matches, 2 * i + 1), temporary)
-            h = hash_words(temporary, keys)
-            store(hashes, i, h)
-            prefetch(slots + (h & mask) * 8)
+        if ready == 0 or t != first_partner(at, s):
+            hash_matches(side, listed, scratch, matches, rows, hashes)
+        rows = drop_absent(table, scratch, matches, rows, hashes)
         kept = 0
         for i in range(rows):
-            if i + _AHEAD < rows:
-                prefetch_row(table, load(hashes, i + _AHEAD))
-            if absent(table, scratch, load(hashes, i)):
-                continue
             row = load(matches, 2 * i)
             member = load(matches, 2 * i + 1)
             candidate_key(side, listed, row, member, temporary)
@@ -222,10 +285,12 @@ def step_extend(at, scratch, delta, width, rows):
             side = at + load(at, _OFFSETS + t) * 8
             active = 0
             out = 0
+            size = 0
             for i in range(n):
                 tail = load(wave, TAILS + i)
                 if tail != 0 and load(wave, SIDES + i) == t:
-                    taken = last if i == n - 1 else load32(tail, 1)
+                    size = load32(tail, 1)
+                    taken = last if i == n - 1 else size
                     enter_list(wave, active, wave + (OWN + i) * 8, load32(tail, 0), taken, out)
                     active += 1
                     out += taken
@@ -234,7 +299,7 @@ def step_extend(at, scratch, delta, width, rows):
                 lone = 1 if active == 1 and sides > 1 else 0
                 if lone == 1:
                     row = load(load(wave, SOURCE), 0)
-                    rest = list_alone(at, scratch, block, row, t, load(wave, MEMBER), out)
+                    rest = list_alone(at, scratch, block, row, t, load(wave, MEMBER), out, 1 if out == size else 0)
                 else:
                     rest = list_members(load(side, _TABLE), load(side, _INDEX), block, 1, active, wave)
                 if rest != 0:

@@ -16,11 +16,12 @@ value) pairs, and the output's words in a lower row.
 
 from __future__ import annotations
 
+from storage.hash_kernels import hash_places, hash_words
 from storage.jit import kernel
 from storage.layout import KEYS, LIMBS, LINKS, ROWS, STEPS, TAIL, TEMPORARY, USED, WIDTH
 from storage.limb_kernels import add_value, copy_value, multiply, sign_of
 from storage.memory import load, load32, store
-from storage.table_kernels import find, hash_places, hash_words
+from storage.table_kernels import find
 
 UPPER, LOWER, LINK, LINK_GROUP, OUTPUT, OUTPUT_GROUP, CLOSING = range(7)
 MEMBER_TO, MEMBER_BACK, BUCKET_TO, BUCKET_BACK, LOWER_USED, UPPER_USED = range(7, 13)

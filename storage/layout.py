@@ -4,10 +4,10 @@ A **table** is a header of HEADER_WORDS words that never moves. Its rows are WID
 
     key words | values (LIMBS words each, the row count first) | two link words per index | tail
 
-A value is a little-endian two's complement integer of LIMBS words; value 0 is the row's count. The
-link words of index i hold the next and previous member (two 32-bit row numbers plus one, 0 = none)
-and the member's group row. A **group table** (the other side of an index) ends its rows with a tail:
-one word with the list's head and the group's size, and, if EXTRA, the group's best value and a flag.
+A value is a little-endian two's complement integer of LIMBS words; value 0 is the row's count. The link words of index
+i hold the next and previous member (two 32-bit row numbers plus one; after the last comes 0, before the first the
+last) and the member's group row. A **group table** (the other side of an index) ends its rows with a tail: one word
+with the list's head and the group's size, and, if EXTRA, the group's best value and a flag.
 At most one index is **ordered**: its lists are sorted (see order_kernels), its rows have a word more, at
 TAIL, its groups the tree's root in the second word of their tail. With **subtree sums** (SUMS values of one limb more
 than the row's, see subtree_kernels) they follow TAIL.
@@ -66,6 +66,8 @@ STACK = 9
 COUNTERS, RUNS, WAVES = 10, 11, 12
 # Whether a row of the leaf's delta has a heavy value.
 HEAVY = 13
+# How many epochs have been committed.
+EPOCHS = 14
 BUFFERS = 16
 MAX_BUFFERS = 40
 # The last buffer has a word for each row of a leaf's delta: which of its values are heavy.
@@ -74,6 +76,9 @@ SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
 TEMPORARY_WORDS = 512
 # The widest value: a product's operands and result have room in TEMPORARY.
 MAX_LIMBS = 120
+
+# How far an epoch of one row has come.
+HAS_RUN, COMMITTED = 1, 2
 
 # What a run reports.
 OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from storage.hash_kernels import hash_places
 from storage.jit import kernel
 from storage.layout import ROWS, WIDTH
 from storage.memory import load, store
-from storage.table_kernels import find, hash_places
+from storage.table_kernels import find
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64,int64,int64)")

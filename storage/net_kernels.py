@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from storage.hash_kernels import hash_words
 from storage.jit import kernel
 from storage.memory import load, store
-from storage.table_kernels import hash_words
 
 _LARGE = 1 << 32  # Sums of so many weights could leave 64 bits.
 

@@ -101,14 +101,19 @@ def splice(table, place, row, before, after, group_tail):
     """Put a row between two neighbours of its group's list (0: none)."""
     rows = load(table, ROWS)
     width = load(table, WIDTH) * 8
-    store32(rows + row * width, place, after)
-    store32(rows + row * width, place + 1, before)
-    if before != 0:
-        store32(rows + (before - 1) * width, place, row + 1)
-    else:
+    head = load32(group_tail, 0)
+    last = before
+    if before == 0:
+        last = load32(rows + (head - 1) * width, place + 1) if head != 0 else row + 1
         store32(group_tail, 0, row + 1)
+    else:
+        store32(rows + (before - 1) * width, place, row + 1)
+    store32(rows + row * width, place, after)
+    store32(rows + row * width, place + 1, last)
     if after != 0:
         store32(rows + (after - 1) * width, place + 1, row + 1)
+    elif before != 0:
+        store32(rows + (head - 1) * width, place + 1, row + 1)
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64)")
@@ -191,7 +196,8 @@ def insert_ordered(table, scratch, row, group_tail):
         above = rows + (parent - 1) * width
         store32(above, sides + side, row + 1)
         if side == 0:
-            splice(table, place, row, load32(above, place + 1), parent, group_tail)
+            before = load32(above, place + 1) if parent != load32(group_tail, 0) else 0
+            splice(table, place, row, before, parent, group_tail)
         else:
             splice(table, place, row, parent, load32(above, place), group_tail)
         steps += rise(table, row, place, sides, group_tail)

@@ -21,11 +21,14 @@ from storage.layout import (
     CHECK,
     CHUNK,
     CLEAR,
+    COMMITTED,
     COUNTERS,
     DIRTY_USED,
     END,
+    EPOCHS,
     EXTEND,
     FLAGS,
+    HAS_RUN,
     HEAVY,
     INDEX_ENTRY,
     INDEX_LIST,
@@ -295,15 +298,26 @@ def run_epoch(entries, count, scratch, sign):
 
 @kernel("int64(int64)")
 def run_row(entry):
-    """Run an epoch of one row, by an entry of `run_epoch` with three words more: how many words of the row must not be
-    NULL_CODE (else the run is refused and nothing changed), the place of the word that is set when it has run, and
-    the scratch space."""
+    """Run and commit an epoch of one row; its number, or the flags below zero if it is not committed.
+
+    Behind an entry of `run_epoch` come four words: how many words of the row must not be NULL_CODE (else the run is
+    refused and nothing changed), the place of the word that tells how far it has come, the scratch space, and the
+    address of the counter of the relation's changes."""
     data = load(entry, 3)
     for i in range(load(entry, 5)):
         if load(data, i) == NULL_CODE:
-            return REFUSED
-    store(data, load(entry, 6), 1)
-    return run_epoch(entry, 1, load(entry, 7), 1)
+            return -REFUSED
+    scratch = load(entry, 7)
+    store(data, load(entry, 6), HAS_RUN)
+    flags = run_epoch(entry, 1, scratch, 1)
+    if flags != 0:
+        return -flags
+    store(data, load(entry, 6), COMMITTED)
+    changes = load(entry, 8)
+    store(changes, 0, load(changes, 0) + 1)
+    number = load(scratch, EPOCHS) + 1
+    store(scratch, EPOCHS, number)
+    return number
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")

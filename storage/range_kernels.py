@@ -9,12 +9,13 @@ anew; the tree keeps it for the next change).
 from __future__ import annotations
 
 from storage.delta_kernels import buffer, gather_keys, reserve_scratch
+from storage.hash_kernels import hash_words
 from storage.jit import kernel
 from storage.layout import CHUNK, LIMBS, LINKS, MATCHES, ROWS, STEPS, SUMS, TAIL, WIDTH
 from storage.memory import load, load32, store
 from storage.order_kernels import compare_rows
 from storage.subtree_kernels import add_below
-from storage.table_kernels import find, hash_words
+from storage.table_kernels import find
 
 # Where RANGE goes on when it is called again; the buffer in which RANGE_SUM makes its sums.
 _POSITION, _MEMBER = 4, 5

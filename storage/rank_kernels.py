@@ -10,6 +10,7 @@ on to the parent (the dynamic any-k index after Deep, Hu and Koutris 2022; botto
 from __future__ import annotations
 
 from storage.delta_kernels import buffer
+from storage.hash_kernels import hash_places, hash_words
 from storage.jit import kernel
 from storage.layout import (
     DIRTY,
@@ -43,7 +44,7 @@ from storage.layout import (
 from storage.limb_kernels import sign_of
 from storage.memory import high_product, less_unsigned, load, load32, realloc, store, store32
 from storage.order_kernels import compared_at, sort_addresses
-from storage.table_kernels import find, hash_places, hash_words, link, new_row, remove_row, reserve, unlink
+from storage.table_kernels import find, link, new_row, remove_row, reserve, unlink
 from storage.upkeep_kernels import wants_shrink
 
 _FEW = 256

@@ -7,6 +7,7 @@ it, the size of its group. Values are promoted and demoted between epochs; what 
 from __future__ import annotations
 
 from storage.delta_kernels import buffer
+from storage.hash_kernels import hash_places, hash_words
 from storage.jit import kernel
 from storage.layout import (
     BOUND_LIMIT,
@@ -29,7 +30,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, load32, store
-from storage.table_kernels import clear_rows, find, hash_places, hash_words, new_row, reserve
+from storage.table_kernels import clear_rows, find, new_row, reserve
 
 
 @kernel("int64(int64,int64,int64)")

@@ -8,12 +8,13 @@ memory is constant and a reader that wants three rows pays for three.
 from __future__ import annotations
 
 from storage.delta_kernels import prefetch_row
+from storage.hash_kernels import hash_words
 from storage.jit import kernel
 from storage.layout import KEYS, LIMBS, LINKS, MASK, OWNER, ROWS, SLOTS, STEPS, TAIL, USED, WIDTH
 from storage.limb_kernels import multiply, sign_of
 from storage.memory import load, load32, prefetch, product_overflows, store
 from storage.range_kernels import first_passing, within
-from storage.table_kernels import find, hash_words
+from storage.table_kernels import find
 from storage.wave_kernels import ENTRY, HOPS, KEY, MEMBER, OUT, SOURCE, WAVE, enter_list, extend, list_members
 
 SCAN_LEVEL, GROUP_LEVEL, PROBE_LEVEL, RANGE_LEVEL = 0, 1, 2, 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storage.delta_kernels import buffer, gather_keys, reserve_scratch
+from storage.hash_kernels import hash_words
 from storage.jit import kernel
 from storage.layout import (
     HASHES,
@@ -22,7 +23,7 @@ from storage.layout import (
 from storage.limb_kernels import sign_of
 from storage.memory import load, load32, prefetch, store
 from storage.order_kernels import compare_rows
-from storage.table_kernels import find, hash_words
+from storage.table_kernels import find
 
 _AHEAD = 12
 

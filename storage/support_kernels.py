@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from storage.delta_kernels import gather_keys
+from storage.hash_kernels import hash_words
 from storage.jit import kernel
 from storage.layout import KEYS, LIMBS, ROWS, WIDTH
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
-from storage.table_kernels import find, hash_words
+from storage.table_kernels import find
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64,int64)")

@@ -259,13 +259,14 @@ class Table:
             tail = group._row(group_row)[int(group.header[at.TAIL])]
             head, size = int(tail & 0xFFFFFFFF), int(tail >> 32)
             assert size == len(expected[key]), "a group's size is wrong"
-            members, before = [], 0
+            members, back = [], []
             while head:
                 members.append(head - 1)
                 words = self._row(head - 1)
-                assert int((words[link] >> 32) & 0xFFFFFFFF) == before, "a back link is wrong"
+                back.append(int((words[link] >> 32) & 0xFFFFFFFF) - 1)
                 assert int(words[link + 1] & 0xFFFFFFFF) == group_row, "a member's group is wrong"
-                before, head = head, int(words[link] & 0xFFFFFFFF)
+                head = int(words[link] & 0xFFFFFFFF)
+            assert back == members[-1:] + members[:-1], "a back link is wrong"
             assert sorted(members) == expected[key], "a list misses members"
             if self.header[at.ORDER] and int(_words(self.header[at.ORDER], 1)[0]) == x:
                 self._check_order(members, link, group._row(group_row)[int(group.header[at.TAIL]) + 1])

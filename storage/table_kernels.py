@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from storage.hash_kernels import hash_words
 from storage.jit import kernel
 from storage.layout import (
     CAPACITY,
@@ -38,7 +39,6 @@ from storage.order_kernels import insert_ordered, remove_ordered, splice
 from storage.page_kernels import use_huge_pages
 from storage.subtree_kernels import change_sums
 
-_MULTIPLIER = -7046029254386353131
 _SMALLEST = 8
 
 
@@ -59,26 +59,6 @@ def make(keys, values, limbs, indexes, extra):
     store(table, MASK, _SMALLEST - 1)
     store(table, INDEX_LIST, calloc(max(1, indexes * (INDEX_ENTRY + 32)), 8))
     return table
-
-
-@kernel("int64(int64,int64)")
-def hash_words(base, count):
-    """A 31-bit hash of `count` words; its low bits choose the slot, the whole tells keys apart."""
-    h = count
-    for i in range(count):
-        h = (h ^ load(base, i)) * _MULTIPLIER
-        h ^= (h >> 32) & 0xFFFFFFFF
-    return ((h * _MULTIPLIER) >> 33) & 0x7FFFFFFF
-
-
-@kernel("int64(int64,int64,int64,int64)")
-def hash_places(base, places, first, count):
-    """`hash_words` of the words of `base` at the places listed from `places[first]`."""
-    h = count
-    for i in range(count):
-        h = (h ^ load(base, load(places, first + i))) * _MULTIPLIER
-        h ^= (h >> 32) & 0xFFFFFFFF
-    return ((h * _MULTIPLIER) >> 33) & 0x7FFFFFFF
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")
@@ -318,12 +298,13 @@ def unlink(table, scratch, row, x):
     if orders(table, x):
         steps = remove_ordered(table, row, group_address + 8 * tail)
         store(scratch, STEPS, load(scratch, STEPS) + steps)
-    if before != 0:
-        store32(rows + (before - 1) * width * 8, place, after)
-    else:
+    head = load32(group_address, 2 * tail)
+    if head == row + 1:
         store32(group_address, 2 * tail, after)
-    if after != 0:
-        store32(rows + (after - 1) * width * 8, place + 1, before)
+    else:
+        store32(rows + (before - 1) * width * 8, place, after)
+    if after != 0 or head != row + 1:
+        store32(rows + ((after if after != 0 else head) - 1) * width * 8, place + 1, before)
     size = load32(group_address, 2 * tail + 1) - 1
     store32(group_address, 2 * tail + 1, size)
     if size == 0 and (x > 0 or load(table, RANKS) == 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from storage.delta_kernels import prefetch_row
+from storage.hash_kernels import hash_places
 from storage.jit import kernel
 from storage.layout import (
     CAPACITY,
@@ -36,7 +37,7 @@ from storage.limb_kernels import copy_value, shift_left, sign_of
 from storage.memory import calloc, free, load, load32, memcpy, prefetch, realloc, store, store32
 from storage.order_kernels import is_listed, renumber_tree
 from storage.page_kernels import use_huge_pages
-from storage.table_kernels import count_references, find, hash_places, orders, resize_slots
+from storage.table_kernels import count_references, find, orders, resize_slots
 
 _SMALLEST = 8
 _FEW = 4096
@@ -84,19 +85,19 @@ def renumber_links(table, renumbered, used, moved):
         group_width = load(group, WIDTH)
         tail = load(group, TAIL)
         place = 2 * (load(table, LINKS) + 2 * x)
+        for group_row in range(load(group, USED)):
+            address = load(group, ROWS) + group_row * group_width * 8
+            head = load32(address, 2 * tail)
+            if head != 0:
+                store32(address, 2 * tail, load32(renumbered, head - 1) + 1)
         for row in range(moved):
             address = rows + row * width * 8
             if not is_listed(table, x, address):
                 continue
             after = load32(address, place)
-            before = load32(address, place + 1)
             if after != 0:
                 store32(address, place, load32(renumbered, after - 1) + 1)
-            if before != 0:
-                store32(address, place + 1, load32(renumbered, before - 1) + 1)
-            else:
-                group_row = load32(address, place + 2)
-                store32(load(group, ROWS) + group_row * group_width * 8, 2 * tail, row + 1)
+            store32(address, place + 1, load32(renumbered, load32(address, place + 1) - 1) + 1)
         if orders(table, x):
             renumber_tree(table, x, renumbered, moved)
     owner = load(table, OWNER)

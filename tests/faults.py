@@ -229,6 +229,17 @@ FAULTS = [
         "position += n if member == 0 else n - 1", "position += n", EXTEND,
     ),
     Fault(
+        "a row that is taken back keeps its number", "maintenance/epoch.py",
+        "                    machine.epochs -= 1\n", "", "tests/sqlfront/test_transactions.py -k around_the_run",
+    ),
+    Fault(
+        "the first member of a list does not know the last", "storage/table_kernels.py",
+        "if after != 0 or head != row + 1:", "if after != 0:", TABLE,
+    ),
+    Fault(
+        "a cut list is walked from both ends", "storage/extend_kernels.py", "1 if out == size else 0)", "1)", EXTEND,
+    ),
+    Fault(
         "a candidate that one side lacks is kept", "storage/extend_kernels.py",
         "for t in range(load(at, 2) - 1, -1, -1):", "for t in range(min(1, load(at, 2) - 1), -1, -1):", EXTEND,
     ),
@@ -274,8 +285,8 @@ FAULTS = [
     ),
     Fault(
         "a neighbour keeps pointing at an unlinked row", "storage/table_kernels.py",
-        "store32(rows + (after - 1) * width * 8, place + 1, before)",
-        "store32(rows + (after - 1) * width * 8, place + 1, row + 1)", TABLE,
+        "store32(rows + ((after if after != 0 else head) - 1) * width * 8, place + 1, before)",
+        "store32(rows + ((after if after != 0 else head) - 1) * width * 8, place + 1, row + 1)", TABLE,
     ),
     Fault(
         "computed columns see the caller's types", "maintenance/relation.py",

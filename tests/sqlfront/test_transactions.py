@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from maintenance import epoch as epoch_module
 
 SETUP = """
 CREATE TABLE a(k BIGINT, x BIGINT);
@@ -440,6 +441,33 @@ def test_ctrl_c_leaves_whole_epochs(con, way):
         assert con.execute("SELECT coalesce(sum(n), 0) FROM w").fetchall() == [(n,)]
     assert con.execute("SELECT count(*) FROM c").fetchall() == [(counts[-1],)]
     assert counts == sorted(counts)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_ctrl_c_around_the_run_of_a_row(con, monkeypatch, when):
+    """Taken back with its number, if it has one, and the engine is not left locked."""
+    con.execute("CREATE CHANGE TABLE c(k BIGINT, x BIGINT)")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, sum(x) AS s, count(*) AS n FROM c GROUP BY k")
+    for _ in range(2):
+        con.apply_row("c", (3, 1))
+    number, run_row = con._database.engine.epoch, epoch_module.run_row
+
+    def interrupted(address):
+        if when == "after":
+            assert run_row(address) == number + 1
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(epoch_module, "run_row", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            con.apply_row("c", (3, 1))
+    assert con._database.engine.epoch == number
+    assert con.execute("SELECT * FROM w").fetchall() == [(3, 2, 2)]
+    other = threading.Thread(target=con.cursor().apply_row, args=("c", (4, 1)))
+    other.start()
+    other.join(30)
+    assert con._database.engine.epoch == number + 1
+    assert con.execute("SELECT * FROM w ORDER BY k").fetchall() == [(3, 2, 2), (4, 1, 1)]
 
 
 def test_interrupting_a_statement(con):
