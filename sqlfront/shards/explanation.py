@@ -50,10 +50,11 @@ class Spread:
         }
 
     def lines(self) -> list[str]:
-        data = self.to_dict()
-        if self.partitioning is None:
+        data, found = self.to_dict(), self.partitioning
+        if found is None:
             return [f"none: {self.why}"]
-        grid = " x ".join(f"{column} in {shares}" for column, shares in data["hashed"].items())
+        grids = [" x ".join(f"{self._spelled(one)} in {one.shares}" for one in grid.dimensions) for grid in found.grids]
+        grid = "; ".join(filter(None, grids))
         lines = [
             f"{data['used']} of {self.asked}" + (f": {grid}" if grid else ""),
             f"{data['reason']}; {self.combined}",
@@ -89,5 +90,5 @@ def in_shards(database: Database, con: Any, explained: Explanation, shards: int)
     except NotSupportedError as error:
         return replace(explained, spread=Spread(shards, definition, why=error.why or ""))
     names = {atom: stream.name for stream in found.streams for atom in stream.atoms}
-    note = combine(definition, found.hashed, names).note
+    note = combine(definition, found.hashed, names, found.product).note
     return replace(explained, spread=Spread(shards, definition, found, note))
