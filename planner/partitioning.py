@@ -141,6 +141,7 @@ class Partitioning:
 def partition(definition: Definition, shards: int, sizes: Mapping[str, float] | None = None) -> Partitioning:
     """The partitioning of a view over at most `shards` shards, with the least expected rows per shard.
 
+    Components have grids of their own where the view is their product; `reason` says why if it has several and is not.
     `sizes` are the tables' expected numbers of rows (by the definition's names, else 1). The shares are searched for
     among the variables to which the linear programme of Beame, Koutris and Suciu (2014) gives a part; ties go to
     variables that are put out, whose groups lie in one shard. Raises NoPartitioning with the reason; ValueError for a

@@ -226,6 +226,7 @@ def test_explain_says_that_components_are_hashed_apart(con):
     found = con.explain(PRODUCTS["triangles and rows"], shards=8)
     data = found.to_dict()["shards"]
     assert (data["used"], list(data["hashed"].values())) == (8, [8, 2, 2, 2])
+    assert [grid["atoms"] for grid in data["grids"]] == [["r"], ["e1", "e2", "e3"]]
     assert {table: sent["copies"] for table, sent in data["tables"].items()} == {"r": 1, "e": 6}
     text = str(found)
     assert "8 of 8: a in 8; y in 2 x" in text
