@@ -27,6 +27,7 @@ QUERIES = {
     "orders, items and products": (
         "SELECT c, kind, count(*) AS n FROM orders JOIN items USING (o) JOIN products USING (p) GROUP BY c, kind"
     ),
+    "orders by products": "SELECT c, kind, count(*) AS n FROM orders CROSS JOIN products GROUP BY c, kind",
     "triangles of followers": (
         "SELECT count(*) AS n FROM follows a, follows b, follows c WHERE a.y = b.x AND b.y = c.x AND c.y = a.x"
     ),
@@ -60,7 +61,7 @@ def _line(con: Any, name: str, shards: int, rows: int) -> dict[str, Any]:
     plan = plan_shards(con, QUERIES[name], shards, {table: _rows(table, rows) for table in TABLES})
     spread = plan.partitioning
     line = {"query": name, "shards": shards, "used": spread.shards}
-    line["grid"] = " x ".join(str(dimension.shares) for dimension in spread.dimensions) or "1"
+    line["grid"] = " and ".join(" x ".join(str(one.shares) for one in grid.dimensions) or "1" for grid in spread.grids)
     total = sum(size for _, size in spread.sizes)
     for power in POWERS:
         loads = _loads(plan, rows, power)

@@ -3,25 +3,71 @@
 Where equal groups lie in one shard, the shards' rows together are the view's. Otherwise each shard keeps its part of
 every group: counts and sums, which are added, least and greatest values, of which the least and greatest count; and of
 ORDER BY ... LIMIT the shards' first rows, of which the first ones are the view's.
+
+The components of a product are kept, and combined, as views of their own; whoever reads multiplies them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
+from planner.product import Product, unused_names
 from planner.query import Definition, Limit, RawColumn, is_grouped
 
 
+class Combination(Protocol):
+    """How the rows of shards become the view's.
+
+    `shards` are the views that every shard keeps, over its streams, `columns` those of the rows that it puts out;
+    `mark` is the one of them that numbers the view from which a row is, if there are several. `whole`: the shards' rows
+    together are the view's.
+    """
+
+    @property
+    def shards(self) -> tuple[Definition, ...]: ...
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]: ...
+
+    @property
+    def mark(self) -> str | None: ...
+
+    @property
+    def whole(self) -> bool: ...
+
+    def query(self, parts: str) -> str:
+        """The view's rows, as SQL over a table that holds those of all shards."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """How the shards' rows become the view's, in words."""
+        ...
+
+
 @dataclass(frozen=True)
-class Combination:
-    """`shard` is what every shard keeps of `view`, over its streams. `apart`: equal groups lie in one shard; `whole`:
-    the shards' rows together are the view's."""
+class Merged:
+    """The combination of one view, of which each shard keeps the rows of its part. `apart`: equal groups lie in one
+    shard."""
 
     view: Definition
     shard: Definition
     apart: bool
     whole: bool
+
+    @property
+    def shards(self) -> tuple[Definition, ...]:
+        return (self.shard,)
+
+    @property
+    def mark(self) -> None:
+        return None
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return self.shard.columns
 
     def query(self, parts: str) -> str:
         """The view's rows, as SQL over a table that holds those of all shards."""
@@ -41,12 +87,74 @@ class Combination:
         return f"the shards' parts of a group are added up{firsts}"
 
 
-def combine(definition: Definition, hashed: Collection[str], streams: Mapping[str, str]) -> Combination:
-    """The combination of a view whose shards are decided by these variables, and whose atoms read these tables."""
+@dataclass(frozen=True)
+class Multiplied:
+    """The combination of a view that is the product of its components': each has rows of its own among the shards',
+    told apart by the number in column `mark`, and NULL in the columns of the others."""
+
+    view: Definition
+    product: Product
+    factors: tuple[Merged, ...]
+    mark: str
+
+    @property
+    def shards(self) -> tuple[Definition, ...]:
+        return tuple(factor.shard for factor in self.factors)
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return (self.mark, "INTEGER"), *(column for factor in self.factors for column in factor.columns)
+
+    @property
+    def whole(self) -> bool:
+        return False
+
+    def query(self, parts: str) -> str:
+        named = zip(self.product.items, self.view.raw, strict=True)
+        items = ", ".join(f"{item} AS {_quote(column.name)}" for item, column in named) or "1"
+        tables = ", ".join(self._factor(number, parts) for number in range(1, len(self.factors) + 1))
+        where = f" WHERE {' AND '.join(self.product.conditions)}" if self.product.conditions else ""
+        return _selected(self.view, f"(SELECT {items} FROM {tables}{where}) AS multiplied")
+
+    @property
+    def note(self) -> str:
+        notes = dict.fromkeys(factor.note for factor in self.factors if not factor.whole)
+        first = f"; before that, {' and '.join(notes)}" if notes else ""
+        return (
+            f"the components are multiplied when the view is read{first}" if len(self.factors) > 1 else "".join(notes)
+        )
+
+    def _factor(self, number: int, parts: str) -> str:
+        factor = self.factors[number - 1]
+        columns = ", ".join(_quote(name) for name, _ in factor.columns)
+        own = f"(SELECT {columns} FROM {parts} WHERE {_quote(self.mark)} = {number}) AS rows_{number}"
+        return f"({factor.query(own)}) AS component_{number}"
+
+
+def combine(
+    definition: Definition, hashed: Sequence[Collection[str]], streams: Mapping[str, str], found: Product | None = None
+) -> Combination:
+    """The combination of a view whose atoms read these tables, and whose shards are decided by these variables: in each
+    of the components, if it is `found` to be a product."""
+    if found is None:
+        return _merged(definition, hashed[0], streams)
+    parts = zip(found.components, hashed, strict=True)
+    factors = tuple(_merged(part, deciding(part, own), streams) for part, own in parts)
+    mark = next(unused_names("component", [name for factor in factors for name, _ in factor.columns]))
+    return Multiplied(definition, found, factors, mark)
+
+
+def deciding(component: Definition, hashed: Collection[str]) -> Collection[str]:
+    """The variables that decide where parts of a component's rows are: each shard of a product has a row of one without
+    groups, whatever is hashed."""
+    return hashed or ({"shard"} if component.scalar else hashed)
+
+
+def _merged(definition: Definition, hashed: Collection[str], streams: Mapping[str, str]) -> Merged:
     own = _moved(definition, streams)
     apart = _is_apart(definition, hashed)
     if apart and (definition.limit is None or _is_whole_in_shards(definition, hashed)):
-        return Combination(definition, own, apart=True, whole=True)
+        return Merged(definition, own, apart=True, whole=True)
     raw = definition.raw if apart else tuple(part for column in definition.raw for part in _parts(column))
     limit = definition.limit if apart else None
     if limit is not None and not is_grouped(definition):
@@ -56,7 +164,7 @@ def combine(definition: Definition, hashed: Collection[str], streams: Mapping[st
         columns=tuple((column.name, column.type) for column in raw), having=definition.having if apart else None,
         orders=definition.orders[:1] if limit is not None else (),
     )  # fmt: skip
-    return Combination(definition, shard, apart, whole=False)
+    return Merged(definition, shard, apart, whole=False)
 
 
 def obstacle(definition: Definition, hashed: Collection[str] | None) -> str | None:
@@ -112,7 +220,12 @@ def _parts(column: RawColumn) -> tuple[RawColumn, ...]:
 
 def _query(definition: Definition, apart: bool, parts: str) -> str:
     rows = parts if apart else f"({_combined(definition, parts)}) AS combined"
-    having = f" WHERE {definition.having}" if definition.having and not apart else ""
+    return _selected(definition, rows, filtered=apart)
+
+
+def _selected(definition: Definition, rows: str, *, filtered: bool = False) -> str:
+    """The view's rows from its raw columns, of which HAVING has left its own if they are `filtered`."""
+    having = f" WHERE {definition.having}" if definition.having and not filtered else ""
     outputs = zip(definition.projection, definition.columns, strict=True)
     items = ", ".join(f"CAST({text} AS {type_}) AS {_quote(name)}" for text, (name, type_) in outputs)
     return f"SELECT {items} FROM {rows}{having}{_limiting(definition)}"

@@ -5,16 +5,20 @@ hashes of the variables it has, so each row of the join is found in exactly one 
 (2010). How many parts each variable is hashed to are its shares. In a q-hierarchical component a root variable is in
 every atom, so all shares go to it, each row is sent to one shard and no state is ever moved; the shares of a triangle
 are the cube root of the number of shards.
+
+Components of a query have a grid each, over the same shards: a row meets only rows of its own component there, and
+whoever reads the view multiplies what the components have (product.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log, prod
 
-from planner.combination import obstacle
+from planner.combination import deciding, obstacle
 from planner.hypergraph import occurrences
+from planner.product import NoProduct, Product, product
 from planner.query import Atom, Definition, LeafColumn
 from planner.wording import enumerate_words
 
@@ -54,16 +58,36 @@ class Hashed:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """The cells among which the rows that some atoms read are spread: those of a component, or of a whole query."""
+
+    atoms: tuple[str, ...]
+    dimensions: tuple[Dimension, ...]
+    reason: str
+
+    @property
+    def shards(self) -> int:
+        """How many cells there are; each is in the shard of its number."""
+        return prod(dimension.shares for dimension in self.dimensions)
+
+    @property
+    def hashed(self) -> frozenset[str]:
+        """The variables that decide on a cell; that of a whole row is none that a view has, and called by its atom."""
+        return frozenset(d.variable or f"row of {d.atom}" for d in self.dimensions if d.shares > 1)
+
+
+@dataclass(frozen=True)
 class Stream:
     """The rows of a table on one way to the shards, which `atoms` read there as table `name`.
 
-    In the dimensions that are not hashed a row goes to every cell: to `copies` shards altogether. Rows that meet none
-    of the `conditions` are not sent; None sends all.
+    `shares` are those of the grid. In the dimensions that are not hashed a row goes to every cell: to `copies` shards
+    altogether. Rows that meet none of the `conditions` are not sent; None sends all.
     """
 
     name: str
     table: str
     atoms: tuple[str, ...]
+    shares: tuple[int, ...]
     hashed: tuple[Hashed, ...]
     conditions: tuple[str, ...] | None
     copies: int
@@ -71,24 +95,33 @@ class Stream:
 
 @dataclass(frozen=True)
 class Partitioning:
-    """The grid of a view, and the ways to it. `load` is the expected part of all rows sent that one shard holds, in
-    rows, for tables of the `sizes` it was chosen for."""
+    """The grid of a view or, of a `product`, the grids of its components, and the ways to them.
 
-    dimensions: tuple[Dimension, ...]
+    `load` is the expected part of all rows sent that one shard holds, in rows, for tables of the `sizes` it was chosen
+    for.
+    """
+
+    grids: tuple[Grid, ...]
     streams: tuple[Stream, ...]
     sizes: tuple[tuple[str, float], ...]
     load: float
     reason: str
+    product: Product | None = None
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """Those of all grids."""
+        return tuple(dimension for grid in self.grids for dimension in grid.dimensions)
 
     @property
     def shards(self) -> int:
-        """How many there are: the cells of the grid."""
-        return prod(dimension.shares for dimension in self.dimensions)
+        """How many there are: the cells of the largest grid."""
+        return max(grid.shards for grid in self.grids)
 
     @property
-    def hashed(self) -> frozenset[str]:
-        """The variables that decide on a shard."""
-        return hashed_variables(self.dimensions)
+    def hashed(self) -> tuple[frozenset[str], ...]:
+        """The variables that decide on a shard, by grid."""
+        return tuple(grid.hashed for grid in self.grids)
 
     @property
     def rows_sent(self) -> dict[str, int]:
@@ -108,6 +141,7 @@ class Partitioning:
 def partition(definition: Definition, shards: int, sizes: Mapping[str, float] | None = None) -> Partitioning:
     """The partitioning of a view over at most `shards` shards, with the least expected rows per shard.
 
+    Components have grids of their own where the view is their product; `reason` says why if it has several and is not.
     `sizes` are the tables' expected numbers of rows (by the definition's names, else 1). The shares are searched for
     among the variables to which the linear programme of Beame, Koutris and Suciu (2014) gives a part; ties go to
     variables that are put out, whose groups lie in one shard. Raises NoPartitioning with the reason; ValueError for a
@@ -120,19 +154,18 @@ def partition(definition: Definition, shards: int, sizes: Mapping[str, float] | 
             "a block of its query is a view of its own, whose changes would have to be sent on from shard to shard",
             "keep the block as a sharded view of its own, and shard a view over that",
         )
-    found = _spread(definition, shards, _candidates(definition), sizes or {})
-    problem = obstacle(definition, found.hashed if found.shards > 1 else None)
-    if problem is None:
-        return found
-    found = _spread(definition, shards, _candidates(definition, apart=True), sizes or {})
-    if found.shards == 1 < shards:
-        raise NoPartitioning(problem, "group by a column of every row, or use one shard")
-    return found
-
-
-def hashed_variables(dimensions: Sequence[Dimension]) -> frozenset[str]:
-    """The variables that decide on a shard; that of a whole row is none that a view has, and called by its atom."""
-    return frozenset(d.variable or f"row of {d.atom}" for d in dimensions if d.shares > 1)
+    rows = sizes or {}
+    why = ""
+    try:
+        factors = product(definition) if shards > 1 else None
+        if factors is not None:
+            grids = [_grid(one, shards, rows, of_product=True) for one in factors.components]
+            if max(grid.shards for grid in grids) > 1:
+                return replace(_spread(definition, grids, rows, _reasons(grids)), product=factors)
+    except (NoProduct, NoPartitioning) as problem:
+        why = f"; its components share a grid, as {problem}"
+    grid = _grid(definition, shards, rows)
+    return _spread(definition, [grid], rows, grid.reason + why)
 
 
 def exponents(holders: Sequence[frozenset[str]], sizes: Mapping[str, float], shards: int) -> list[float]:
@@ -191,9 +224,19 @@ def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...
     return tuple(dict.fromkeys((column.expression, column.type) for column in columns))
 
 
-def _spread(
-    definition: Definition, shards: int, candidates: Sequence[_Candidate], sizes: Mapping[str, float]
-) -> Partitioning:
+def _grid(definition: Definition, shards: int, sizes: Mapping[str, float], *, of_product: bool = False) -> Grid:
+    """The best grid by which the shards' rows can be combined. Raises NoPartitioning."""
+    found = _cells(definition, shards, _candidates(definition), sizes)
+    problem = obstacle(definition, (deciding(definition, found.hashed) if of_product else found.hashed) or None)
+    if problem is None:
+        return found
+    found = _cells(definition, shards, _candidates(definition, apart=True), sizes)
+    if found.shards == 1 < shards:
+        raise NoPartitioning(problem, "group by a column of every row, or use one shard")
+    return found
+
+
+def _cells(definition: Definition, shards: int, candidates: Sequence[_Candidate], sizes: Mapping[str, float]) -> Grid:
     rows = {atom.name: max(sizes.get(atom.table, 1.0), 1.0) for atom in definition.atoms}
     chosen = list(candidates) if shards > 1 else []
     if len(chosen) > 1:
@@ -205,12 +248,15 @@ def _spread(
         for one, share in zip(chosen, shares, strict=True)
         if share > 1
     )
-    streams = tuple(_streams(definition, dimensions))
+    return Grid(tuple(rows), dimensions, _reason(definition, dimensions, shards))
+
+
+def _spread(definition: Definition, grids: Sequence[Grid], sizes: Mapping[str, float], reason: str) -> Partitioning:
+    streams = tuple(_streams(definition, grids))
     tables = dict.fromkeys(atom.table for atom in definition.atoms)
     stated = tuple((table, sizes.get(table, 1.0)) for table in tables)
-    cells = prod(dimension.shares for dimension in dimensions)
-    load = sum(sizes.get(stream.table, 1.0) * stream.copies for stream in streams) / cells
-    return Partitioning(dimensions, streams, stated, load, _reason(definition, dimensions, shards))
+    load = sum(sizes.get(stream.table, 1.0) * stream.copies / prod(stream.shares) for stream in streams)
+    return Partitioning(tuple(grids), streams, stated, load, reason)
 
 
 def _integer_shares(holders: Sequence[frozenset[str]], rows: Mapping[str, float], shards: int) -> list[int]:
@@ -240,18 +286,21 @@ def _integer_shares(holders: Sequence[frozenset[str]], rows: Mapping[str, float]
     return best[1]
 
 
-def _streams(definition: Definition, dimensions: Sequence[Dimension]) -> Iterator[Stream]:
-    """One for each table and distinct tuple of hashed columns: a table whose atoms hash the same is sent once."""
-    cells = prod(dimension.shares for dimension in dimensions)
-    ways: dict[tuple[str, tuple[Hashed, ...]], list[Atom]] = {}
+def _streams(definition: Definition, grids: Sequence[Grid]) -> Iterator[Stream]:
+    """One for each table and distinct tuple of hashed columns: a table whose atoms hash the same is sent once, in grids
+    with the same shares too."""
+    ways: dict[tuple[str, tuple[int, ...], tuple[Hashed, ...]], list[Atom]] = {}
+    places = {name: grid.dimensions for grid in grids for name in grid.atoms}
     for atom in definition.atoms:
-        ways.setdefault((atom.table, tuple(_hashed(definition, atom, dimensions))), []).append(atom)
-    for number, ((table, hashed), atoms) in enumerate(ways.items(), 1):
+        dimensions = places[atom.name]
+        shares = tuple(dimension.shares for dimension in dimensions)
+        ways.setdefault((atom.table, shares, tuple(_hashed(definition, atom, dimensions))), []).append(atom)
+    for number, ((table, shares, hashed), atoms) in enumerate(ways.items(), 1):
         tests = [_condition(atom) for atom in atoms]
         conditions = None if None in tests else tuple(dict.fromkeys(test for test in tests if test is not None))
-        decided = prod(dimensions[one.dimension].shares for one in hashed)
+        decided = prod(shares[one.dimension] for one in hashed)
         names = tuple(atom.name for atom in atoms)
-        yield Stream(f"stream_{number}", table, names, hashed, conditions, cells // decided)
+        yield Stream(f"stream_{number}", table, names, shares, hashed, conditions, prod(shares) // decided)
 
 
 def _condition(atom: Atom) -> str | None:
@@ -283,6 +332,16 @@ def _reason(definition: Definition, dimensions: Sequence[Dimension], shards: int
     return (
         f"hashed by {enumerate_words(named)}; a row of {lacking} goes to all shards that agree with what it has of them"
     )
+
+
+def _reasons(grids: Sequence[Grid]) -> str:
+    if len(grids) == 1:
+        return grids[0].reason
+    atoms: dict[str, list[str]] = {}
+    for grid in grids:
+        atoms.setdefault(grid.reason, []).extend(grid.atoms)
+    told = "; ".join(f"of {enumerate_words(names)}, {reason}" for reason, names in atoms.items())
+    return f"its components are hashed apart, and no row is sent to meet another's: {told}"
 
 
 def _spell(definition: Definition, dimension: Dimension) -> str:

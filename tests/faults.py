@@ -26,6 +26,7 @@ EXPRESSIONS = "tests/maintenance/test_expressions.py"
 EXTEND, CYCLIC = "tests/maintenance/test_extend.py", "tests/sqlfront/test_cyclic.py -k looks_the_same"
 RANKED, ORDERED = "tests/sqlfront/test_ranked.py", "tests/sqlfront/test_ordered_reads.py"
 QUALIFY, BLOCKS = "tests/sqlfront/test_qualify.py", "tests/sqlfront/test_first_blocks.py"
+PRODUCTS = "tests/sqlfront/test_shard_products.py"
 SHARDS, COMPOSED = "tests/sqlfront/test_shards.py", "tests/sqlfront/test_composed_orders.py"
 INEQUALITY, RANGES = "tests/sqlfront/test_inequality.py", "tests/storage/test_range_sums.py"
 SUPPORTS = "tests/maintenance/test_supports.py"
@@ -59,7 +60,21 @@ FAULTS = [
     ),
     Fault(
         "a row is sent to one cell of those it agrees with", "sqlfront/shards/routes.py",
-        "            if dimension not in decided:", "            if dimension in decided and share == 0:", SHARDS,
+        "        if dimension not in decided:", "        if dimension in decided and share == 0:", SHARDS,
+    ),
+    Fault(
+        "a row is sent to meet another component's", "planner/partitioning.py",
+        "max(grid.shards for grid in grids) > 1:", "max(grid.shards for grid in grids) > MOST_SHARDS:",
+        "tests/planner/test_partitioning.py",
+    ),
+    Fault(
+        "a sum over an empty product is 0", "planner/product.py",
+        'return f"NULLIF({self.count(present)}, 0)"', "return self.count(present)", f"{PRODUCTS} -k empty",
+    ),
+    Fault(
+        "a component of which nothing is put out need not have rows", "planner/product.py",
+        "for part in parts if part.is_counted)", "for part in parts if part.is_counted and part.free)",
+        f"{PRODUCTS} -k others",
     ),
     Fault(
         "a small table gets shares as a large one", "planner/partitioning.py",

@@ -1,18 +1,31 @@
-"""Shards run here, one after the other: the router, the engines and the combination that Spark uses, without Spark."""
+"""Shards run here, one after the other: the router, the engines and the combination that Spark uses, without Spark;
+and random changes of three tables for them."""
 
 from __future__ import annotations
 
 import itertools
+import random
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+import sqlfront
 from sqlfront.shards import shard
 from sqlfront.shards.log import Piece, ShardLog, pack
 from sqlfront.shards.plan import ShardPlan
 from sqlfront.shards.routes import Router
+
+TABLES = {
+    "r": {"a": "BIGINT", "b": "VARCHAR", "n": "INTEGER"},
+    "s": {"b": "VARCHAR", "c": "BIGINT", "m": "DECIMAL(9,2)"},
+    "e": {"x": "INTEGER", "y": "BIGINT"},
+}
+ARROW = {
+    "BIGINT": pa.int64(), "VARCHAR": pa.string(), "INTEGER": pa.int32(), "DECIMAL(9,2)": pa.decimal128(9, 2),
+}  # fmt: skip
 
 _queries = itertools.count()
 
@@ -65,3 +78,55 @@ class LocalShards:
     def close(self) -> None:
         for key in [key for key in shard._hot if key[0] == self.query]:
             shard._hot.pop(key).close()
+
+
+def declared():
+    """A connection with the tables."""
+    connection = sqlfront.connect()
+    for table, columns in TABLES.items():
+        types = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
+        connection.execute(f"CREATE CHANGE TABLE {table} ({types}) WITH (retain = false)")
+    return connection
+
+
+def row_of(rng, table):
+    values = {"BIGINT": [0, 1, 2, 3, None], "INTEGER": [0, 1, 2, 3, None], "VARCHAR": ["x", "y", "z", "", None]}
+    values["DECIMAL(9,2)"] = [Decimal("0.50"), Decimal("-1.25"), Decimal("3.00"), None]
+    return tuple(rng.choice(values[type_]) for type_ in TABLES[table].values())
+
+
+def stream(seed, steps=3):
+    """Batches of changes by table, with their weights; rows of the step before come back or go."""
+    rng, held = random.Random(seed), {table: Counter() for table in TABLES}
+    for _ in range(steps):
+        batch = {}
+        for table, kept in held.items():
+            old = sorted(kept.elements(), key=repr)
+            gone = rng.sample(old, len(old) // 2)
+            rows = [(row, -1) for row in gone] + [(row_of(rng, table), rng.choice([1, 1, 2])) for _ in range(9)]
+            rows += [(row, 1) for row in gone[:2]]
+            rng.shuffle(rows)
+            for row, weight in rows:
+                kept[row] += weight
+            batch[table] = rows
+        yield batch, held
+
+
+def arrow(table, rows):
+    arrays = {
+        name: pa.array([row[place] for row, _ in rows], ARROW[type_])
+        for place, (name, type_) in enumerate(TABLES[table].items())
+    }
+    return pa.table({**arrays, "_weight": pa.array([weight for _, weight in rows], pa.int64())})
+
+
+def oracle(held, query):
+    con = duckdb.connect()
+    for table, columns in TABLES.items():
+        con.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
+        rows = [list(row) for row in held[table].elements()]
+        if rows:
+            con.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)
+    found = con.execute(query).fetchall()
+    con.close()
+    return found

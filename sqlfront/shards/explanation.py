@@ -29,8 +29,8 @@ class Spread:
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """asked, used, hashed {column, shares}, tables {table, copies, rows}, communication, load, reason, combined;
-        of a view that cannot be in shards, asked and reason."""
+        """asked, used, hashed {column: shares}, the same by component in grids {atoms, hashed}, tables {table: copies,
+        rows, ways}, communication, load, reason, combined; of a view that cannot be in shards, asked, used, reason."""
         found = self.partitioning
         if found is None:
             return {"asked": self.asked, "used": None, "reason": self.why}
@@ -38,7 +38,8 @@ class Spread:
         return {
             "asked": self.asked,
             "used": found.shards,
-            "hashed": {self._spelled(dimension): dimension.shares for dimension in found.dimensions},
+            "hashed": self._hashed(found.dimensions),
+            "grids": [{"atoms": list(grid.atoms), "hashed": self._hashed(grid.dimensions)} for grid in found.grids],
             "tables": {
                 table_name(table): {"copies": sent[table], "rows": size, "ways": self._ways(found, table)}
                 for table, size in found.sizes
@@ -50,12 +51,13 @@ class Spread:
         }
 
     def lines(self) -> list[str]:
-        data = self.to_dict()
-        if self.partitioning is None:
+        data, found = self.to_dict(), self.partitioning
+        if found is None:
             return [f"none: {self.why}"]
-        grid = " x ".join(f"{column} in {shares}" for column, shares in data["hashed"].items())
+        spelled = [" x ".join(f"{column} in {n}" for column, n in grid["hashed"].items()) for grid in data["grids"]]
+        grids = "; ".join(filter(None, spelled))
         lines = [
-            f"{data['used']} of {self.asked}" + (f": {grid}" if grid else ""),
+            f"{data['used']} of {self.asked}" + (f": {grids}" if grids else ""),
             f"{data['reason']}; {self.combined}",
         ]
         for table, sent in data["tables"].items():
@@ -68,6 +70,9 @@ class Spread:
             stated = ", ".join(f"{table} {sent['rows']:,.0f}" for table, sent in data["tables"].items())
             share += f": {data['load']:,.0f} of {stated}"
         return [*lines, f"{mean}; {share}"]
+
+    def _hashed(self, dimensions: Sequence[Dimension]) -> dict[str, int]:
+        return {self._spelled(dimension): dimension.shares for dimension in dimensions}
 
     def _spelled(self, dimension: Dimension) -> str:
         return self.definition.label(dimension.variable) if dimension.variable else f"the row of {dimension.atom}"
@@ -89,5 +94,5 @@ def in_shards(database: Database, con: Any, explained: Explanation, shards: int)
     except NotSupportedError as error:
         return replace(explained, spread=Spread(shards, definition, why=error.why or ""))
     names = {atom: stream.name for stream in found.streams for atom in stream.atoms}
-    note = combine(definition, found.hashed, names).note
+    note = combine(definition, found.hashed, names, found.product).note
     return replace(explained, spread=Spread(shards, definition, found, note))

@@ -46,13 +46,13 @@ class ShardPlan:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Equal for plans by which every row goes to the same shards, and those answer the same query."""
-        told = (self.query, self.partitioning.dimensions, self.streams, self.sent)
+        told = (self.query, self.streams, self.sent)
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
     @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """The columns of what the shards put out."""
-        return self.combination.shard.columns
+        return self.combination.columns
 
 
 def plan_shards(connection: Connection, query: str, shards: int, sizes: Mapping[str, float] | None = None) -> ShardPlan:
@@ -76,7 +76,7 @@ def plan_shards(connection: Connection, query: str, shards: int, sizes: Mapping[
     expected = table_sizes(database, con, definition) | named_tables(connection, sizes or {})
     partitioning = spread(definition, shards, expected)
     read = {atom: f"main.{stream.name}" for stream in partitioning.streams for atom in stream.atoms}
-    combination = combine(definition, partitioning.hashed, read)
+    combination = combine(definition, partitioning.hashed, read, partitioning.product)
     tables = {atom.table: _columns(catalog, atom.table) for atom in definition.atoms}
     sent = tuple(_needed(definition, stream, tables[stream.table]) for stream in partitioning.streams)
     return ShardPlan(query, definition, partitioning, combination, tuple(tables.items()), sent)

@@ -5,12 +5,13 @@ A value is hashed by the MD5 of its text, which is the same on every machine and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.partitioning import Hashed
+from planner.partitioning import Hashed, Stream
 from sqlfront.loading import Evaluator
 from sqlfront.shards.plan import ShardPlan
 from storage.capture_sql import quote
@@ -27,8 +28,6 @@ class Router:
 
     def __init__(self, plan: ShardPlan) -> None:
         self._plan = plan
-        self._shares = [dimension.shares for dimension in plan.partitioning.dimensions]
-        self._strides = [int(np.prod(self._shares[number + 1 :], dtype=int)) for number in range(len(self._shares))]
         self._evaluate = Evaluator()
 
     def route(self, table: str, rows: pa.Table) -> Iterator[tuple[int, int, pa.Table]]:
@@ -50,29 +49,21 @@ class Router:
         given = rows.select([names[column.name.casefold()] for column in columns])
         given = given.rename_columns([column.name for column in columns])
         values = [quote(column.name) for column in columns]
-        parts = [_part(hashed, self._shares[hashed.dimension]) for hashed in stream.hashed]
+        parts = [_part(hashed, stream.shares[hashed.dimension]) for hashed in stream.hashed]
         tests = [" OR ".join(f"({test})" for test in stream.conditions)] if stream.conditions else []
         types = {column.name: column.type for column in columns}
         found = self._evaluate(given, types, [*values, *parts, *(f"({test}) IS TRUE" for test in tests)])
         own = found.select(range(len(columns))).rename_columns([column.name for column in columns])
         own = own.append_column(WEIGHT, rows.column(names[WEIGHT]).cast(pa.int64()))
-        cells = np.zeros(rows.num_rows, np.int64)
+        cells, strides = np.zeros(rows.num_rows, np.int64), _strides(stream.shares)
         for place, hashed in enumerate(stream.hashed, len(columns)):
-            cells += found.column(place).to_numpy().astype(np.int64) * self._strides[hashed.dimension]
+            cells += found.column(place).to_numpy().astype(np.int64) * strides[hashed.dimension]
         kept = np.flatnonzero(found.column(found.num_columns - 1).to_numpy()) if tests else np.arange(rows.num_rows)
-        offsets = self._offsets({hashed.dimension for hashed in stream.hashed})
+        offsets = _offsets(stream)
         shards = (cells[kept][:, None] + offsets).ravel()
         positions = np.repeat(kept, len(offsets))
         order = np.argsort(shards, kind="stable")
         yield from self._pieces(own, number, shards[order], positions[order])
-
-    def _offsets(self, decided: set[int]) -> np.ndarray:
-        """The cells that a row goes to, as differences from the one with 0 in the dimensions it does not decide."""
-        offsets = np.zeros(1, np.int64)
-        for dimension, share in enumerate(self._shares):
-            if dimension not in decided:
-                offsets = (offsets[:, None] + np.arange(share) * self._strides[dimension]).ravel()
-        return offsets
 
     @staticmethod
     def _pieces(
@@ -81,10 +72,24 @@ class Router:
         import pyarrow as pa
 
         starts = np.flatnonzero(np.diff(shards, prepend=-1))
-        for start, end in zip(starts, [*starts[1:], len(shards)], strict=True):
+        for start, end in zip(starts, np.append(starts, len(shards))[1:], strict=True):
             for first in range(start, end, MOST_ROWS):
                 picked = pa.array(positions[first : min(first + MOST_ROWS, end)])
                 yield int(shards[start]), number, rows.take(picked).combine_chunks()
+
+
+def _strides(shares: Sequence[int]) -> list[int]:
+    """What the next coordinate adds to the number of a cell, by dimension."""
+    return [prod(shares[number + 1 :]) for number in range(len(shares))]
+
+
+def _offsets(stream: Stream) -> np.ndarray:
+    """The cells that a row goes to, as differences from the one with 0 in the dimensions it does not decide."""
+    offsets, decided = np.zeros(1, np.int64), {hashed.dimension for hashed in stream.hashed}
+    for dimension, (share, stride) in enumerate(zip(stream.shares, _strides(stream.shares), strict=True)):
+        if dimension not in decided:
+            offsets = (offsets[:, None] + np.arange(share) * stride).ravel()
+    return offsets
 
 
 def _part(hashed: Hashed, share: int) -> str:

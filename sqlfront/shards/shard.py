@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +17,11 @@ import numpy as np
 from maintenance.output_change import OutputChange, plain, view_rows
 from sqlfront.build import Bound, build_view
 from sqlfront.connection import connect
-from sqlfront.database import StoredView
+from sqlfront.database import StoredView, ViewEntry
+from sqlfront.names import shown
 from sqlfront.shards.log import START, At, Piece, ShardLog, unpack
 from sqlfront.shards.plan import ShardPlan
+from sqlfront.shards.routes import WEIGHT
 from storage.capture import QualifiedName
 from storage.capture_sql import quote
 from storage.errors import Error, OperationalError
@@ -38,14 +40,12 @@ def _let_go() -> None:
 
 
 def advance(plan: ShardPlan, query: str, number: int, log: ShardLog, pieces: Iterable[Piece]) -> pa.Table | None:
-    """One epoch of a shard: its pieces are applied and logged; the changed rows of the shard's view, with `_weight`.
+    """One epoch of a shard: its pieces are applied and logged; the changed rows of the shard's views, with `_weight`.
 
     None if there are none; the first epoch gives what the view of empty tables has too. The engine of (query, number)
     stays in this process. Whoever keeps the log commits it, or forgets what was written. OperationalError if the log is
     another plan's.
     """
-    import pyarrow as pa
-
     known = log.at().token
     if known and not known.startswith(plan.fingerprint):
         raise OperationalError(
@@ -60,18 +60,17 @@ def advance(plan: ShardPlan, query: str, number: int, log: ShardLog, pieces: Ite
     if shard is None:
         shard = Shard(plan)
         shard.rebuild(log)
-    first = shard.rows() if shard.at == START else None
+    found = shard.rows() if shard.at == START else []
     new = list(pieces)
-    change = shard.apply(new)
+    found += shard.apply(new)
     shard.at = At(log.at().number + 1, f"{plan.fingerprint} {uuid.uuid4().hex}")
     log.append(shard.at, new)
     _hot[query, number] = shard
-    found = [table for table in (first, change) if table is not None]
-    return pa.concat_tables(found) if found else None
+    return shard.together(found) if found else None
 
 
 class Shard:
-    """The engine of one shard: change tables of the streams' rows, which are not kept, and the shard's view."""
+    """The engine of one shard: change tables of the streams' rows, which are not kept, and a view of each component."""
 
     def __init__(self, plan: ShardPlan) -> None:
         self._plan, self.at = plan, START
@@ -80,12 +79,14 @@ class Shard:
             types = ", ".join(f"{quote(c.name)} {c.type}{' NOT NULL' if c.not_null else ''}" for c in columns)
             self.connection.execute(f"CREATE CHANGE TABLE {stream.name} ({types}) WITH (retain = false)")
         database = self.connection._database
-        names = tuple(name for name, _ in plan.columns)
-        view = StoredView(QualifiedName("main", "shard"), "", "", {}, names, database.new_scan())
-        entry = build_view(database, self.connection._duck, view, Bound(plan.combination.shard, {}, plan.query))
-        database.views[view.name.key] = entry
-        self._entry = entry
-        database.engine.listen(entry.maintained.name, _ignore)
+        self._entries: list[ViewEntry] = []
+        for number, definition in enumerate(plan.combination.shards, 1):
+            names = tuple(name for name, _ in definition.columns)
+            view = StoredView(QualifiedName("main", f"component_{number}"), "", "", {}, names, database.new_scan())
+            entry = build_view(database, self.connection._duck, view, Bound(definition, {}, plan.query))
+            database.views[view.name.key] = entry
+            database.engine.listen(entry.maintained.name, _ignore)
+            self._entries.append(entry)
 
     def reach(self, log: ShardLog) -> bool:
         """Whether the engine is, or could be brought, to where the log is. O(what it has missed)."""
@@ -103,26 +104,49 @@ class Shard:
         self.apply(log.all())
         self.at = log.at()
 
-    def apply(self, pieces: Iterable[Piece]) -> pa.Table | None:
-        """Apply pieces as one epoch; the view's changed rows with `_weight`, None if there are none."""
+    def apply(self, pieces: Iterable[Piece]) -> list[pa.Table]:
+        """Apply pieces as one epoch; the changed rows of views, with `_weight`."""
         import pyarrow as pa
 
         rows: dict[str, list[pa.Table]] = {}
         for piece in pieces:
             rows.setdefault(self._plan.streams[piece.stream].name, []).append(unpack(piece.rows))
         if not rows:
-            return None
+            return []
         epoch = self.connection.apply({name: pa.concat_tables(tables) for name, tables in rows.items()})
         assert epoch is not None
-        return next(iter(epoch.changes.values()), None)
+        changes = epoch.changes
+        named = [(number, shown(entry.name)) for number, entry in enumerate(self._entries, 1)]
+        return [self._marked(number, changes[name]) for number, name in named if name in changes]
 
-    def rows(self) -> pa.Table | None:
-        """All rows of the view, with `_weight`; None if there are none."""
-        found = view_rows(self._entry.maintained, self.connection._database.evaluate)
-        if found is None or not found.num_rows:
-            return None
-        ones = np.ones(found.num_rows, np.int64)
-        return OutputChange(plain(found), ones, ones).weighted()
+    def rows(self) -> list[pa.Table]:
+        """All rows of the views, with `_weight`."""
+        found = []
+        for number, entry in enumerate(self._entries, 1):
+            rows = view_rows(entry.maintained, self.connection._database.evaluate)
+            if rows is not None and rows.num_rows:
+                ones = np.ones(rows.num_rows, np.int64)
+                found.append(self._marked(number, OutputChange(plain(rows), ones, ones).weighted()))
+        return found
+
+    def together(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Changed rows of views as one table, with the columns of the plan."""
+        import pyarrow as pa
+
+        found = pa.concat_tables(tables, promote_options="default")
+        for name, _ in self._plan.columns:
+            if name not in found.column_names:
+                found = found.append_column(name, pa.nulls(found.num_rows))
+        return found.select([*(name for name, _ in self._plan.columns), WEIGHT])
+
+    def _marked(self, number: int, rows: pa.Table) -> pa.Table:
+        """The rows of one of several views, with its number."""
+        import pyarrow as pa
+
+        mark = self._plan.combination.mark
+        if mark is None:
+            return rows
+        return rows.append_column(mark, pa.array(np.full(rows.num_rows, number, np.int32)))
 
     def close(self) -> None:
         self.connection.close()

@@ -72,7 +72,8 @@ class ShardedView:
         """The changed rows of all shards, a streaming DataFrame: their columns, `_weight` (how many copies more or, if
         negative, less), `_shard` and `_commit_version`, the number of the shard's epoch. Write it anywhere.
 
-        They are the view's own changes where `plan.combination.whole`, else `query` makes the view of their sum.
+        They are the view's own changes where `plan.combination.whole`, else `query` makes the view of their sum: of a
+        product they are the changes of its components, and a materialized view of that query tells those of the view.
         """
         return self._changes
 

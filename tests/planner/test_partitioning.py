@@ -91,10 +91,40 @@ def test_a_large_table_is_spread_and_small_ones_are_sent_everywhere():
     assert found.shards == 8
 
 
-def test_components_span_a_grid():
-    found = partition(parse_definition("R(a), S(b) -> * [bag]"), 9)
+def test_components_are_hashed_apart():
+    found = partition(parse_definition("R(a, b), S(b), T(c, d), U(d) -> a, c [bag]"), 9)
+    assert shares(found) == {"b": 9, "d": 9}
+    assert found.hashed == ({"b"}, {"d"})
+    assert found.rows_sent == {"R": 1, "S": 1, "T": 1, "U": 1}
+    assert (found.shards, found.communication(), found.load) == (9, 1.0, 4 / 9)
+
+
+def test_a_component_has_shares_of_its_own():
+    """A triangle beside a table: the cube root for the triangle's variables, all shards for the table's."""
+    found = partition(parse_definition("R(a, b), S(b, c), T(c, a), U(d) -> * [bag]"), 8)
+    assert shares(found) == {"a": 2, "b": 2, "c": 2, "d": 8}
+    assert found.rows_sent == {"R": 2, "S": 2, "T": 2, "U": 1}
+
+
+def test_components_that_hash_one_column_share_a_way():
+    found = partition(edges("ab", "ac", "de"), 4)
+    assert [stream.atoms for stream in found.streams] == [("E0", "E1", "E2")]
+    assert found.rows_sent == {"E": 1}
+
+
+def test_first_rows_of_a_product_span_a_grid():
+    definition = replace(
+        parse_definition("R(a), S(b) -> * [bag]"), limit=Limit(3), raw=(RawColumn("a", "variable", "BIGINT", "a"),)
+    )
+    found = partition(definition, 9)
     assert shares(found) == {"a": 3, "b": 3}
     assert found.rows_sent == {"R": 3, "S": 3}
+    assert "its components share a grid, as the first rows of a product are not" in found.reason
+
+
+def test_one_shard_multiplies_its_components_itself():
+    found = partition(parse_definition("R(a), S(b) -> * [bag]"), 1)
+    assert (found.shards, found.product) == (1, None)
 
 
 def test_rows_without_a_variable_are_hashed_whole():
@@ -171,9 +201,10 @@ def test_what_cannot_be_combined_is_refused():
 
 def test_a_shard_keeps_the_first_rows_up_to_the_end_of_the_limit():
     definition = parse_definition("R(a, b), S(b, c) -> * [bag]")
-    found = combine(replace(definition, limit=Limit(5, 3)), {"b"}, {"R": "stream_1", "S": "stream_2"})
-    assert found.shard.limit == Limit(8)
-    assert [atom.table for atom in found.shard.atoms] == ["stream_1", "stream_2"]
+    found = combine(replace(definition, limit=Limit(5, 3)), [{"b"}], {"R": "stream_1", "S": "stream_2"})
+    [shard] = found.shards
+    assert shard.limit == Limit(8)
+    assert [atom.table for atom in shard.atoms] == ["stream_1", "stream_2"]
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1 << 20])

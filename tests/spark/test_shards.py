@@ -25,6 +25,7 @@ TOTALS = (
 )
 PER_NUMBER = "SELECT a, sum(c) AS total, max(c) AS most FROM r JOIN s ON r.b = s.b GROUP BY a"
 RING = "SELECT count(*) AS n FROM r JOIN s ON r.b = s.b JOIN r AS q ON q.a = s.c JOIN s AS p ON p.b = q.b AND p.c = r.a"
+PAIRS = "SELECT r.a, count(*) AS n, sum(c) AS total, max(s.b) AS last FROM r, s GROUP BY r.a HAVING count(c) > 1"
 STEPS = 2
 
 
@@ -69,7 +70,7 @@ def expected(query, seed, steps):
         return Counter(one.execute(query).fetchall())
 
 
-@pytest.mark.parametrize(("query", "shards"), [(TOTALS, 1), (PER_NUMBER, 2), (RING, 4)])
+@pytest.mark.parametrize(("query", "shards"), [(TOTALS, 1), (PER_NUMBER, 2), (RING, 4), (PAIRS, 4)])
 def test_shards_keep_the_view(spark, con, tmp_path, query, shards):
     give(tmp_path, 5, range(STEPS))
     view = sqlfront.spark.shards(con, query, streams(spark, tmp_path), shards=shards)

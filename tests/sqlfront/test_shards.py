@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from decimal import Decimal
 
-import duckdb
-import pyarrow as pa
 import pytest
 
 import sqlfront
@@ -16,21 +12,14 @@ from sqlfront.shards.log import START, At, Piece, ShardLog, pack, unpack
 from sqlfront.shards.plan import plan_shards
 from sqlfront.shards.routes import Router
 from tests.definition_oracle import same_bag
-from tests.shards import LocalShards
+from tests.shards import LocalShards, arrow, declared, oracle, stream
 
-TABLES = {
-    "r": {"a": "BIGINT", "b": "VARCHAR", "n": "INTEGER"},
-    "s": {"b": "VARCHAR", "c": "BIGINT", "m": "DECIMAL(9,2)"},
-    "e": {"x": "INTEGER", "y": "BIGINT"},
-}
-ARROW = {
-    "BIGINT": pa.int64(), "VARCHAR": pa.string(), "INTEGER": pa.int32(), "DECIMAL(9,2)": pa.decimal128(9, 2),
-}  # fmt: skip
 QUERIES = {
     "join": "SELECT r.a, r.b, s.c FROM r, s WHERE r.b = s.b",
     "filtered": "SELECT r.a, s.c * 2 AS twice FROM r, s WHERE r.b = s.b AND r.n > 1 AND s.c < 3",
     "one table": "SELECT a, n FROM r WHERE b <> 'x'",
     "distinct": "SELECT DISTINCT b FROM r",
+    "whether there are rows": "SELECT DISTINCT 1 AS one FROM r, s WHERE r.b = s.b AND s.c = 1",
     "distinct projection": "SELECT DISTINCT r.a, s.c FROM r, s WHERE r.b = s.b",
     "groups of the hashed column": (
         "SELECT r.b, count(*) AS n, sum(n) AS total, avg(m) AS mean FROM r, s WHERE r.b = s.b GROUP BY r.b "
@@ -58,62 +47,14 @@ QUERIES = {
         "SELECT e1.x, count(*) AS n FROM e e1, e e2, e e3 WHERE e1.y = e2.x AND e2.y = e3.x AND e3.y = e1.x "
         "GROUP BY e1.x"
     ),
-    "pairs": "SELECT r.a, e.y FROM r, e WHERE r.n = 3",
     "ordered pairs": "SELECT count(*) AS n FROM r, s WHERE r.b = s.b AND r.a < s.c",
 }
 
 
 @pytest.fixture(scope="module")
 def con():
-    connection = sqlfront.connect()
-    for table, columns in TABLES.items():
-        types = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
-        connection.execute(f"CREATE CHANGE TABLE {table} ({types}) WITH (retain = false)")
-    yield connection
-    connection.close()
-
-
-def row_of(rng, table):
-    values = {"BIGINT": [0, 1, 2, 3, None], "INTEGER": [0, 1, 2, 3, None], "VARCHAR": ["x", "y", "z", "", None]}
-    values["DECIMAL(9,2)"] = [Decimal("0.50"), Decimal("-1.25"), Decimal("3.00"), None]
-    return tuple(rng.choice(values[type_]) for type_ in TABLES[table].values())
-
-
-def stream(seed, steps=3):
-    """Batches of changes by table, with their weights; rows of the step before come back or go."""
-    rng, held = random.Random(seed), {table: Counter() for table in TABLES}
-    for _ in range(steps):
-        batch = {}
-        for table, kept in held.items():
-            old = sorted(kept.elements(), key=repr)
-            gone = rng.sample(old, len(old) // 2)
-            rows = [(row, -1) for row in gone] + [(row_of(rng, table), rng.choice([1, 1, 2])) for _ in range(9)]
-            rows += [(row, 1) for row in gone[:2]]
-            rng.shuffle(rows)
-            for row, weight in rows:
-                kept[row] += weight
-            batch[table] = rows
-        yield batch, held
-
-
-def arrow(table, rows):
-    arrays = {
-        name: pa.array([row[place] for row, _ in rows], ARROW[type_])
-        for place, (name, type_) in enumerate(TABLES[table].items())
-    }
-    return pa.table({**arrays, "_weight": pa.array([weight for _, weight in rows], pa.int64())})
-
-
-def oracle(held, query):
-    con = duckdb.connect()
-    for table, columns in TABLES.items():
-        con.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
-        rows = [list(row) for row in held[table].elements()]
-        if rows:
-            con.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)
-    found = con.execute(query).fetchall()
-    con.close()
-    return found
+    with declared() as connection:
+        yield connection
 
 
 def completed(query):
@@ -171,6 +112,7 @@ def test_only_what_the_view_reads_is_sent(con):
     rows = arrow("r", [((1, "x", 0), 1), ((2, "y", 5), 1), ((3, "y", None), 1)])
     pieces = list(Router(plan).route("main.r", rows))
     assert [piece.to_pylist() for _, _, piece in pieces] == [[{"a": 2, "b": "y", "n": 5, "_weight": 1}]]
+    assert list(Router(plan).route("main.r", rows.slice(2))) == []
     # What is not read is not sent.
     [(_, _, sent)] = Router(plan_shards(con, "SELECT a FROM r", 2)).route("main.r", rows.slice(0, 1))
     assert sent.column_names == ["a", "_weight"]
