@@ -46,6 +46,16 @@ class Fault:
 
 FAULTS = [
     Fault(
+        "groups without sums count their rows", "maintenance/emission.py",
+        "self.supports = ignores_multiplicity(tree.definition)", 'self.supports = tree.definition.mode == "set"',
+        SUPPORTS,
+    ),
+    Fault(
+        "a group was there before as often as rows changed it", "maintenance/output_change.py",
+        " if self._delta.supports else out", " if self._delta.supports and not self._view.companions else out",
+        SUPPORTS,
+    ),
+    Fault(
         "a view that reads a replaced one is bound to that", "sqlfront/replacing.py",
         "EngineCatalog(database, con, entries)", "EngineCatalog(database, con)", REPLACING,
     ),
