@@ -1,7 +1,7 @@
 """How a leaf's delta is carried to the output variables of a tree that keeps a projection of its result.
 
-A projection that is no set sums values up. One that is a set only counts in how many ways each of its rows comes about:
-what of a change a DISTINCT does not see goes no further than to where it is not seen.
+A projection that is no set sums values up. One that is a set, or of groups without sums, only counts in how many ways
+each of its rows comes about: what of a change a DISTINCT does not see goes no further than to where it is not seen.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from maintenance.steps import Step, ready_tests
+from planner.core import ignores_multiplicity
 
 if TYPE_CHECKING:
     from maintenance.tree import Tree, View
@@ -25,7 +26,7 @@ def carry_steps(tree: Tree, leaf: View) -> list[Step]:
 def supports(tree: Tree) -> bool:
     """Whether the rows of a projection count ways, each of which is the same on the paths of all leaves: the rows of
     the subtrees that hold output variables, while there is one of each other subtree."""
-    if not tree.output or tree.definition.mode != "set" or tree.joins or tree.filters or tree.plan.union:
+    if not (tree.output and ignores_multiplicity(tree.definition)) or tree.joins or tree.filters or tree.plan.union:
         return False
     if any(view.node.comparisons for view in tree.root.walk()):
         return False

@@ -19,6 +19,7 @@ from maintenance.programs import Assembler, Join
 from maintenance.shapes import TOUCHES, Shape, shape_of
 from maintenance.steps import Step
 from maintenance.tree import Tree, View
+from planner.core import ignores_multiplicity
 from storage import layout as at
 from storage import upkeep_kernels
 from storage.table import Table
@@ -30,15 +31,15 @@ class OutputDelta:
     """The table in which one view's output change is gathered, and the paths that fill it.
 
     A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
-    rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT, a tuple counts 1
-    however often it is derived: what changes only that is not carried on; not so if other trees keep the output too
-    (`divided`).
+    rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT and groups without
+    sums, a tuple counts 1 however often it is derived: what changes only that is not carried on; not so if other trees
+    keep the output too (`divided`).
     """
 
     def __init__(self, tree: Tree, limbs: int, *, divided: bool = False) -> None:
         self.tree = tree
         self.variables = tuple(dict.fromkeys(tree.definition.free))
-        self.supports = tree.definition.mode == "set" and tree.output is None and not divided
+        self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not divided
         self._aggregates: dict[View, Table] = {}
         self._make(limbs)
 

@@ -192,11 +192,11 @@ class Engine(State):
             touched |= {item.relation.name for item in stage}
             stage = []
             while waiting and not stage and flags & at.OVERFLOW == 0:
-                view, relation = waiting.pop(0)
+                view = waiting.pop(0)
                 if view.relations & touched:
                     change = changes[view.name] = self._outlets.read(view)
                     if len(change):
-                        stage = [self._encode(relation, Change(change.rows, change.weights))]
+                        stage = [self._encode(view.name, Change(change.rows, change.weights))]
         return flags, changes
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:

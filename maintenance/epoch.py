@@ -60,7 +60,7 @@ class Epoch:
     @property
     def rows(self) -> dict[str, int]:
         """Netted rows per table: how many distinct rows changed their multiplicity. Computed when asked."""
-        tables = [item for item in self._applied.encoded if item.relation.origin is None]
+        tables = [item for item in self._applied.encoded if not item.relation.is_view]
         return {shown(item.relation.name): netted_rows(item) for item in tables}
 
     @property

@@ -27,7 +27,7 @@ class Outlets:
     def __init__(self, views: Mapping[str, MaintainedView], machine: Machine, evaluate: Evaluate) -> None:
         self._views, self._machine, self._evaluate = views, machine, evaluate
         self._listeners: dict[str, list[Listener]] = {}
-        self._fed: dict[str, str] = {}
+        self._fed: set[str] = set()
 
     def listen(self, name: str, listener: Listener) -> None:
         """Call `listener(epoch, change)` at each commit; see Engine.listen."""
@@ -43,24 +43,23 @@ class Outlets:
             self._listeners.pop(name, None)
         self._gather(name)
 
-    def feed(self, name: str, relation: str) -> None:
-        """From now on a view's changes are changes of a relation."""
-        self._fed[name] = relation
+    def feed(self, name: str) -> None:
+        """From now on a view's changes are changes of the relation of its name."""
+        self._fed.add(name)
         self._gather(name)
 
-    def unfeed(self, relation: str) -> None:
-        """A relation that a view has fed is gone."""
-        for name in [name for name, fed in self._fed.items() if fed == relation]:
-            del self._fed[name]
-            self._gather(name)
+    def unfeed(self, name: str) -> None:
+        """A relation is gone, which a view may have fed."""
+        self._fed.discard(name)
+        self._gather(name)
 
     def close(self, name: str) -> None:
         """A view is gone, and its listeners with it."""
         self._listeners.pop(name, None)
 
-    def feeding(self) -> list[tuple[MaintainedView, str]]:
-        """The views that feed relations, each after those it reads (it was made after them), with the relation."""
-        return [(view, self._fed[name]) for name, view in self._views.items() if name in self._fed]
+    def feeding(self) -> list[MaintainedView]:
+        """The views that feed relations, each after those it reads: it was made after them."""
+        return [view for name, view in self._views.items() if name in self._fed]
 
     def begin(self) -> None:
         """Forget the changes of the epoch before."""

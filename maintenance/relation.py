@@ -92,7 +92,7 @@ class Relation:
     """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built.
 
     `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it.
-    `origin` is the view whose rows these are, for a view that other views read.
+    `is_view` if its rows are those of a view of its name, which other views read.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Relation:
         self.passed = False
         self.counter = np.zeros(1, np.int64)
         self.has_dictionaries = False
-        self.origin: str | None = None
+        self.is_view = False
         self.base: LeafStore | None = None
         if retain:
             variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)

@@ -169,34 +169,33 @@ class State:
             self._outlets.forget(name, listener)
             self._assemble()
 
-    def expose(self, name: str, relation: str, *, inner: bool = False) -> None:
-        """Make a view's rows those of a relation that other views may read; they follow it in the same epoch.
+    def expose(self, name: str, *, inner: bool = False) -> None:
+        """Make a view's rows those of a relation of its name that other views may read: they follow in the same epoch.
 
         The view is `inner` if it is there for its readers alone: it goes with the last of them.
         """
         with self.lock:
-            if relation in self.relations:
+            if name in self.relations:
                 return
             view = self.views[name]
             columns = [Column(*column) for column in view.definition.columns]
-            made = Relation(relation, columns, False, self.dictionaries, self._evaluate)
-            made.origin = name
+            self.relations[name] = Relation(name, columns, False, self.dictionaries, self._evaluate)
+            self.relations[name].is_view = True
             view.inner = inner
-            self.relations[relation] = made
-            self._outlets.feed(name, relation)
+            self._outlets.feed(name)
             self._assemble()
 
     def drop_unread(self) -> None:
         """Forget the relations of views that no other view reads any more."""
         with self.lock:
-            for name in [name for name, relation in self.relations.items() if relation.origin is not None]:
+            for name in [name for name, relation in self.relations.items() if relation.is_view]:
                 relation = self.relations.get(name)
                 if relation is None or self._readers(relation):
                     continue
                 self.drop_table(name)
-                origin = self.views.get(relation.origin or "")
-                if origin is not None and origin.inner:
-                    self.drop_view(origin.name)
+                view = self.views.get(name)
+                if view is not None and view.inner:
+                    self.drop_view(name)
 
     def parts(self, view: MaintainedView) -> list[MaintainedView]:
         """The views of a view's query blocks, then itself, each followed by its companions."""
@@ -309,8 +308,8 @@ class State:
         from maintenance.output import table_batches
         from maintenance.output_change import view_batches
 
-        if relation.origin is not None:
-            return view_batches(self.views[relation.origin], self._evaluate), 0
+        if relation.is_view:
+            return view_batches(self.views[relation.name], self._evaluate), 0
         if relation.base is not None:
             return table_batches(relation), relation.base.table.live
         return load(relation.name)

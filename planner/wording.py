@@ -40,9 +40,9 @@ def spell_comparison(definition: Definition, comparison: Comparison) -> str:
 
 
 def table_name(table: str) -> str:
-    """A table as a user would write it; a block of the query, which has no name, by its number."""
+    """A table, or a view that is read as one, as a user would write it; a block of the query by its number."""
     block = re.search(r"/(\d+)$", table)
-    return f"block {block[1]}" if block else table.removeprefix("main.")
+    return f"block {block[1]}" if block else re.sub(r"#\d+$", "", table).removeprefix("main.")
 
 
 def spell_key(definition: Definition, key: Key) -> str:

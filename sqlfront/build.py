@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from maintenance import epoch
+from maintenance.engine import Engine
 from maintenance.relation import Column
 from maintenance.room import Room
 from maintenance.view import MaintainedView
@@ -83,15 +84,22 @@ def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     return (*(part for part in parts if part), *options.get("indexes", {}).values())
 
 
-def build_view(database: Database, con: Any, view: StoredView, bound: Bound | None = None) -> ViewEntry:
+def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
+    """Bind a stored view's query, as `bind` does."""
+    select = qualified_query(view.select, catalog.database)
+    return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
+
+
+def build_view(
+    database: Database, con: Any, view: StoredView, bound: Bound | None = None, undo: ExitStack | None = None
+) -> ViewEntry:
     """Build a stored view, whose query may have been bound already, capturing the tables it reads.
 
+    In the transaction `building` whose stack is `undo`, if that is given: its tables must have been captured then.
     On any error nothing has changed. O(rows of its tables).
     """
     if bound is None:
-        select = qualified_query(view.select, database.name)
-        orders = orders_of(view.options)
-        bound = bind(EngineCatalog(database, con), con, select, column_names=view.column_names, order_by=orders)
+        bound = bind_stored(EngineCatalog(database, con), con, view)
     fed = bound.fed
     parts = plan_parts(database, con, bound, f"{database.relation_key(view.name)}#{view.scan}", view.options)
     tables = {atom.table for definition in bound.definitions for atom in definition.atoms} - fed.keys()
@@ -104,10 +112,10 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
         for table in sorted(tables - kept.keys()):
             if _capture(database, con, table):
                 fresh.append(table)
-        for key, source in fed.items():
-            database.engine.expose(source.maintained.name, key)
-        with _naming(view):
-            maintained = _fill(database, con, parts, epsilon_of(view.options))
+        for source in fed.values():
+            database.engine.expose(source.maintained.name)
+        with _naming(view), building(database, con) if undo is None else nullcontext(undo) as opened:
+            maintained = _fill(database, con, parts, epsilon_of(view.options), opened)
     except BaseException:
         for table in fresh:
             _release(database, con, table)
@@ -130,17 +138,21 @@ class Part:
 
 
 def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
-    """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant."""
-    names = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
+    """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant.
+
+    Views that they read are called as the engine calls them: so those that take their places may be built beside them.
+    """
+    blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
+    names = blocks | {table: source.maintained.name for table, source in bound.fed.items()}
     parts: list[Part] = []
     rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
-    for own, definition in zip([*names.values(), name], bound.definitions, strict=True):
+    for own, definition in zip([*blocks.values(), name], bound.definitions, strict=True):
         definition = _renamed(definition, names)
         notes = definition.notes
         if own == name:
             notes = (*notes, *(f"{_spelled(part)} is kept as a view of its own ({_kept(part)})" for part in parts))
         definition = replace(definition, notes=notes)
-        weights = update_weights(database, con, definition, options) | rates
+        weights = update_weights(database, con, definition, options, names) | rates
         rates[own] = sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
@@ -193,9 +205,12 @@ def discard(database: Database, con: Any, entry: ViewEntry) -> None:
         _release(database, con, table)
 
 
-def unneeded_tables(database: Database, views: Sequence[StoredView]) -> list[str]:
-    """The captured tables that no view reads when these are gone."""
+def unneeded_tables(
+    database: Database, views: Sequence[StoredView], replaced_by: Sequence[ViewEntry] = ()
+) -> list[str]:
+    """The captured tables that no view reads when others have taken the places of these."""
     staying = [entry.tables for entry in database.views.values() if not any(entry is view for view in views)]
+    staying += [entry.tables for entry in replaced_by]
     kept = {database.relation_key(table.name) for table in database.change_tables.values()}
     read = set().union(*(view.tables for view in views if isinstance(view, ViewEntry)))
     return sorted((read & database.engine.relations.keys()) - kept.union(*staying))
@@ -267,10 +282,26 @@ def _room(con: Any, part: Part) -> Room | None:
     return Room(epoch.shown(part.name), int(limit), part.plan.suggestion)
 
 
-def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float) -> MaintainedView:
-    """Build views from one snapshot, after taking in what other writers have committed up to it; the last of them,
-    whose `epsilon` is given."""
+@contextmanager
+def building(database: Database, con: Any) -> Iterator[ExitStack]:
+    """A transaction in which views are built: the engine has taken in what other writers have committed up to it.
+
+    The stack takes what undoes it, as that of `transaction`.
+    """
     engine, applied = database.engine, None
+    with transaction(con) as undo:
+        changes = captured(database, con, own=False, consume=True)
+        if changes:
+            applied = engine.apply(changes)
+            undo.callback(engine.undo, applied)
+        yield undo
+    if applied is not None:
+        engine.commit(applied)
+
+
+def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float, undo: ExitStack) -> MaintainedView:
+    """Build views from the snapshot of the open transaction; the last of them, whose `epsilon` is given."""
+    engine = database.engine
 
     def load(relation: str) -> tuple[Iterator[pa.RecordBatch], int]:
         rows, count = database.load(con, relation)
@@ -278,17 +309,16 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float) -
             undo.callback(rows.close)  # A reader left half-way would be in the way of ROLLBACK.
         return rows, count
 
-    with transaction(con) as undo:
-        changes = captured(database, con, own=False, consume=True)
-        if changes:
-            applied = engine.apply(changes)
-            undo.callback(engine.undo, applied)
-        for part in parts:
-            own = epsilon if part is parts[-1] else EPSILON
-            maintained = engine.create_view(part.name, part.definition, part.plan, load, own, _room(con, part))
-            undo.callback(engine.drop_view, part.name)
-            if part is not parts[-1]:
-                engine.expose(part.name, part.name, inner=True)
-    if applied is not None:
-        engine.commit(applied)
+    for part in parts:
+        own = epsilon if part is parts[-1] else EPSILON
+        maintained = engine.create_view(part.name, part.definition, part.plan, load, own, _room(con, part))
+        undo.callback(_drop, engine, part.name)
+        if part is not parts[-1]:
+            engine.expose(part.name, inner=True)
     return maintained
+
+
+def _drop(engine: Engine, name: str) -> None:
+    """Drop a view that may have gone with its last reader."""
+    if name in engine.views:
+        engine.drop_view(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from planner.query import output_keys
@@ -16,12 +16,14 @@ from storage.capture import QualifiedName
 class EngineCatalog(DuckDBCatalog):
     """DuckDB's catalog with change tables and materialized views in it. Use one object per statement.
 
-    `views_read` are the materialized views that a binding has asked for, as the binder calls them.
+    `views_read` are the materialized views that a binding has asked for, as the binder calls them. `replacements` are
+    those that take the places of views of the same names when the open transaction commits.
     """
 
-    def __init__(self, database: Database, con: Any) -> None:
+    def __init__(self, database: Database, con: Any, replacements: Iterable[ViewEntry] = ()) -> None:
         super().__init__(con, database.name)
         self._database = database
+        self._replacements = {entry.name.key: entry for entry in replacements}
         self._names: dict[str, QualifiedName] = {}
         self.views_read: dict[str, ViewEntry] = {}
 
@@ -88,6 +90,8 @@ class EngineCatalog(DuckDBCatalog):
 
     def _view(self, table: str) -> ViewEntry | None:
         key = self.name(table).key
+        if key in self._replacements:
+            return self._replacements[key]
         if key in self._database.unbuilt:
             raise self._database.unbuilt[key].error()
         return self._database.views.get(key)

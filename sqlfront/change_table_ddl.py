@@ -7,11 +7,13 @@ from typing import Any
 from maintenance.relation import Column
 from sqlfront import persistence
 from sqlfront.database import SCHEMA, ChangeTable, Database, scan_name
-from sqlfront.ddl import dropping, readers_to_drop, refuse_other_object, register_all
+from sqlfront.ddl import readers_to_drop, refuse_other_object
 from sqlfront.durable import settle_durability
 from sqlfront.names import new_name, shown
 from sqlfront.options import check_options
+from sqlfront.replacing import dropping
 from sqlfront.statements import CreateChangeTable, Name
+from sqlfront.stored_views import register_all
 from sqlfront.transactions import transaction
 from storage.capture import QualifiedName
 from storage.capture_sql import quote

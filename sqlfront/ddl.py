@@ -7,26 +7,26 @@ engine change together or not at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from planner.query import Definition, Limit
+from planner.query import Definition
 from sqlfront import persistence
-from sqlfront.build import bind, build_view, discard, orders_of, plan_parts, unneeded_tables
+from sqlfront.build import bind, build_view, discard, orders_of, plan_parts
 from sqlfront.catalog import EngineCatalog
-from sqlfront.database import SCHEMA, Database, StoredView, ViewEntry, scan_name
+from sqlfront.database import SCHEMA, Database, StoredView, ViewEntry
 from sqlfront.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.freeze import frozen_query, qualified_query
 from sqlfront.names import locate, new_name, shown
 from sqlfront.options import check_options
 from sqlfront.order_text import completed_blocks, completed_query
+from sqlfront.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.statements import CreateMaterializedView, Name
+from sqlfront.stored_views import register_all, store_view
 from sqlfront.transactions import transaction
 from sqlfront.update_mix import check_updates
 from storage.capture import QualifiedName
-from storage.capture_sql import quote, table_sql
-from storage.errors import IntegrityError, InternalError, NotSupportedError, OperationalError, ProgrammingError
+from storage.errors import IntegrityError, InternalError, NotSupportedError, ProgrammingError
 
 
 def create_view(database: Database, con: Any, statement: CreateMaterializedView) -> None:
@@ -44,14 +44,14 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             )
         if old is None:
             refuse_other_object(con, name)
-        else:
-            refuse_dependents(database, old, f"CREATE OR REPLACE MATERIALIZED VIEW {shown(name)}")
         catalog = EngineCatalog(database, con)
         bound = bind(
             catalog, con, statement.query,
             column_names=statement.columns, order_by=orders_of(options),
             statement=statement.text, offset=statement.query_start,
         )  # fmt: skip
+        if old is not None:
+            refuse_circle(database, old, bound)
         check_updates(options, bound.definition, catalog)
         if options.keys() & set(OPTIONS):
             own = plan_parts(database, con, bound, "query", options)[-1]
@@ -62,44 +62,10 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         view = StoredView(name, bound.query, select, options, columns, database.new_scan())
         entry = build_view(database, con, view, bound)
         try:
-            with dropping(database, con, [old] if old is not None else [], replaced_by=entry):
-                store_view(database, con, entry)
+            put_in_place(database, con, entry, old)
         except BaseException:
             discard(database, con, entry)
             raise
-        database.views[name.key] = entry
-        database.changed()
-
-
-@contextmanager
-def dropping(
-    database: Database, con: Any, views: Sequence[StoredView], *, replaced_by: ViewEntry | None = None
-) -> Iterator[None]:
-    """Drop views and what only they needed in one transaction with the body, which comes last."""
-    catalog = EngineCatalog(database, con)
-    needed = replaced_by.tables if replaced_by is not None else set()
-    tables = [table for table in unneeded_tables(database, views) if table not in needed]
-    try:
-        with transaction(con):
-            for view in views:
-                _forget_view(database, con, view.name)
-            for table in tables:
-                database.capture.uninstall(con, catalog.name(table), in_transaction=True)
-            yield
-    except BaseException:
-        database.capture.reload(con)
-        raise
-    for view in sorted(views, key=lambda view: -view.scan):  # Views before those they read.
-        if isinstance(view, ViewEntry):
-            database.detach(view)
-            if view.feed is not None:
-                view.feed.fail(OperationalError(f"materialized view {shown(view.name)} was dropped or replaced"))
-        for kept in (database.views, database.unbuilt):
-            if kept.get(view.name.key) is view:
-                del kept[view.name.key]
-    for table in tables:
-        database.engine.drop_table(table)
-    database.changed()
 
 
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
@@ -110,17 +76,17 @@ def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, casc
             return
         view = database.unbuilt.get(key or ("", "")) or database.view(con, name.parts)
         if not cascade:
-            refuse_dependents(database, view, f"DROP MATERIALIZED VIEW {shown(view.name)}")
+            _refuse_dependents(database, view)
         with dropping(database, con, [view, *database.dependents(view)]):
             pass
 
 
-def refuse_dependents(database: Database, view: StoredView, what: str) -> None:
+def _refuse_dependents(database: Database, view: StoredView) -> None:
     """IntegrityError naming the materialized views that read this one, if there are any."""
     found = database.dependents(view)
     if found:
         raise IntegrityError(
-            f"{what} is refused",
+            f"DROP MATERIALIZED VIEW {shown(view.name)} is refused",
             why=f"materialized views read it: {', '.join(shown(entry.name) for entry in found)}",
             hint="drop them first, or use DROP ... CASCADE",
         )
@@ -253,58 +219,6 @@ def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
         store_view(database, con, entry)
 
 
-def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
-    """Write a view's definition and make the DuckDB view that users see, in the transaction of `con`.
-
-    That is the final projection over the scan of the maintained core.
-    """
-    _forget_view(database, con, entry.name)
-    con.register(scan_name(entry.scan), database.view_scan(entry, database.session))
-    query = view_query(entry.definition, entry, scan_name(entry.scan))
-    con.execute(f"CREATE VIEW {table_sql(database.name, entry.name)} AS {query}")
-    database.save_view(con, entry)
-
-
-def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
-    """SQL that computes a view's columns from its raw columns."""
-    raw = []
-    for column in definition.raw:
-        text = quote(column.name)
-        if (codec := entry.maintained.codec(column)) is not None:
-            text = codec.cast_sql(column.name)
-        raw.append(f"{text} AS {quote(column.name)}")
-    core = f"SELECT {', '.join(raw) or '1 AS one'} FROM {source}"
-    outputs = [
-        f"CAST({expression} AS {type_}) AS {quote(name)}"
-        for expression, (name, type_) in zip(definition.projection, definition.columns, strict=True)
-    ]
-    having = f" WHERE {definition.having}" if definition.having else ""
-    if definition.limit is None or entry.maintained.plan.ranked_only:
-        return f"SELECT {', '.join(outputs)} FROM ({core}) AS core{having}"
-    sorting = definition.orders[0].sorting
-    places = [f"({expression}) AS {quote(f'{number} sorted by')}" for number, (expression, _) in enumerate(sorting)]
-    sort = [f"{quote(f'{number} sorted by')} {direction}" for number, (_, direction) in enumerate(sorting)]
-    parts = [f"({expression}) AS {quote(f'part {number}')}" for number, expression in enumerate(definition.limit.by)]
-    shown = ", ".join(quote(name) for name, _ in definition.columns)
-    computed = f"SELECT {', '.join([*outputs, *places, *parts])} FROM ({core}) AS core{having}"
-    return f"SELECT {shown} FROM ({computed}) AS sorted {_first(definition.limit, sort, len(parts))}"
-
-
-def _first(limit: Limit, sort: list[str], parts: int) -> str:
-    """The clauses that leave the first rows, of all or of each group by `parts` columns."""
-    sorting = f"ORDER BY {', '.join(sort) or 1}"
-    if limit.clause is None:
-        rows = "" if limit.rows is None else f" LIMIT {limit.rows}"
-        return f"{sorting}{rows} OFFSET {limit.offset}"
-    partition = ", ".join(quote(f"part {number}") for number in range(parts)) or "1"
-    return "QUALIFY " + limit.number_within(f"row_number() OVER (PARTITION BY {partition} {sorting})")
-
-
-def register_all(database: Database, con: Any) -> None:
-    for name, scan in database.scans(database.session):
-        con.register(name, scan)
-
-
 # Inside ------------------------------------------------------------------------------------------
 
 
@@ -327,11 +241,6 @@ def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition
     if types != [type_ for _, type_ in definition.columns]:
         raise InternalError("the query has other columns when it is written out", where=select)
     return select
-
-
-def _forget_view(database: Database, con: Any, name: QualifiedName) -> None:
-    con.execute(f"DROP VIEW IF EXISTS {table_sql(database.name, name)}")
-    con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [name.schema, name.name])
 
 
 def _rebuilt_with(database: Database, entry: ViewEntry) -> list[ViewEntry]:

@@ -291,15 +291,14 @@ def explain_query(
 def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree], ...]:
     """The trees of the blocks that a running view consists of besides its own."""
     engine = database.engine
-    names = {name: relation.origin or "" for name, relation in engine.relations.items()}
-    found = {name: origin for name, origin in names.items() if re.fullmatch(rf"{re.escape(view)}/\d+", origin)}
-    return tuple((name, engine.views[origin].tree) for name, origin in found.items())
+    found = [name for name in engine.relations if re.fullmatch(rf"{re.escape(view)}/\d+", name)]
+    return tuple((name, engine.views[name].tree) for name in found)
 
 
 def _views_read(database: Database, definition: Definition) -> frozenset[str]:
     """The tables of a definition that are materialized views or blocks of its query."""
-    views = {database.relation_key(view.name) for view in database.views.values()}
     tables = {atom.table for atom in definition.atoms}
+    views = database.engine.views
     return frozenset(table for table in tables if table in views or table_name(table).startswith("block "))
 
 

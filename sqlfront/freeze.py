@@ -8,7 +8,7 @@ views are replaced by their text. A renaming then changes the subqueries alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from sqlfront.bind_from import view_parts
@@ -57,6 +57,31 @@ def renamed_query(frozen: str, table: QualifiedName, new: str, columns: dict[str
                 if token.name.casefold() in columns
             ]
     return _edited(frozen, edits)
+
+
+def without_columns(frozen: str, table: QualifiedName, gone: Collection[str]) -> tuple[str, list[str]]:
+    """A frozen query after columns of `table` have gone, and those of them that it cannot go without.
+
+    What is named nowhere but in the subqueries can go. Anything else is missed, even where it is another table's column
+    of the name: left out, the name could come to mean that one, or an alias. NATURAL names all columns.
+    """
+    tokens = tokenize(frozen)
+    listed: set[int] = set()
+    edits: list[Edit] = []
+    lost = {name.casefold() for name in gone}
+    for reference in _references(frozen):
+        at = next(i for i, token in enumerate(tokens) if token.start == reference.start)
+        columns = list(_source_columns(tokens, at))[::-1]
+        aliases = [tokens[tokens.index(column) + 2] for column in columns]
+        listed |= {token.start for token in [*columns, *aliases]}
+        if columns and QualifiedName(*reference.parts).key == table.key:
+            kept = [column for column in columns if column.name.casefold() not in lost]
+            text = ", ".join(f"{quote(column.name)} AS {quote(column.name)}" for column in kept)
+            edits.append((columns[0].start, aliases[-1].end, text or "1 AS one"))
+    natural = any(token.keyword == "natural" for token in tokens)
+    named = {token.name.casefold() for token in tokens if token.is_name and token.start not in listed}
+    missed = [name for name in gone if edits and (natural or name.casefold() in named)]
+    return _edited(frozen, edits) if gone else frozen, missed
 
 
 def qualified_query(frozen: str, database: str) -> str:

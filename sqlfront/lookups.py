@@ -17,10 +17,10 @@ import numpy as np
 
 from sqlfront.counting import counted
 from sqlfront.database import ViewEntry, scan_name
-from sqlfront.ddl import view_query
 from sqlfront.names import locate
 from sqlfront.ordered_reads import served_limit
 from sqlfront.statements import Equality, PassThrough
+from sqlfront.stored_views import view_query
 from sqlfront.tokens import tokenize
 from sqlfront.top import ranked_scan
 from storage.capture_sql import quote

@@ -136,7 +136,7 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
 
 def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
     from sqlfront.build import build_view
-    from sqlfront.ddl import register_all, store_view
+    from sqlfront.stored_views import register_all, store_view
     from sqlfront.transactions import transaction
 
     schema, view, written, query, options, column_names, scan = row

@@ -9,6 +9,7 @@ from sqlfront import ddl
 from sqlfront.catalog import EngineCatalog
 from sqlfront.freeze import renamed_query
 from sqlfront.names import captured_table, locate, shown
+from sqlfront.replacing import dropping
 from sqlfront.statements import PassThrough
 from sqlfront.tokens import tokenize
 from sqlfront.update_mix import renamed_updates
@@ -87,7 +88,7 @@ def _drop_tables(connection: Connection, statement: PassThrough, tables: Sequenc
     with database.engine.lock:
         what = f"DROP TABLE {', '.join(map(shown, tables))}"
         readers = ddl.readers_to_drop(database, tables, cascade=statement.cascade, what=what)
-        with ddl.dropping(database, con, readers):
+        with dropping(database, con, readers):
             for table in tables:
                 database.capture.uninstall(con, table, in_transaction=True)
             con.execute(statement.text)

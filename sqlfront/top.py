@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from planner.query import Limit, is_grouped
 from sqlfront.database import scan_name
-from sqlfront.ddl import view_query
 from sqlfront.failures import translated
 from sqlfront.names import shown
 from sqlfront.scans import Scan
+from sqlfront.stored_views import view_query
 from storage.errors import DataError, NotSupportedError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ Declared by WITH (updates = 'lineitem: 1000, orders: 100'); else as observed; el
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def update_weights(
-    database: Database, con: Any, definition: Definition, options: Mapping[str, Any]
+    database: Database, con: Any, definition: Definition, options: Mapping[str, Any], names: Mapping[str, str]
 ) -> dict[str, float]:
-    """The weight of each table for the planner, by the engine's names.
+    """The weight of each table for the planner, by the engine's names: `names` has those of views that are read.
 
     A declared mix is the whole: a table that it does not name hardly changes.
     """
@@ -32,7 +33,8 @@ def update_weights(
     tables = {atom.table for atom in definition.atoms}
     if options.get("updates"):
         declared = _read(options["updates"], EngineCatalog(database, con))
-        return {table: declared.get(table, 0) for table in tables}
+        numbers = {names.get(table, table): number for table, number in declared.items()}
+        return {table: numbers.get(table, 0) for table in tables}
     relations = database.engine.relations
     observed = {table: relations[table].changes for table in tables if table in relations}
     if any(observed.values()):
@@ -45,7 +47,8 @@ def check_updates(options: Mapping[str, Any], definition: Definition, catalog: E
     if "updates" not in options:
         return
     blocks = dict(definition.derived)
-    tables = {atom.table for block in (definition, *blocks.values()) for atom in block.atoms} - blocks.keys()
+    names = {atom.table for block in (definition, *blocks.values()) for atom in block.atoms} - blocks.keys()
+    tables = {re.sub(r"#\d+$", "", name) for name in names}  # Behind # is which build of a view is read.
     for table, name in _read(options["updates"], catalog, strict=True).items():
         if table not in tables:
             reads = ", ".join(sorted(table.removeprefix("main.") for table in tables))

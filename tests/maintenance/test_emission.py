@@ -54,7 +54,8 @@ class Heard:
         return view.cost()["steps"] - before
 
     def _hear(self, _: int, change) -> None:
-        columns = [[int(value) for value in column.to_pylist()] for column in change.weighted().columns]
+        table = change.weighted()
+        columns = [[None if value is None else int(value) for value in column.to_pylist()] for column in table.columns]
         for *row, weight in zip(*columns, strict=True):
             self.told[tuple(row)] += weight
 

@@ -151,7 +151,7 @@ def test_one_epoch_changes_all(con: sqlfront.Connection, judge: Any) -> None:
     assert con.execute("FROM diamond").fetchall() == [(1, 5, 11, 9)]
 
 
-def test_what_is_read_cannot_be_dropped_or_replaced(con: sqlfront.Connection) -> None:
+def test_what_is_read_cannot_be_dropped(con: sqlfront.Connection) -> None:
     create(con, "MATERIALIZED VIEW")
     con.execute("INSERT INTO r VALUES (1, 2, 'x'), (1, 3, 'y')")
     before = results(con)
@@ -161,9 +161,8 @@ def test_what_is_read_cannot_be_dropped_or_replaced(con: sqlfront.Connection) ->
         "plain": "of_plain",
     }
     for name, names in readers.items():
-        for sql in (f"DROP MATERIALIZED VIEW {name}", f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS FROM s"):
-            with pytest.raises(sqlfront.IntegrityError, match=rf"{name} is refused\nWhy: .* read it: {names}"):
-                con.execute(sql)
+        with pytest.raises(sqlfront.IntegrityError, match=rf"{name} is refused\nWhy: .* read it: {names}"):
+            con.execute(f"DROP MATERIALIZED VIEW {name}")
     assert results(con) == before
     con.execute("DROP MATERIALIZED VIEW with_base CASCADE")
     left = {row[0] for row in con.execute("SHOW MATERIALIZED VIEWS").fetchall()}
