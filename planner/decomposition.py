@@ -406,9 +406,11 @@ def _arrangements(children: list[State], rank: Mapping[str, int]) -> Iterator[tu
 
 
 def _may_hang(child: State, target: State) -> bool:
-    """Whether `child` may become part of what is below `target`, where several atoms are joined anyway."""
+    """Whether `child` may become part of what is below `target`: where several atoms are joined anyway, or where one
+    puts out more than it shares, so that a join that it would not filter is made for its rows alone."""
     (parts, scope), (others, its) = child, target
-    if sum(len(part.atoms) for part in others) < 2 or not scope <= its:
+    single = sum(len(part.atoms) for part in others) < 2
+    if not scope <= its or (single and (len(_atoms(parts)) < 2 or not others[0].connex or _variables(others) <= its)):
         return False
     return len(others) > 1 or not parts[0].connex or _variables(parts) <= its
 

@@ -22,10 +22,12 @@ LARGEST = 5
 
 
 def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> Union | None:
-    """The strategy that a query has beside its plan; None if none is known for it.
+    """The strategy that a query has beside its plan; None if none is known for it, as for joins by comparisons.
 
     `single`: that of a sum over triangles whose tables are partitioned by one column each.
     """
+    if definition.comparisons:
+        return None
     if single:
         return loomis_whitney(definition, plan) if not plan.free and len(definition.atoms) == 3 else None
     for rule in (_triangle, loomis_whitney, path_sum, projected_join, ring_sum, ring_rows):

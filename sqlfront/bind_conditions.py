@@ -83,6 +83,7 @@ def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Cond
     for equality_class in result.classes:
         _tie_members(equality_class, equalities, result)
         _spread_constants(equality_class, result, typing)
+    result.comparisons = [sides for sides in result.comparisons if not _within_atoms(sides, result, typing)]
     return result
 
 
@@ -233,6 +234,27 @@ def _spread_constants(equality_class: EqualityClass, conditions: Conditions, typ
                 for other, member in equality_class.members.items():
                     if other != atom and typing.type_of(member) == typing.type_of(column):
                         conditions.add_predicate(other, expression("a = b", a=member, b=value))
+
+
+def _within_atoms(sides: ComparedSides, conditions: Conditions, typing: Typing) -> bool:
+    """Whether equalities make a comparison one of a single atom's row, of which it is a predicate then: r.b = s.b AND
+    r.b < s.c is s.b < s.c. Each atom that has both values is tested."""
+    left, right = (_equals_of(side, sides.type, conditions, typing) for side in (sides.left, sides.right))
+    both = [atom for atom in left if atom in right]
+    for atom in both:
+        conditions.add_predicate(atom, expression(f"a {sides.operator} b", a=left[atom], b=right[atom]))
+    return bool(both)
+
+
+def _equals_of(side: Tree, type_: str, conditions: Conditions, typing: Typing) -> dict[str, Tree]:
+    """By atom, the expressions that are known to equal one, in a type; those that it would round are left out."""
+    equals = next((group.members for group in conditions.classes if _element(side) in group.elements), {})
+    found = {}
+    for atom, tree in {_element(side)[0]: side, **equals}.items():
+        kind = typing.type_of(tree)
+        if is_lossless(kind, type_):
+            found[atom] = tree if kind == type_ else expression(f"CAST(v AS {type_})", v=tree)
+    return found
 
 
 def _refuse_condition(condition: Tree, source: SourceText) -> NotSupportedError:

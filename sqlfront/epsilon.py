@@ -19,7 +19,7 @@ from planner.plan import Cost, Plan
 from planner.query import Definition
 from planner.rules import cyclic, materialize
 from planner.unions import exponents, find_union
-from planner.wording import are, labels
+from planner.wording import are, labels, spell_comparison
 from storage.errors import ProgrammingError
 
 EPSILON = 0.5
@@ -127,6 +127,9 @@ def _check_option(option: str, name: str, definition: Definition, plan: Plan) ->
     if definition.derived:
         block = f"create the block as a materialized view of its own WITH ({option} = ...), and read that"
         raise _refused(option, name, "its query reads a block, which is kept as a view of its own", block)
+    if definition.comparisons:
+        compared = " and ".join(spell_comparison(definition, test) for test in definition.comparisons)
+        raise _refused(option, name, f"its query compares {compared} across tables, and parts are joined by equalities")
     why = "its query is no join of three tables of which each two share a column of their own, nor one of the others"
     raise _refused(option, name, why)
 

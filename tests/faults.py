@@ -69,6 +69,20 @@ FAULTS = [
         "        if changes:\n            applied = ", "        if not changes:\n            applied = ", REPLACING,
     ),
     Fault(
+        "a join beside a wider atom keeps what the atom has not", "planner/decomposition.py",
+        "    single = sum(len(part.atoms) for part in others) < 2\n",
+        "    single = sum(len(part.atoms) for part in others) < 2\n    if single:\n        return False\n",
+        "tests/sqlfront/test_cyclic.py -k by_edge_and_weight",
+    ),
+    Fault(
+        "heavy and light parts forget comparisons", "planner/unions.py",
+        "    if definition.comparisons:\n        return None\n", "", "tests/maintenance/test_unions.py -k comparisons",
+    ),
+    Fault(
+        "a comparison within a table is one of the join", "sqlfront/bind_conditions.py",
+        "    return bool(both)", "    return False", "tests/sqlfront/test_triangle_spellings.py -k ascending",
+    ),
+    Fault(
         "a way to a row of a set counts as often as it is there", "maintenance/paths.py",
         "    assembler.transition(table, base is not leaf or position == 1, out, out.places(shape.variables))\n", "",
         SUPPORTS,

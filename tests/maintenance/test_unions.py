@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,9 +12,12 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from planner.classify import plan_view
 from planner.plan import Plan
-from planner.unions import exponents, loomis_whitney
+from planner.query import Comparison
+from planner.unions import exponents, find_union, loomis_whitney
 from tests.maintenance.test_pieces import EPSILONS, THREE, Views, figure, hub_rows, slope
+from tests.planner.notation import parse_definition
 
 EDGES = {"p": "xy", "q": "xy"}
 PATH = "FROM p e, q f, p g WHERE e.y = f.x AND f.y = g.x"
@@ -171,6 +175,14 @@ def test_of_three_atoms_it_is_the_singly_partitioned_triangle():
     kept = next(one for one in views.balance("v1").pieces.trees if one.piece.name == "*HL")
     (pair,) = views.balance("v1").pieces.own(kept)
     assert figure(pair.table) == (36, 293)
+
+
+@pytest.mark.parametrize("text", ["R(a,b), S(b,c), T(c,a) ->", "R(a,b,c), S(b,c,d), T(c,d,a), U(d,a,b) -> *"])
+def test_comparisons_of_the_join_are_not_for_parts(text):
+    definition = parse_definition(text)
+    assert find_union(definition, plan_view(definition)) is not None
+    compared = replace(definition, comparisons=(Comparison("a", "<", "b"),))
+    assert find_union(compared, plan_view(compared)) is None
 
 
 def _sum(plan: Plan) -> Plan:

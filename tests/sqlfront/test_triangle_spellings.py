@@ -38,6 +38,9 @@ SPELLINGS = {
     "one table, filtered": f"SELECT count(*) AS n FROM {POSITIVE} f JOIN {POSITIVE} g ON f.y = g.x JOIN {POSITIVE} h "
     "ON g.y = h.x AND h.y = f.x",
     "ordered edges": "SELECT count(*) AS n FROM e f, e g, e h WHERE f.y = g.x AND f.x = h.x AND g.y = h.y",
+    "ascending vertices": "SELECT count(*) AS n FROM e f, e g, e h WHERE f.y = g.x AND g.y = h.x AND h.y = f.x "
+    "AND f.x < g.x AND g.x < h.x",
+    "vertices of other tables": f"SELECT count(*) AS n FROM {ON} WHERE t.c <> r.b AND t.a BETWEEN r.b AND s.c",
     "one filtered": "SELECT count(*) AS n FROM e f, e g, e h WHERE f.y = g.x AND g.y = h.x AND h.y = f.x AND f.w > 0",
     "one table twice": "SELECT count(*) AS n FROM e f, e g, t WHERE f.y = g.x AND g.y = t.c AND t.a = f.x",
 }
