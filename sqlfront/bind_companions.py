@@ -82,12 +82,24 @@ class Companions:
         atoms = atoms_of(tree)
         if len(atoms) > 1:
             why = "its values are kept per group, each of which must be computed from one table's row"
-            hint = "aggregate a column of one table, or keep the columns in the view and aggregate when you read it"
+            hint = self._ranked(tree, aggregate)
             what = f"{aggregate['function_name']} of an expression over several tables"
             raise refusal(what, self._source, span(tree) or span(aggregate), why, hint)
         if not atoms:
             what = f"{aggregate['function_name']} of a constant"
             raise refusal(what, self._source, span(aggregate), "it has no values to keep", "write the constant itself")
+
+    def _ranked(self, tree: Tree, aggregate: Tree) -> str:
+        """A way out: an extremum is in its group's first row, which is found without computing the join."""
+        name, value = aggregate["function_name"], self._spelled(tree)
+        if name not in ("min", "max") or aggregate["filter"] is not None:
+            return "aggregate a column of one table, or keep the columns in the view and aggregate when you read it"
+        order = f"ORDER BY {value}{' DESC' if name == 'max' else ''} NULLS LAST"
+        if not self._groups:
+            return f"SELECT {name}(m) FROM (SELECT {value} AS m FROM ... {order} LIMIT 1) AS first"
+        groups = ", ".join(map(self._spelled, self._groups))
+        first = f"QUALIFY row_number() OVER (PARTITION BY {groups} {order}) <= 1"
+        return f"SELECT ..., {name}(m) FROM (SELECT {groups}, {value} AS m FROM ... {first}) AS first GROUP BY ..."
 
 
 def _build(kept: Kept) -> Companion:
