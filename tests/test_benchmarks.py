@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks import harness, scaling
+from benchmarks import harness, scaling, triangle_costs, triangle_delays
 from benchmarks.sides import Missing, Run, run_duckdb, run_pathway, run_sqlfront, run_sqlite
 from benchmarks.w1 import compare, normal, verdicts
 from benchmarks.workloads import WORKLOADS
@@ -82,6 +82,21 @@ def test_the_simulation_of_shards_sends_what_the_planner_expects():
         assert line["copies"] * sum(scaling._rows(t, 2000) for t in tables_of(line["query"])) == pytest.approx(mean)
         assert line["s = 1.5"] >= line["s = 0.0"] >= 1
     assert line["grid"] == "2 x 2 x 2"
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("epsilon", [0.25, 0.5])
+def test_the_longest_waits_are_as_stated(columns, epsilon):
+    """Kara et al. (2020), Theorem 3, where every row is found in as many ways as its parts allow."""
+    waits = []
+    query = f"SELECT {triangle_costs.OUTPUTS[columns]}, count(*) AS n {triangle_costs.JOIN} GROUP BY ALL"
+    for size in (3_000, 30_000):
+        con = triangle_costs.built(triangle_delays.block(columns, epsilon, size), query, f"WITH (epsilon = {epsilon})")
+        waits.append(triangle_delays.longest_wait(con))
+        con.close()
+        assert waits[-1] <= triangle_delays.MOST * size ** (triangle_delays.POWER[columns] * epsilon)
+    if columns < 3:
+        assert waits[1] >= 1.5 * waits[0], "the graph does not make rows wait"
 
 
 def tables_of(query):
