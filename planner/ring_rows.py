@@ -30,7 +30,7 @@ def ring_rows(definition: Definition, plan: Plan) -> Union | None:
 
     O(N^max(1-eps, min(1, 2 eps))) a change, O(N^max(2-eps, 1+eps)) space.
     """
-    ring = listed_ring(definition, plan.free) if plan.shape == "cyclic" and not plan.projected else None
+    ring = listed_ring(definition, plan.free, 4) if plan.shape == "cyclic" and not plan.projected else None
     if ring is None:
         return None
     trees = _Trees(definition, ring)
@@ -42,10 +42,10 @@ def ring_rows(definition: Definition, plan: Plan) -> Union | None:
     return Union(ring, tuple(pieces), Node((), (bag,), connex=True), joint=True)
 
 
-def listed_ring(definition: Definition, free: tuple[str, ...]) -> tuple[Edge, ...] | None:
-    """The edges of a ring of four of which a query that enumerates these variables puts out all rows; else None."""
+def listed_ring(definition: Definition, free: tuple[str, ...], size: int) -> tuple[Edge, ...] | None:
+    """The edges of a ring of `size` of which a query that enumerates these variables puts out all rows; else None."""
     whole = definition.mode == "bag" or set(free) == _variables(definition).keys()
-    return find_ring(definition) if free and whole else None
+    return find_ring(definition, size) if free and whole else None
 
 
 def _variables(definition: Definition) -> dict[str, None]:

@@ -28,7 +28,7 @@ PAIRS = (
 def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     """The strategy, if the query is a sum over a ring of four; else None. O(N^max(eps, min(1, 2 - 2 eps))) a change."""
     narrow = all(len(atom.variables) == 2 for atom in definition.atoms)
-    ring = find_ring(definition) if narrow and plan.shape == "cyclic" and not (plan.free or plan.projected) else None
+    ring = find_ring(definition, 4) if narrow and plan.shape == "cyclic" and not (plan.free or plan.projected) else None
     if ring is None:
         return None
     trees = _Trees(definition, ring)
@@ -41,12 +41,12 @@ def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     return Union(ring, tuple(pieces), Node((), (bag,), connex=True))
 
 
-def find_ring(definition: Definition) -> tuple[Edge, ...] | None:
-    """Four atoms in rotation of which each shares one variable with the next one and one with the one before, and none
-    with the fourth."""
+def find_ring(definition: Definition, size: int) -> tuple[Edge, ...] | None:
+    """As many atoms in rotation, of which each shares one variable with the next one and one with the one before, and
+    none with others."""
     met = Counter(column.name for atom in definition.atoms for column in atom.variables)
     left = {atom.name: [column.name for column in atom.variables if met[column.name] > 1] for atom in definition.atoms}
-    if len(left) != 4 or any(len(variables) != 2 for variables in left.values()):
+    if len(left) != size or any(len(variables) != 2 for variables in left.values()):
         return None
     name, (first, here) = next(iter(left.items()))
     edges, start = [Edge(name, ((first,), (here,)))], first
@@ -58,7 +58,7 @@ def find_ring(definition: Definition) -> tuple[Edge, ...] | None:
         (after,) = [variable for variable in left.pop(found) if variable != here]
         edges.append(Edge(found, ((here,), (after,))))
         here = after
-    closed = here == start and len({edge.first for edge in edges}) == 4
+    closed = here == start and len({edge.first for edge in edges}) == size
     return tuple(edges) if closed else None
 
 

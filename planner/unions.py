@@ -15,6 +15,7 @@ from planner.plan import Node, Plan
 from planner.query import Definition
 from planner.ring_rows import ring_rows
 from planner.rings import ring_sum
+from planner.triangle_rows import triangle_rows
 from planner.triangles import triangle_union
 
 LARGEST = 5
@@ -30,7 +31,7 @@ def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> U
         return None
     if single:
         return loomis_whitney(definition, plan) if not plan.free and len(definition.atoms) == 3 else None
-    for rule in (_triangle, loomis_whitney, path_sum, projected_join, ring_sum, ring_rows):
+    for rule in (_triangle, triangle_rows, loomis_whitney, path_sum, projected_join, ring_sum, ring_rows):
         union = rule(definition, plan)
         if union is not None:
             return union
@@ -136,7 +137,9 @@ def projected_join(definition: Definition, plan: Plan) -> Union | None:
 
 
 def exponents(union: Union, free: int, epsilon: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-    """What building, a change, the delay and the space of a strategy cost, as powers of N."""
+    """What building, a change, the delay and the space of a strategy cost with `free` variables, as powers of N."""
+    top = union.root.children[0]
+    free = len(top.variables) if top.connex else free
     least, most = min(epsilon, 1 - epsilon), max(epsilon, 1 - epsilon)
     one, atoms = Fraction(1), len(union.edges)
     if atoms == 2:
@@ -152,8 +155,8 @@ def exponents(union: Union, free: int, epsilon: Fraction) -> tuple[Fraction, Fra
     if atoms > 3 or not (free or union.covers):
         space = max(Fraction(atoms, atoms - 1), 1 + least) if free else 1 + least
         return Fraction(3, 2), most, Fraction(0), space
-    space = (max(one, min(1 + epsilon, 2 - 2 * epsilon)), 1 + least, 1 + least, Fraction(3, 2))[free]
-    return Fraction(3, 2), most, (0, 2 * least, least, 0)[free] * one, space
+    space = (max(one, min(1 + epsilon, 2 - 2 * epsilon)), 1 + least, 1 + least, Fraction(3, 2))[min(free, 3)]
+    return Fraction(3, 2), most, (0, 2 * least, least, 0)[min(free, 3)] * one, space
 
 
 def _alone(letters: tuple[str, ...], i: int) -> bool:

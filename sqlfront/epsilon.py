@@ -17,6 +17,7 @@ from planner.heavy_light import Union
 from planner.orders import over_pieces
 from planner.plan import Cost, Plan
 from planner.query import Definition
+from planner.rings import find_ring
 from planner.rules import cyclic, materialize
 from planner.unions import exponents, find_union
 from planner.wording import are, labels, spell_comparison
@@ -57,8 +58,8 @@ def divides(definition: Definition, plan: Plan, options: Mapping[str, Any]) -> b
     union = find_union(definition, plan, single=is_single(options))
     if options.keys() & {"epsilon", "partition"} or union is None:
         return union is not None
-    reads, size = float(options.get("reads", READS)), len(plan.free)
-    rows = 0.0 if not size else size / (size - 1) if size > 2 else 1.0
+    reads, size, atoms = float(options.get("reads", READS)), len(_enumerated(union, plan.free)), len(union.edges)
+    rows = 0.0 if not size else atoms / (atoms - 1) if size > 2 else 1.0
     _, update, delay, _ = exponents(union, size, Fraction(1, 2))
     costs = []
     for change, wait in ((exponent(leading_power(plan.cost.update)), 0), (update, delay)):
@@ -99,12 +100,18 @@ def with_epsilon(
     ranked_only = plan.ranked_only and orders[0].is_ranked
     changed = replace(
         plan, strategy=strategy, cost=orders[0].cost if ranked_only else cost, union=union, root=union.root,
-        free=union.root.children[0].variables if union.joint else plan.free,
+        free=_enumerated(union, plan.free),
         reason=_reason(definition, union, plan.free, epsilon), companions=(), total=None, orders=orders,
         ranked_only=ranked_only,
     )  # fmt: skip
     companions = iter(plan.companions)
     return add_companions(changed, definition, lambda _: next(companions))
+
+
+def _enumerated(union: Union, free: tuple[str, ...]) -> tuple[str, ...]:
+    """The variables that a union enumerates: more than are put out where it lists all rows."""
+    top = union.root.children[0]
+    return top.variables if top.connex and set(top.variables) != set(free) else free
 
 
 _APART = {0.0: "all values heavy", 1.0: "all values light"}
@@ -130,6 +137,12 @@ def _check_option(option: str, name: str, definition: Definition, plan: Plan) ->
     if definition.comparisons:
         compared = " and ".join(spell_comparison(definition, test) for test in definition.comparisons)
         raise _refused(option, name, f"its query compares {compared} across tables, and parts are joined by equalities")
+    ring = find_ring(definition, 3)
+    if ring is not None and not single:
+        joining = {edge.first for edge in ring}
+        others = labels(definition, [variable for variable in plan.free if variable not in joining])
+        why = f"triangles by {others}, which joins no tables, are only told apart if all their rows are put out"
+        raise _refused(option, name, why)
     why = "its query is no join of three tables of which each two share a column of their own, nor one of the others"
     raise _refused(option, name, why)
 
@@ -189,16 +202,21 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
             f"with the rebalances that it makes necessary, and space {cost.space}; epsilon = 2/3 makes a change "
             f"cheapest, O(N^(2/3)) ({_RINGS})."
         )
-    listed = [piece for piece in union.pieces if piece.reading == "enumerated"]
-    read = (
-        f", {len(listed)} of which {are([piece.name for piece in listed])} enumerated, each row once" if listed else ""
-    )
     return (
         f"{apart} ones are few. What joins is divided by the status of its values into {len(union.pieces)} pieces, "
-        f"each a view tree of its own{read}; the others add to one output. A change costs {cost.update}, with the "
+        f"each a view tree of its own{_how_read(union)}. A change costs {cost.update}, with the "
         f"rebalances that it makes necessary, and {'rows come' if free else 'the answer comes'} at {cost.delay} "
         f"({_source(union)})."
     )
+
+
+def _how_read(union: Union) -> str:
+    listed = [piece.name for piece in union.pieces if piece.reading == "enumerated"]
+    if len(listed) == len(union.pieces):
+        return ", enumerated: no two have a row in common"
+    if not listed:
+        return "; all add to one output"
+    return f", {len(listed)} of which {are(listed)} enumerated, each row once; the others add to one output"
 
 
 def _source(union: Union) -> str:

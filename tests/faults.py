@@ -69,6 +69,11 @@ FAULTS = [
         "        if changes:\n            applied = ", "        if not changes:\n            applied = ", REPLACING,
     ),
     Fault(
+        "a piece of listed triangles misses light ones", "planner/triangle_rows.py",
+        """trees.closed("L*H", 1, "L*", "**", "H*")""", """trees.closed("L*H", 1, "L*", "**", "HH")""",
+        "tests/maintenance/test_triangle_rows.py -k query0",
+    ),
+    Fault(
         "a join beside a wider atom keeps what the atom has not", "planner/decomposition.py",
         "    single = sum(len(part.atoms) for part in others) < 2\n",
         "    single = sum(len(part.atoms) for part in others) < 2\n    if single:\n        return False\n",

@@ -109,7 +109,7 @@ def _suggest(definition: Definition, edges: Edges, cycle: Cycle, found: Decompos
     offers = []
     if cycle.ring and max(found.update, found.space) > 1:
         offers.append(_suggest_break(definition, edges, cycle))
-    if found.space > DIVIDED_SPACE and listed_ring(definition, definition.free) is not None:
+    if found.space > DIVIDED_SPACE and listed_ring(definition, definition.free, 4) is not None:
         offers.append(DIVIDE)
     if found.update > 1:
         offers.append(STORE)

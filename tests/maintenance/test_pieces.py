@@ -487,3 +487,17 @@ def test_rows_come_without_delay(free, power):
     assert seen == views.con.view(f"v{free}").count() > 100
     assert any(kept.top().table.live > 0 for kept in balance.pieces.enumerated())
     assert (free == 3) == (not isinstance(walk, Hops))
+
+
+@pytest.mark.parametrize("free", [1, 2])
+def test_a_whole_read_costs_no_more_than_building(free):
+    """Of light values between heavy ones, each in many buckets: no more than twice the steps that filling it took."""
+    views, few, many = Views(0.5).counted(free), range(8), range(48)
+    edges = {"r": product(many, few), "s": product(few, few), "t": product(few, many)}
+    views.apply({name: [(x, y, 1, 1) for x, y in pairs] for name, pairs in edges.items()})
+    built = views.con.view(f"v{free}").cost()["steps"]
+    assert any(kept.top().table.live > 0 for kept in views.balance(f"v{free}").pieces.enumerated())
+    walk = read(views.view(f"v{free}"), None, views.view(f"v{free}").definition.free)
+    while walk.next(64):
+        pass
+    assert 48 * 64 <= walk.steps <= 2 * built

@@ -114,7 +114,7 @@ def fits(part: str, cell: str) -> bool:
 def test_a_change_meets_each_combination_of_parts_once():
     """Of the 64 ways in which the other three tables' rows may be heavy or light, each is in one piece of an atom."""
     definition = parse_definition("R(a,b), S(b,c), T(c,d), U(d,a) ->")
-    ring = find_ring(definition)
+    ring = find_ring(definition, 4)
     assert ring is not None
     cells = ["".join(letters) for letters in product("HL", repeat=2)]
 
