@@ -209,24 +209,26 @@ def _check_others(definition: Definition, companion: Companion, others: Sequence
     for names in others:
         own = [name for group in kept for name in group if name in names]
         joins = any(not set(names).isdisjoint(group) and not set(group) <= set(names) for group in kept)
-        if joins or _joined(definition, own) != _joined(companion.definition, own):
+        if joins or not _demands(companion.definition, own) <= _demands(definition, names):
             raise NoProduct(f"whether {companion.label} has values is decided in several of its components")
 
 
-def _joined(definition: Definition, names: Sequence[str]) -> tuple[object, ...]:
+def _demands(definition: Definition, names: Sequence[str]) -> set[tuple[object, ...]]:
     """What rows of these atoms must meet to join, without the names of variables."""
-    columns: dict[str, set[tuple[str, str]]] = {}
-    for name in names:
-        for column in definition.atom(name).variables:
-            columns.setdefault(column.name, set()).add((name, column.expression))
-    required = {(name, *sorted(columns[one])) for name in names for one in definition.atom(name).required}
-    compared = {
-        (one.operator, *sorted(columns[one.left]), *sorted(columns[one.right]))
-        for one in definition.comparisons
-        if one.left in columns and one.right in columns
-    }
-    equal = {frozenset(same) for same in columns.values() if len(same) > 1}
-    return [definition.atom(name).conditions for name in names], required, compared, equal
+    found: set[tuple[object, ...]] = set()
+    columns: dict[str, list[tuple[str, str]]] = {}
+    for atom in map(definition.atom, names):
+        found |= {(atom.name, condition.text) for condition in atom.conditions}
+        for column in atom.variables:
+            columns.setdefault(column.name, []).append((atom.name, column.expression))
+            if column.name in atom.required:
+                found.add((atom.name, f"({column.expression} IS NOT NULL)"))
+    for same in columns.values():
+        found |= {(one, "=", other) for one in same for other in same if one != other}
+    for compared in definition.comparisons:
+        sides = columns.get(compared.left, ()), columns.get(compared.right, ())
+        found |= {(one, compared.operator, other) for one in sides[0] for other in sides[1]}
+    return found
 
 
 def _restricted(definition: Definition, names: Sequence[str]) -> Definition:

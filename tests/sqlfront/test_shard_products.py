@@ -42,6 +42,10 @@ PRODUCTS = {
     "groups of one": "SELECT e.x, count(*) AS n, sum(m) AS total, max(s.b) AS last FROM e, s GROUP BY e.x",
     "groups without aggregates": "SELECT r.a, s.b FROM r, s GROUP BY r.a, s.b",
     "distinct values beside another": "SELECT r.b, count(DISTINCT r.a) AS n, sum(e.x) AS x FROM r, e GROUP BY r.b",
+    "distinct values of joins": (
+        "SELECT f.y, sum(DISTINCT e.y) AS y, avg(s.c) AS c FROM e, e f, s, s t WHERE e.y = f.y AND s.b = t.b "
+        "GROUP BY f.y"
+    ),
     "three of one table": "SELECT a.x, count(*) AS n FROM e a, e b, e c WHERE b.x = 1 GROUP BY a.x",
     "triangles and rows": (
         "SELECT r.a, count(*) AS n, sum(r.n) AS total FROM r, e e1, e e2, e e3 "
