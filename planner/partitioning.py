@@ -291,16 +291,24 @@ def _streams(definition: Definition, grids: Sequence[Grid]) -> Iterator[Stream]:
     with the same shares too."""
     ways: dict[tuple[str, tuple[int, ...], tuple[Hashed, ...]], list[Atom]] = {}
     places = {name: grid.dimensions for grid in grids for name in grid.atoms}
-    for atom in definition.atoms:
-        dimensions = places[atom.name]
+    for atom in (*definition.atoms, *_folded(definition)):
+        dimensions = places.get(atom.name, grids[0].dimensions)
         shares = tuple(dimension.shares for dimension in dimensions)
-        ways.setdefault((atom.table, shares, tuple(_hashed(definition, atom, dimensions))), []).append(atom)
+        hashed = tuple(_hashed(definition, atom, dimensions)) if atom.name in places else ()
+        ways.setdefault((atom.table, shares, hashed), []).append(atom)
     for number, ((table, shares, hashed), atoms) in enumerate(ways.items(), 1):
         tests = [_condition(atom) for atom in atoms]
         conditions = None if None in tests else tuple(dict.fromkeys(test for test in tests if test is not None))
         decided = prod(shares[one.dimension] for one in hashed)
-        names = tuple(atom.name for atom in atoms)
+        names = tuple(dict.fromkeys(atom.name for atom in atoms))
         yield Stream(f"stream_{number}", table, names, shares, hashed, conditions, prod(shares) // decided)
+
+
+def _folded(definition: Definition) -> list[Atom]:
+    """The atoms that are left in companions only (core.py): their variables are named apart from the view's, so that
+    they are sent everywhere. A product has none."""
+    own = {atom.name for atom in definition.atoms}
+    return [atom for one in definition.companions for atom in one.definition.atoms if atom.name not in own]
 
 
 def _condition(atom: Atom) -> str | None:
@@ -325,6 +333,7 @@ def _reason(definition: Definition, dimensions: Sequence[Dimension], shards: int
         return "everything is on one shard" + (": no column of its tables can be hashed" if shards > 1 else "")
     named = [_spell(definition, dimension) for dimension in dimensions]
     without = [a.name for a in definition.atoms if len(list(_hashed(definition, a, dimensions))) < len(dimensions)]
+    without += [atom.name for atom in _folded(definition)]
     if not without:
         hashed = enumerate_words(named) if dimensions[0].variable else "all that is read of it"
         return f"every row is hashed by {hashed} and sent to one shard, so no state is ever moved"

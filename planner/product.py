@@ -162,8 +162,12 @@ def _item(definition: Definition, parts: Sequence[_Component], column: RawColumn
     if column.kind == "variable" or column.companion is not None:
         own = column.companion
         holds = [column.variable in part.free if own is None else own in part.companions for part in parts]
-        parts[holds.index(True)].raw.append(column)
-        return _quote(column.name)
+        part = parts[holds.index(True)]
+        part.raw.append(column)
+        if own is None or not definition.scalar:
+            return _quote(column.name)
+        there = " AND ".join(f"{other.count(Measure())} > 0" for other in parts if other is not part)
+        return f"CASE WHEN {there} THEN {_quote(column.name)} END"
     if column.kind == "count":
         factors = [(one, [part.count(part.restricted(m)) for part in parts]) for one, m in column.terms]
         return f"CAST({_polynomial(factors, 'HUGEINT')} AS {column.type})"
@@ -188,6 +192,9 @@ def _polynomial(terms: Iterable[tuple[int, Sequence[str]]], type_: str) -> str:
 
 def _owner(companion: Companion, groups: Sequence[tuple[str, ...]]) -> int:
     """The component that has the argument."""
+    own = {name for names in groups for name in names}
+    if any(atom.name not in own for atom in companion.definition.atoms):
+        raise NoProduct(f"values of {companion.label} are of a table that is otherwise left out")
     holders = {a.name for a in companion.definition.atoms if a.scheme & set(companion.argument)}
     for number, names in enumerate(groups):
         if holders <= set(names):
@@ -196,28 +203,32 @@ def _owner(companion: Companion, groups: Sequence[tuple[str, ...]]) -> int:
 
 
 def _check_others(definition: Definition, companion: Companion, others: Sequence[tuple[str, ...]]) -> None:
-    """NoProduct if a companion has a filter on other components than that of its argument."""
-    if len(component_atoms(companion.definition)) == len(others) + 1 and all(
-        _joined(definition, names) == _joined(companion.definition, names) for names in others
-    ):
-        return
-    raise NoProduct(f"whether {companion.label} has values is decided in several of its components")
+    """NoProduct if a companion has a filter on other components than that of its argument: else they have rows in each
+    group that the view has, as far as the companion, which has been minimised, still asks for them."""
+    kept = component_atoms(companion.definition)
+    for names in others:
+        own = [name for group in kept for name in group if name in names]
+        joins = any(not set(names).isdisjoint(group) and not set(group) <= set(names) for group in kept)
+        if joins or not _demands(companion.definition, own) <= _demands(definition, names):
+            raise NoProduct(f"whether {companion.label} has values is decided in several of its components")
 
 
-def _joined(definition: Definition, names: Sequence[str]) -> tuple[object, ...]:
+def _demands(definition: Definition, names: Sequence[str]) -> set[tuple[object, ...]]:
     """What rows of these atoms must meet to join, without the names of variables."""
-    columns: dict[str, set[tuple[str, str]]] = {}
-    for name in names:
-        for column in definition.atom(name).variables:
-            columns.setdefault(column.name, set()).add((name, column.expression))
-    required = {(name, *sorted(columns[one])) for name in names for one in definition.atom(name).required}
-    compared = {
-        (one.operator, *sorted(columns[one.left]), *sorted(columns[one.right]))
-        for one in definition.comparisons
-        if one.left in columns and one.right in columns
-    }
-    equal = {frozenset(same) for same in columns.values() if len(same) > 1}
-    return [definition.atom(name).conditions for name in names], required, compared, equal
+    found: set[tuple[object, ...]] = set()
+    columns: dict[str, list[tuple[str, str]]] = {}
+    for atom in map(definition.atom, names):
+        found |= {(atom.name, condition.text) for condition in atom.conditions}
+        for column in atom.variables:
+            columns.setdefault(column.name, []).append((atom.name, column.expression))
+            if column.name in atom.required:
+                found.add((atom.name, f"({column.expression} IS NOT NULL)"))
+    for same in columns.values():
+        found |= {(one, "=", other) for one in same for other in same if one != other}
+    for compared in definition.comparisons:
+        sides = columns.get(compared.left, ()), columns.get(compared.right, ())
+        found |= {(one, compared.operator, other) for one in sides[0] for other in sides[1]}
+    return found
 
 
 def _restricted(definition: Definition, names: Sequence[str]) -> Definition:

@@ -32,6 +32,9 @@ PRODUCTS = {
         "avg(s.m) AS mean, avg(r.a) FILTER (WHERE s.c > 1) AS filtered, "
         "count(*) FILTER (WHERE r.n > 1 AND s.c < 2) AS some FROM r, s"
     ),
+    "extremes of pairs": (
+        "SELECT min(r.a) AS least, max(s.m) AS most, bool_or(s.c > 1) AS some FROM r, s, e WHERE e.x = 1"
+    ),
     "groups of both": (
         "SELECT r.b, e.x, count(*) AS n, sum(r.a * e.y) AS total, avg(r.n) + 1 AS mean, min(e.y) AS least, "
         "max(r.a) AS most FROM r, e GROUP BY r.b, e.x HAVING sum(e.y) > 1"
@@ -39,6 +42,10 @@ PRODUCTS = {
     "groups of one": "SELECT e.x, count(*) AS n, sum(m) AS total, max(s.b) AS last FROM e, s GROUP BY e.x",
     "groups without aggregates": "SELECT r.a, s.b FROM r, s GROUP BY r.a, s.b",
     "distinct values beside another": "SELECT r.b, count(DISTINCT r.a) AS n, sum(e.x) AS x FROM r, e GROUP BY r.b",
+    "distinct values of joins": (
+        "SELECT f.y, sum(DISTINCT e.y) AS y, avg(s.c) AS c FROM e, e f, s, s t WHERE e.y = f.y AND s.b = t.b "
+        "GROUP BY f.y"
+    ),
     "three of one table": "SELECT a.x, count(*) AS n FROM e a, e b, e c WHERE b.x = 1 GROUP BY a.x",
     "triangles and rows": (
         "SELECT r.a, count(*) AS n, sum(r.n) AS total FROM r, e e1, e e2, e e3 "
@@ -74,7 +81,7 @@ def test_shards_have_the_rows_of_a_product(con, name, shards):
 
 
 def test_a_product_of_empty_components(con):
-    for name in ("sums over pairs", "groups of both"):
+    for name in ("sums over pairs", "extremes of pairs", "groups of both"):
         local = LocalShards(plan_shards(con, PRODUCTS[name], 4))
         rows = {table: Counter() for table in ("r", "s", "e")}
         assert same_bag(local.rows(), oracle(rows, PRODUCTS[name]))

@@ -32,6 +32,9 @@ QUERIES = {
     "everything": "SELECT count(*) AS n, sum(c) AS total, avg(n) AS mean FROM r, s WHERE r.b = s.b",
     "everything of one table": "SELECT count(*) AS n, sum(n) + 1 AS total, min(b) AS first FROM r",
     "extremes": "SELECT r.a, min(s.c) AS least, max(s.m) AS most FROM r, s WHERE r.b = s.b GROUP BY r.a",
+    "values of a table joined with itself": (
+        "SELECT s.b, min(t.c) AS least, count(DISTINCT t.m) AS n FROM s, s t WHERE s.b = t.b GROUP BY s.b"
+    ),
     "distinct values": "SELECT r.b, count(DISTINCT s.c) AS n FROM r, s WHERE r.b = s.b GROUP BY r.b",
     "distinct values of a group": "SELECT r.a, count(DISTINCT s.c) AS n FROM r, s WHERE r.b = s.b GROUP BY r.a",
     "first rows": "SELECT r.a, s.c, r.b FROM r, s WHERE r.b = s.b ORDER BY r.a + s.c DESC, s.c LIMIT 4 OFFSET 1",
