@@ -46,6 +46,24 @@ class Fault:
 
 FAULTS = [
     Fault(
+        "a filter counts only where the aggregate's argument is", "sqlfront/bind_companions.py",
+        "deciding_atoms(whole, names, kept.argument, kept.filtered)", "deciding_atoms(whole, names, kept.argument, ())",
+        SUPPORTS,
+    ),
+    Fault(
+        "the one row over nothing has the values of one side", "maintenance/companions.py",
+        "        if self._view.definition.scalar:", "        if self._view.definition.scalar and not self._rows:",
+        SUPPORTS,
+    ),
+    Fault(
+        "a value is told to the first of the groups that have it", "maintenance/companion_change.py",
+        "        for position in positions:", "        for position in positions[:1]:", SUPPORTS,
+    ),
+    Fault(
+        "a value that no group's row shows is told to all groups", "maintenance/companion_change.py",
+        "        return np.unique(positions % max(count, 1))", "        return np.arange(count)", SUPPORTS,
+    ),
+    Fault(
         "groups without sums count their rows", "maintenance/emission.py",
         "self.supports = ignores_multiplicity(tree.definition)", 'self.supports = tree.definition.mode == "set"',
         SUPPORTS,
