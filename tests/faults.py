@@ -46,6 +46,15 @@ class Fault:
 
 FAULTS = [
     Fault(
+        "values of rows that may both be NULL are joined", "sqlfront/bind_conditions.py",
+        "    if joins and not any(never_null(side, is_declared, typing) for side in (left, right)):",
+        "    if joins and not (left and right):", "tests/sqlfront/test_binder.py -k refusal",
+    ),
+    Fault(
+        "a NULL within a row of one table equals nothing", "sqlfront/bind_conditions.py",
+        '"a = b" if joins else "a IS NOT DISTINCT FROM b"', '"a = b"', BINDER,
+    ),
+    Fault(
         "a filter counts only where the aggregate's argument is", "sqlfront/bind_companions.py",
         "deciding_atoms(whole, names, kept.argument, kept.filtered)", "deciding_atoms(whole, names, kept.argument, ())",
         SUPPORTS,
