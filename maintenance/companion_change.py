@@ -4,38 +4,98 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from maintenance.companions import Groups
 from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
+from maintenance.netting import net
 from maintenance.programs import Assembler
-from maintenance.shapes import COUNT
+from maintenance.reading import read
+from maintenance.shapes import COUNT, Part, shape_of
 from maintenance.view import MaintainedView
 from storage import layout as at
 from storage.errors import DataError
 
+if TYPE_CHECKING:
+    import pyarrow as pa
 
-def changed_groups(view: MaintainedView, delta: OutputDelta) -> np.ndarray:
+
+def changed_groups(view: MaintainedView, delta: OutputDelta, machine: Machine) -> np.ndarray:
     """The rows of the view's output delta in which something changed, and a row of zeros for each other group in which
-    a companion's values did. O(rows log rows), linear without companions."""
+    what a companion tells did. O(rows log rows), linear without companions; where only some of a group's columns decide
+    a companion's values, and what they tell changes, O(groups that have them)."""
     if not view.companions:
         return np.ascontiguousarray(delta.changed())
-    keys = delta.shape.keys
-    rows = [delta.changed()]
-    for kept in view.companions:
-        assert kept.companion is not None and kept.delta is not None
-        names = dict(zip(view.definition.free, kept.companion.group, strict=True))
-        places = kept.delta.shape.places(names[variable] for variable in delta.variables)
-        changed = kept.delta.changed()
-        groups = np.zeros((len(changed), rows[0].shape[1]), np.int64)
-        groups[:, :keys] = changed[:, list(places)]
+    keys, rows = delta.shape.keys, [delta.changed()]
+    touched = [_Touched(view, number) for number in range(len(view.companions))]
+    told = [part.told() for part in touched]
+    with rewound(view, machine):
+        before = [part.told() for part in touched]
+    for part, new, old in zip(touched, told, before, strict=True):
+        words = part.groups(part.differing(old, new), delta)
+        groups = np.zeros((len(words), rows[0].shape[1]), np.int64)
+        groups[:, :keys] = words
         rows.append(groups)
     found = np.concatenate(rows)
     if keys == 0:
         return found[:1]
     _, first = np.unique(found[:, :keys], axis=0, return_index=True)
     return found[np.sort(first)]
+
+
+class _Touched:
+    """The values, of the group columns that decide what a companion keeps, for which it changed in an epoch."""
+
+    def __init__(self, view: MaintainedView, number: int) -> None:
+        kept = view.companions[number]
+        assert kept.companion is not None and kept.delta is not None
+        self._view, self._number, shape = view, number, kept.delta.shape
+        changed, self._names = kept.delta.changed(), dict(kept.companion.group)
+        places = [place for name in self._names.values() for place in shape.places([name])]
+        self._shape = shape_of(self._names, view.tree.widths, (COUNT,), 1)
+        self._keys = np.unique(changed[:, places], axis=0) if places else np.empty((min(len(changed), 1), 0), np.int64)
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [np.ascontiguousarray(self._keys[:, place]) for place in self._shape.places([variable])]
+
+    def values(self, part: Part) -> np.ndarray:
+        """A count for each: whether the view has such a group is not asked here."""
+        return np.ones((len(self._keys), 1), np.int64)
+
+    def told(self) -> list[pa.Array] | None:
+        """What the companion tells for each now; None if that has no value for one, which the view may not have."""
+        groups = Groups(self._view, self._number, self, len(self._keys))
+        try:
+            return [groups.column(raw) for raw in self._view.definition.raw if raw.companion == self._number]
+        except DataError:
+            return None
+
+    def differing(self, old: list[pa.Array] | None, new: list[pa.Array] | None) -> np.ndarray:
+        """The positions for which it tells something else than before; all, if that is not known."""
+        import pyarrow as pa
+
+        count = len(self._keys)
+        if old is None or new is None:
+            return np.arange(count)
+        places = pa.array(np.tile(np.arange(count), 2))
+        columns = [pa.chunked_array([one, other]) for one, other in zip(old, new, strict=True)]
+        positions, _ = net([places, *columns], np.repeat(np.array([-1, 1]), count))
+        return np.unique(positions % max(count, 1))
+
+    def groups(self, positions: np.ndarray, delta: OutputDelta) -> np.ndarray:
+        """The key words, in the output delta, of the view's groups with the values at `positions`, and maybe more."""
+        if set(delta.variables) <= self._names.keys():
+            return self._keys[np.ix_(positions, np.array(self._shape.places(delta.variables), np.int64))]
+        found = [np.empty((0, delta.shape.keys), np.int64)]
+        for position in positions:
+            where = {v: tuple(int(words[position]) for words in self.words(v)) for v in self._names}
+            rows = read(self._view, where, delta.variables)
+            while rows.next():
+                found.append(np.column_stack([word for v in delta.variables for word in rows.words(v)]))
+        return np.concatenate(found)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from maintenance.shapes import Shape
+from maintenance.shapes import COUNT, Part, Shape
 from maintenance.view import MaintainedView
 from planner.query import RawColumn
 from storage import group_kernels as kernels
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 
 class Words(Protocol):
-    """Rows of a view's core: the code words of their variables."""
+    """Rows of a view's core: the code words of their variables, and their partial sums as (rows, limbs)."""
 
     def words(self, variable: str) -> list[np.ndarray]: ...
+
+    def values(self, part: Part) -> np.ndarray: ...
 
 
 class Groups:
@@ -64,7 +66,7 @@ class Groups:
         assert self._companion.companion is not None
         named: dict[str, list[np.ndarray]] = {}
         differ = np.zeros(self._rows, bool)
-        for variable, name in zip(self._view.definition.free, self._companion.companion.group, strict=True):
+        for variable, name in self._companion.companion.group:
             words = source.words(variable)
             for one, other in zip(words, named.setdefault(name, words), strict=True):
                 differ |= one != other  # Two columns that the filter equates, and that differ here.
@@ -76,6 +78,8 @@ class Groups:
             group.address, scratch, data, len(columns), self._rows, places.ctypes.data, group.keys, 0, out.ctypes.data
         )
         out[differ] = 0
+        if self._view.definition.scalar:
+            out[~source.values(COUNT).any(axis=1)] = 0  # The one row is there without rows that it would aggregate.
         return out
 
     def _ends(self, last: int) -> np.ndarray:

@@ -106,7 +106,7 @@ def _needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
     measures += [raw.present for raw in own if raw.present is not None]
     measures += [measure for raw in own for measure in raw.specials or ()]
     parts = [frozenset(definition.measures[measure].factors) for measure in measures]
-    if definition.mode == "bag":
+    if definition.mode == "bag" or (definition.scalar and view.companions):
         parts.append(COUNT)
     return [*variables, *(definition.free if view.companions else ())], parts
 

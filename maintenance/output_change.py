@@ -59,7 +59,7 @@ def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> O
     if view.top is not None:
         return _compared(view, view.top.make(view_rows(view, evaluate)))
     assert view.delta is not None
-    gathered = _Gathered(view, view.delta)
+    gathered = _Gathered(view, view.delta, machine)
     if view.definition.mode == "bag":
         counts = numbers(gathered.rows("change"), COUNT)
         rows, visible = _output(view, evaluate, gathered, "change", np.arange(len(counts)))
@@ -199,9 +199,9 @@ def _paired(
 class _Gathered:
     """An output delta read out: the tuples in which something changed."""
 
-    def __init__(self, view: MaintainedView, delta: OutputDelta) -> None:
+    def __init__(self, view: MaintainedView, delta: OutputDelta, machine: Machine) -> None:
         self._view, self._delta = view, delta
-        self.data = changed_groups(view, delta)
+        self.data = changed_groups(view, delta, machine)
         self._values: dict[tuple[str, Part], np.ndarray] = {}
         self._addresses: dict[int, np.ndarray] = {}
         self._zeros: list[np.ndarray] = []

@@ -173,7 +173,7 @@ class MaintainedView:
         shape = shape_of(variables, self.tree.widths, self.tree.parts(self.tree.root), self.limbs)
         if self.companion is None:
             return Table(shape.keys, len(shape.parts), self.limbs, name="projection")
-        group = shape.places(dict.fromkeys(self.companion.group))
+        group = shape.places(dict.fromkeys(name for _, name in self.companion.group))
         order = None
         if self.companion.ordered:
             starts = [(self.codecs[variable], shape.places([variable])[0]) for variable in self.companion.argument]

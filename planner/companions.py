@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from planner.cost import MATERIALIZED, exponent, leading_power
+from planner.hypergraph import components, hypergraph
 from planner.plan import Cost, Plan
-from planner.query import Definition
+from planner.query import Atom, Companion, Definition
+from planner.wording import labels
 
 
 def add_companions(plan: Plan, definition: Definition, plan_view: Callable[[Definition], Plan]) -> Plan:
@@ -22,6 +24,29 @@ def add_companions(plan: Plan, definition: Definition, plan_view: Callable[[Defi
     return replace(
         plan, companions=tuple(plans), total=_cost(plan, definition, plans), reason=_reason(plan, definition)
     )
+
+
+def deciding_atoms(
+    definition: Definition, group: Collection[str], argument: Collection[str], filtered: Collection[str]
+) -> tuple[Atom, ...]:
+    """The atoms that decide which values of the `argument` a group has, if the view has the group.
+
+    With the group's columns fixed, a join by equalities is the product of its components beyond them. That of the
+    argument has the values; the others are not empty, but for those with `filtered` atoms, which meet more conditions
+    here than in the view. All atoms, where comparisons join them too.
+    """
+    if definition.comparisons:
+        return definition.atoms
+    edges, fixed, kept = hypergraph(definition), frozenset(group), set[str]()
+    for names in components(edges, fixed):
+        inside = frozenset().union(*(edges[name] for name in names)) - fixed
+        if inside & set(argument) or set(names) & set(filtered):
+            kept |= set(names)
+    for variable in argument:
+        holders = [name for name, edge in edges.items() if variable in edge]
+        if kept.isdisjoint(holders):
+            kept.add(holders[0])
+    return tuple(atom for atom in definition.atoms if atom.name in kept)
 
 
 def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
@@ -55,11 +80,20 @@ def _delay(definition: Definition, delay: str) -> str:
     return "O(log N)" if "greatest" in kept else delay
 
 
+def _per(companion: Companion, definition: Definition) -> str:
+    """For what the values are kept, of a group's columns those that decide them."""
+    deciding = tuple(variable for variable, _ in companion.group)
+    if set(deciding) == set(definition.free):
+        return "per group"
+    return f"per {labels(definition, deciding)}" if deciding else "once for all groups"
+
+
 def _reason(plan: Plan, definition: Definition) -> str:
     notes = []
     for companion in definition.companions:
         how = "sorted" if companion.ordered else "counted"
-        notes.append(f"The values of {companion.label} are kept per group, {how}, with how often they come about.")
+        per = _per(companion, definition)
+        notes.append(f"The values of {companion.label} are kept {per}, {how}, with how often they come about.")
     if any(column.kind in ("sum", "avg") for column in definition.raw if column.companion is not None):
         notes.append("A sum of distinct values is added up when it is read.")
     return " ".join((*notes, plan.reason.replace("The query", "Without them the query", 1)))

@@ -141,12 +141,13 @@ class RawColumn:
 class Companion:
     """The distinct values of an aggregate's argument in each group: a query of mode "set", maintained beside the view.
 
-    `group` are its names of the view's free variables, in their order; `argument` are the variables of the argument,
-    in the order in which values compare. `ordered`: the values of a group are kept sorted. `label` is for EXPLAIN.
+    `group` has, of those of the view's free variables that decide the values, each with its name here; `argument` are
+    the variables of the argument, in the order in which values compare. `ordered`: the values of a group are kept
+    sorted. `label` is for EXPLAIN. What is kept for groups that the view does not have tells nothing.
     """
 
     definition: Definition
-    group: tuple[str, ...]
+    group: tuple[tuple[str, str], ...]
     argument: tuple[str, ...]
     ordered: bool
     label: str = ""

@@ -1,7 +1,8 @@
 """Arguments of MIN, MAX, DISTINCT and their like: the distinct values of each group, as a query of their own.
 
 COUNT(DISTINCT x) FILTER (WHERE c) over a join is answered from SELECT DISTINCT g, x over the same join, under c and
-x IS NOT NULL. Aggregates of the same argument and filter share it.
+x IS NOT NULL, of which only that part is kept that decides which x a group has. Aggregates of the same argument and
+filter share it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from planner.companions import deciding_atoms
 from planner.query import Atom, Companion, Definition
 from sqlfront.bind_conditions import split_conditions
 from sqlfront.bind_from import JoinCore
@@ -20,14 +22,16 @@ from sqlfront.parse_tree import SourceText, Tree, atoms_of, conjuncts, key, rend
 
 @dataclass
 class Kept:
-    """A companion in the making; `argument` are its variables, `nulls` whether values with NULLs count."""
+    """A companion in the making; `argument` are its variables, `nulls` whether values with NULLs count. `group` has its
+    names of the view's free variables, `filtered` the atoms that its own conditions concern."""
 
     number: int
     leaves: Leaves
-    group: tuple[str, ...]
+    group: tuple[tuple[str, str], ...]
     argument: tuple[str, ...]
     nulls: bool
     label: str
+    filtered: frozenset[str]
     ordered: bool = False
 
     def type(self, position: int) -> str:
@@ -73,7 +77,9 @@ class Companions:
         words = ", ".join(map(self._spelled, argument))
         words += f" where {self._spelled(aggregate['filter'])}" if conditions else ""
         variables = tuple(leaves.variable(tree) for tree in argument)
-        return Kept(len(self._kept), leaves, tuple(names.values()), variables, nulls, words)
+        found = [atoms_of(condition) for condition in conditions]
+        filtered = frozenset().union(*found) if all(found) else frozenset(atom.name for atom in core.atoms)
+        return Kept(len(self._kept), leaves, tuple(names.items()), variables, nulls, words, filtered)
 
     def _spelled(self, tree: Tree) -> str:
         return self._source.text(span(tree)) or render(tree)
@@ -103,11 +109,18 @@ class Companions:
 
 
 def _build(kept: Kept) -> Companion:
-    free = tuple(dict.fromkeys((*kept.group, *kept.argument)))
     needed = frozenset() if kept.nulls else frozenset(kept.argument)
     atoms = tuple(_without_nulls(atom, needed) for atom in kept.leaves.build())
-    definition = Definition(atoms, free, "set", labels=kept.leaves.labels(), comparisons=kept.leaves.comparisons)
-    return Companion(definition, kept.group, kept.argument, kept.ordered, kept.label)
+    names = [name for _, name in kept.group]
+    columns = tuple(dict.fromkeys((*names, *kept.argument)))
+    whole = Definition(atoms, columns, "set", comparisons=kept.leaves.comparisons)
+    atoms = deciding_atoms(whole, names, kept.argument, kept.filtered)
+    there = frozenset().union(*(atom.scheme for atom in atoms))
+    free = tuple(variable for variable in whole.free if variable in there)
+    labels = tuple((variable, label) for variable, label in kept.leaves.labels() if variable in there)
+    definition = replace(whole, atoms=atoms, free=free, labels=labels)
+    group = tuple((variable, name) for variable, name in kept.group if name in there)
+    return Companion(definition, group, kept.argument, kept.ordered, kept.label)
 
 
 def _without_nulls(atom: Atom, variables: frozenset[str]) -> Atom:

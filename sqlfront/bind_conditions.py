@@ -8,8 +8,8 @@ from typing import Literal
 
 from sqlfront.bind_from import AtomTable, JoinCore
 from sqlfront.bind_refusals import refusal
-from sqlfront.bind_types import Typing, is_lossless, is_nested
-from sqlfront.parse_tree import SourceText, Tree, arguments, atoms_of, expression, key, render, span
+from sqlfront.bind_types import Typing, is_lossless, is_nested, never_null
+from sqlfront.parse_tree import SourceText, Tree, arguments, atoms_of, expression, key, render, row_values, span
 from storage.errors import NotSupportedError
 from storage.order import is_orderable
 
@@ -62,7 +62,7 @@ def split_conditions(core: JoinCore, typing: Typing, source: SourceText) -> Cond
     """Sort the conditions of `core` into equality classes, comparisons and predicates. Raises NotSupportedError."""
     result = Conditions([], {atom.name: [] for atom in core.atoms})
     equalities: list[tuple[Tree, Tree, Tree]] = []
-    for condition in (part for whole in core.conditions for part in _bounds(whole, typing, source)):
+    for condition in (part for whole in core.conditions for part in _parts(whole, core, typing, source)):
         atoms = sorted(atoms_of(condition))
         if len(atoms) <= 1:
             result.add_predicate(atoms[0] if atoms else core.atoms[0].name, condition)
@@ -106,10 +106,44 @@ def equated_columns(condition: Tree, typing: Typing) -> tuple[Tree, Tree] | None
     return sides if typing.type_of(sides[0]) == typing.type_of(sides[1]) else None
 
 
+def _parts(condition: Tree, core: JoinCore, typing: Typing, source: SourceText) -> list[Tree]:
+    """A BETWEEN over several tables as its two comparisons, an equality of rows as those of their values; all else as
+    it is."""
+    if len(atoms_of(condition)) > 1:
+        if condition["type"] == "COMPARE_BETWEEN":
+            return _bounds(condition, typing, source)
+        sides = _sides(condition)
+        rows = [row_values(side) for side in sides or ()]
+        if sides and all(rows) and len(rows[0]) == len(rows[1]):
+            pairs = zip(rows[0], rows[1], strict=True)
+            return [part for a, b in pairs for part in _equal_values(condition, a, b, core, typing, source)]
+    return [condition]
+
+
+def _equal_values(
+    condition: Tree, left: Tree, right: Tree, core: JoinCore, typing: Typing, source: SourceText
+) -> list[Tree]:
+    """What it takes that two values are equal as those of rows are: there, NULL equals NULL."""
+
+    def is_declared(column: Tree) -> bool:
+        atom, name = column["column_names"]
+        return next((bool(one.column(name)[2]) for one in core.atoms if one.name == atom), False)
+
+    place = {name: condition[name] for name in ("query_location", "query_location_length")}
+    joins = len(atoms_of(left) | atoms_of(right)) > 1
+    part = expression("a = b" if joins else "a IS NOT DISTINCT FROM b", a=left, b=right) | place
+    typing.learn([part])
+    if joins and row_values(left) and row_values(right):
+        return _parts(part, core, typing, source)
+    if joins and not any(never_null(side, is_declared, typing) for side in (left, right)):
+        spelled = f"{_spelled(left, source)} = {_spelled(right, source)}"
+        why = f"inside rows NULL equals NULL, which never joins in a view, and in {spelled} both may be NULL"
+        hint = "write a = c AND b = d for (a, b) = (c, d), or declare one column of each pair NOT NULL"
+        raise refusal("An equality of rows", source, span(condition), why, hint)
+    return [part]
+
+
 def _bounds(condition: Tree, typing: Typing, source: SourceText) -> list[Tree]:
-    """A BETWEEN over several tables as its two comparisons, all else as it is."""
-    if condition["type"] != "COMPARE_BETWEEN" or len(atoms_of(condition)) < 2:
-        return [condition]
     place = {name: condition[name] for name in ("query_location", "query_location_length")}
     found = []
     for operator, bound in ((">=", condition["lower"]), ("<=", condition["upper"])):

@@ -31,11 +31,11 @@ from sqlfront.parse_tree import (
     LOCATION_KEYS,
     SourceText,
     Tree,
-    arguments,
     atoms_of,
     expression,
     parse_select,
     relocate,
+    row_values,
     span,
 )
 
@@ -83,7 +83,7 @@ class DerivedBlocks:
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
         """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it. Raises NotSupportedError."""
         node, source = tree["subquery"]["node"], environment.source
-        wanted = [] if tree["child"] is None else _row(tree["child"])
+        wanted = [] if tree["child"] is None else row_values(tree["child"]) or [tree["child"]]
         for part in wanted:
             check_expression(part, source)
         wanted = [resolve(part, scope.inside(environment.outer), source) for part in wanted]
@@ -113,6 +113,7 @@ class DerivedBlocks:
         pairs: list[tuple[Tree, Tree]] = []
         if wanted:
             items = select_items(tree["subquery"]["node"], inside_scope, inside)
+            _check_width(wanted, len(items), tree, environment.source)
             pairs += zip((item for _, item in items), wanted, strict=True)
         own = {atom.name for atom in inner.atoms}
         local: list[Tree] = []
@@ -221,9 +222,12 @@ def _tied(inner: JoinCore, around: JoinCore, source: SourceText) -> list[tuple[T
     return pairs
 
 
-def _row(tree: Tree) -> list[Tree]:
-    """The columns of a row value."""
-    return arguments(tree) if tree["class"] == "FUNCTION" and tree["function_name"] == "row" else [tree]
+def _check_width(wanted: Sequence[Tree], columns: int, tree: Tree, source: SourceText) -> None:
+    """Refuse what DuckDB takes for one column of rows."""
+    if len(wanted) != columns:
+        why = "rows are no values that a view keeps"
+        hint = "select the values as columns: (a, b) IN (SELECT c, d ...)"
+        raise refusal("IN over a column of rows", source, span(tree), why, hint)
 
 
 def _distinct(node: Tree) -> Tree:

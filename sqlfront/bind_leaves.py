@@ -9,7 +9,7 @@ from planner.query import Atom, Comparison, Condition, LeafColumn, Reference
 from sqlfront.bind_conditions import ComparedSides, Conditions, bound_columns, equated_columns
 from sqlfront.bind_from import AtomTable
 from sqlfront.bind_refusals import refusal
-from sqlfront.bind_types import Typing, is_nested
+from sqlfront.bind_types import Typing, is_nested, never_null
 from sqlfront.parse_tree import (
     LOCATION_KEYS,
     SourceText,
@@ -82,17 +82,12 @@ class Leaves:
 
     def never_null(self, tree: Tree) -> bool:
         """Whether the expression has a value in every row of the join; sound, not complete."""
-        kind = tree["class"]
-        if kind == "COLUMN_REF":
-            atom, column = tree["column_names"]
-            return self._is_join_column(tree) or self._atoms[atom].column(column)[2]
-        if kind == "CONSTANT":
-            return bool(tree["literal"]["kind"] != "NULL_LITERAL")
-        if kind == "CAST":
-            return not tree["try_cast"] and self.never_null(tree["child"])
-        if kind == "FUNCTION" and tree["function_name"] in ("+", "-", "*") and self._is_number(tree):
-            return all(self.never_null(argument["expression"]) for argument in tree["arguments"])
-        return False
+
+        def has_value(column: Tree) -> bool:
+            atom, name = column["column_names"]
+            return self._is_join_column(column) or bool(self._atoms[atom].column(name)[2])
+
+        return never_null(tree, has_value, self._typing)
 
     def unused_name(self, base: str) -> str:
         """A name no variable or factor has, reserved for the caller."""
@@ -140,10 +135,6 @@ class Leaves:
     def _is_join_column(self, tree: Tree) -> bool:
         name = self._by_element.get((next(iter(atoms_of(tree))), key(tree)))
         return name is not None and self._is_never_null(self._variables[name])
-
-    def _is_number(self, tree: Tree) -> bool:
-        kind = self._typing.type_of(tree)
-        return kind.endswith("INT") or kind == "INTEGER" or kind.startswith("DECIMAL")
 
     def _declare(self, kind: str, members: dict[str, Tree]) -> str:
         atom, tree = next(iter(members.items()))

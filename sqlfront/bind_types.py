@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlfront.bind_from import AtomTable
-from sqlfront.parse_tree import Tree, columns_of, key, quoted, render_select, walk
+from sqlfront.parse_tree import Tree, arguments, columns_of, key, quoted, render_select, walk
 
 INTEGER_BITS = {
     "TINYINT": (True, 7),
@@ -27,7 +27,7 @@ FLOATS = {"FLOAT": 24, "DOUBLE": 53}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)\Z")
 _TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")
 _NO_VALUES = ("TYPE", "LAMBDA", "STAR")
-_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "ROW")
+_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "ROW", "TUPLE")
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,24 @@ def decimal_parts(kind: str) -> tuple[int, int] | None:
 
 def is_exact_number(kind: str) -> bool:
     return kind in INTEGER_BITS or decimal_parts(kind) is not None
+
+
+def never_null(tree: Tree, has_value: Callable[[Tree], bool], typing: Typing) -> bool:
+    """Whether an expression has a value in every row where columns that `has_value` have one; sound, not complete."""
+    kind = tree["class"]
+    if kind == "COLUMN_REF":
+        return has_value(tree)
+    if kind == "CONSTANT":
+        return bool(tree["literal"]["kind"] != "NULL_LITERAL")
+    if kind == "CAST":
+        return not tree["try_cast"] and never_null(tree["child"], has_value, typing)
+    if kind == "FUNCTION" and tree["function_name"] in ("+", "-", "*") and _is_number(typing.type_of(tree)):
+        return all(never_null(argument, has_value, typing) for argument in arguments(tree))
+    return False
+
+
+def _is_number(kind: str) -> bool:
+    return kind.endswith("INT") or kind == "INTEGER" or kind.startswith("DECIMAL")
 
 
 def is_nested(kind: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -150,7 +151,8 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
         definition = _renamed(definition, names)
         notes = definition.notes
         if own == name:
-            notes = (*notes, *(f"{_spelled(part)} is kept as a view of its own ({_kept(part)})" for part in parts))
+            counted = Counter((_spelled(part), _kept(part)) for part in parts)
+            notes = (*notes, *(_told(block, kept, count) for (block, kept), count in counted.items()))
         definition = replace(definition, notes=notes)
         weights = update_weights(database, con, definition, options, names) | rates
         rates[own] = sum(weights.values())
@@ -168,12 +170,19 @@ def _renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
     return replace(definition, atoms=atoms, companions=companions)
 
 
+def _told(block: str, kept: str, count: int) -> str:
+    """How so many blocks that are spelled and kept alike are kept."""
+    if count == 1:
+        return f"the block {block} is kept as a view of its own ({kept})"
+    return f"{count} blocks {block} are kept as views of their own (each {kept})"
+
+
 def _spelled(part: Part) -> str:
     tables = ", ".join(dict.fromkeys(atom.name for atom in part.definition.atoms))
     kind = {"set": "distinct rows", "group": "groups"}.get(part.definition.mode, "rows")
     if part.definition.limit is not None:
         kind = f"first {kind}{' of each group' if is_grouped(part.definition) else ''}"
-    return f"the block of {kind} over {tables}"
+    return f"of {kind} over {tables}"
 
 
 def _kept(part: Part) -> str:

@@ -217,13 +217,14 @@ def subscribe(
     database: Database,
     entry: ViewEntry,
     *,
-    snapshot: bool = True,
+    snapshot: bool | None = None,
     after: int | None = None,
     timeout: float | None = None,
     buffer: int = HELD_ROWS,
     lossless: bool = False,
 ) -> Subscription:
-    """A subscription to a view: its present rows as inserts first (`snapshot`), or its changes after an epoch.
+    """A subscription to a view: its present rows as inserts first (`snapshot`, the default), or its changes after an
+    epoch.
 
     `lossless`: in Arrow types from which DuckDB restores all of its own.
     """
@@ -238,6 +239,12 @@ def subscribe(
         )
     if buffer < 1:
         raise ProgrammingError(f"a subscription's buffer is a number of rows, not {buffer}", hint="leave it out")
+    if snapshot and after is not None:
+        raise ProgrammingError(
+            f"a subscription to {shown(entry.name)} begins with a snapshot or after an epoch, not with both",
+            why=f"the snapshot has the present rows, in which the changes after epoch {after} are already",
+            hint="leave snapshot out to go on after the epoch, or after to begin with the present rows",
+        )
     with database.engine.lock:
         database.refuse_dropped(entry)
         database.refuse_lost(entry)
@@ -250,7 +257,7 @@ def subscribe(
         if after is not None:
             feed.after(after)
         rows = None
-        if snapshot and after is None:
+        if after is None and snapshot is not False:
             rows = snapshot_images(entry.maintained, database.evaluate, epoch, _now())
         entry.feed = feed
         start = epoch if after is None else after

@@ -224,6 +224,11 @@ def arguments(call_tree: Tree) -> list[Tree]:
     return [argument["expression"] for argument in call_tree["arguments"]]
 
 
+def row_values(tree: Tree) -> list[Tree]:
+    """The values of a row, (a, b) or row(a, b); none of anything else."""
+    return arguments(tree) if tree["class"] == "FUNCTION" and tree["function_name"] == "row" else []
+
+
 def columns_of(tree: Tree) -> set[tuple[str, str]]:
     """The (atom, column) pairs that a resolved expression reads; lambda parameters have one name and are no columns."""
     found = (node["column_names"] for node in walk(tree) if node["class"] == "COLUMN_REF")

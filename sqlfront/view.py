@@ -117,7 +117,7 @@ class View:
         self,
         callback: Callable[[pa.Table], None] | None = None,
         *,
-        snapshot: bool = True,
+        snapshot: bool | None = None,
         after: int | None = None,
         timeout: float | None = None,
         buffer: int = HELD_ROWS,
@@ -126,9 +126,9 @@ class View:
 
         A table has the view's columns, `_change_type` (insert, delete, or an adjacent pair of update_preimage and
         update_postimage), `_commit_version` (the epoch) and `_commit_timestamp`, one row per copy. With `snapshot` the
-        present rows come first, as inserts; `after` goes on from an epoch instead. Iteration ends when `timeout`
-        seconds pass without a change (None: never). With a `callback` the tables are handed to it, in a thread of its
-        own, until the result is closed.
+        present rows come first, as inserts, unless `after` goes on from an epoch (ProgrammingError with both).
+        Iteration ends when `timeout` seconds pass without a change (None: never). With a `callback` the tables are
+        handed to it, in a thread of its own, until the result is closed.
         A reader may fall `buffer` changed rows behind, and always one epoch; further, it gets OperationalError with the
         oldest epoch held. So does `after` an epoch that is not held any more: changes are held from the first
         subscription on until the last is closed. The rows are committed ones, also inside a transaction.

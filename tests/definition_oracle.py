@@ -39,7 +39,8 @@ def evaluate_definition(definition: Definition, con: Any, tables: Callable[[str]
     for key, members in groups.values():
         products = [_products(measure.factors, members, columns, types) for measure in definition.measures]
         values = dict(zip(definition.free, key, strict=True))
-        own = [found.get(_hashable(key), []) for found in kept]
+        decided = [_hashable(tuple(values[name] for name, _ in one.group)) for one in definition.companions]
+        own = [found.get(part, []) if members else [] for found, part in zip(kept, decided, strict=True)]
         raw.append(tuple(_raw_value(column, products, values, own) for column in definition.raw))
     return _project(definition, con, raw)
 
@@ -75,7 +76,7 @@ def _kept_values(
     found: dict[Row, list[dict[str, Any]]] = {}
     for row in rows:
         values = dict(zip(free, row, strict=True))
-        found.setdefault(_hashable(tuple(values[name] for name in companion.group)), []).append(values)
+        found.setdefault(_hashable(tuple(values[name] for _, name in companion.group)), []).append(values)
     return found
 
 

@@ -47,6 +47,33 @@ class Fault:
 
 FAULTS = [
     Fault(
+        "values of rows that may both be NULL are joined", "sqlfront/bind_conditions.py",
+        "    if joins and not any(never_null(side, is_declared, typing) for side in (left, right)):",
+        "    if joins and not (left and right):", "tests/sqlfront/test_binder.py -k refusal",
+    ),
+    Fault(
+        "a NULL within a row of one table equals nothing", "sqlfront/bind_conditions.py",
+        '"a = b" if joins else "a IS NOT DISTINCT FROM b"', '"a = b"', BINDER,
+    ),
+    Fault(
+        "a filter counts only where the aggregate's argument is", "sqlfront/bind_companions.py",
+        "deciding_atoms(whole, names, kept.argument, kept.filtered)", "deciding_atoms(whole, names, kept.argument, ())",
+        SUPPORTS,
+    ),
+    Fault(
+        "the one row over nothing has the values of one side", "maintenance/companions.py",
+        "        if self._view.definition.scalar:", "        if self._view.definition.scalar and not self._rows:",
+        SUPPORTS,
+    ),
+    Fault(
+        "a value is told to the first of the groups that have it", "maintenance/companion_change.py",
+        "        for position in positions:", "        for position in positions[:1]:", SUPPORTS,
+    ),
+    Fault(
+        "a value that no group's row shows is told to all groups", "maintenance/companion_change.py",
+        "        return np.unique(positions % max(count, 1))", "        return np.arange(count)", SUPPORTS,
+    ),
+    Fault(
         "groups without sums count their rows", "maintenance/emission.py",
         "self.supports = ignores_multiplicity(tree.definition)", 'self.supports = tree.definition.mode == "set"',
         SUPPORTS,

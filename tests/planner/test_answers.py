@@ -160,7 +160,7 @@ def test_a_bag_of_rows_keeps_what_takes_least() -> None:
 
 def test_companions_add_to_the_cost_of_a_cyclic_query() -> None:
     inner = parse_definition("r(a,b), s(b,c), t(c,a) -> a, b [set]")
-    companion = Companion(inner, ("a",), ("b",), ordered=True, label="b")
+    companion = Companion(inner, (("a", "a"),), ("b",), ordered=True, label="b")
     definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> a"), companions=(companion,))
     plan = plan_view(definition)
     assert plan.companions[0].projected

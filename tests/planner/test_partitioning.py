@@ -176,7 +176,7 @@ def test_a_view_with_a_block_is_refused():
 
 def counting_distinct(free):
     definition = parse_definition(f"R(a, b), S(b, c) -> {free}")
-    companion = Companion(parse_definition(f"R(a, b), S(b, c) -> {free}, c [set]"), (free,), ("c",), False, "c")
+    companion = Companion(parse_definition(f"R(a, b), S(b, c) -> {free}, c [set]"), ((free, free),), ("c",), False, "c")
     return replace(
         definition, companions=(companion,),
         raw=(RawColumn(free, "variable", "BIGINT", free), RawColumn("n", "count", "BIGINT", companion=0)),

@@ -150,3 +150,14 @@ def test_state_and_cost_count_the_blocks():
     assert nodes["o in block 1"]["rows"] == 100 and nodes["c"]["rows"] == 1
     assert con.execute("SHOW MATERIALIZED VIEWS").fetchall()[0][5] == sum(row["bytes"] for row in nodes.values())
     assert con.view("v").cost()["steps"] >= 1000
+
+
+def test_blocks_that_are_kept_alike_are_told_once() -> None:
+    with sqlfront.connect() as con:
+        con.execute(
+            "CREATE TABLE r (a INTEGER, b INTEGER); CREATE TABLE s (a INTEGER, b INTEGER); CREATE TABLE q (b INTEGER)"
+        )
+        two = "a IN (SELECT a FROM s WHERE b > 1) AND b IN (SELECT b FROM s WHERE a > 1)"
+        reason = con.explain(f"SELECT a FROM r WHERE {two} AND a IN (SELECT b FROM q)").to_dict()["reason"]
+        assert reason.count("of distinct rows over s") == reason.count("2 blocks of distinct rows over s") == 1
+        assert reason.count("the block of distinct rows over q is kept") == 1

@@ -757,3 +757,18 @@ def test_another_statement_ends_a_cursors_subscription(sums):
     cursor.execute("SELECT 1")
     assert sums._database.views["main", "v"].feed is None
     assert cursor.fetchall() == [(1,)]
+
+
+def test_a_snapshot_after_an_epoch_is_refused() -> None:
+    """The snapshot has the changes after the epoch in it: both together would tell them twice."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (a INTEGER); CREATE MATERIALIZED VIEW v AS SELECT a FROM r")
+        with con.view("v").subscribe() as kept:
+            con.execute("INSERT INTO r VALUES (1)")
+            with pytest.raises(sqlfront.ProgrammingError, match="a snapshot or after an epoch, not with both"):
+                con.execute("SUBSCRIBE TO v WITH (snapshot = true, after = 0)")
+            with pytest.raises(sqlfront.ProgrammingError, match="not with both"):
+                con.view("v").subscribe(snapshot=True, after=kept.version)
+            for options in ("snapshot = false, after = 0", "after = 0"):
+                assert len(con.cursor().execute(f"SUBSCRIBE TO v WITH ({options})").fetchall()) == 1
+            assert len(con.cursor().execute("SUBSCRIBE TO v WITH (snapshot = true)").fetchall()) == 1
