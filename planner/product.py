@@ -138,9 +138,8 @@ class _Component:
 
     def _companion(self, companion: Companion) -> Companion:
         own = _restricted(companion.definition, self.names)
-        pairs = zip(self.definition.free, companion.group, strict=True)
-        group = tuple(name for variable, name in pairs if variable in self.free)
-        free = tuple(dict.fromkeys((*group, *companion.argument)))
+        group = tuple((variable, name) for variable, name in companion.group if variable in self.free)
+        free = tuple(dict.fromkeys((*(name for _, name in group), *companion.argument)))
         return replace(companion, definition=replace(own, free=free), group=group)
 
     def _column(self, key: object, make: Callable[[str], RawColumn]) -> str:
