@@ -163,7 +163,11 @@ def _item(definition: Definition, parts: Sequence[_Component], column: RawColumn
         own = column.companion
         holds = [column.variable in part.free if own is None else own in part.companions for part in parts]
         parts[holds.index(True)].raw.append(column)
-        return _quote(column.name)
+        name = _quote(column.name)
+        if not definition.scalar:
+            return name
+        rows = [f"{part.count(Measure())} > 0" for part, holder in zip(parts, holds, strict=True) if not holder]
+        return f"CASE WHEN {' AND '.join(rows)} THEN {name} {'ELSE 0 ' if column.kind == 'count' else ''}END"
     if column.kind == "count":
         factors = [(one, [part.count(part.restricted(m)) for part in parts]) for one, m in column.terms]
         return f"CAST({_polynomial(factors, 'HUGEINT')} AS {column.type})"
