@@ -139,15 +139,9 @@ def combine(
     if found is None:
         return _merged(definition, hashed[0], streams)
     parts = zip(found.components, hashed, strict=True)
-    factors = tuple(_merged(part, deciding(part, own), streams) for part, own in parts)
+    factors = tuple(_merged(part, own, streams) for part, own in parts)
     mark = next(unused_names("component", [name for factor in factors for name, _ in factor.columns]))
     return Multiplied(definition, found, factors, mark)
-
-
-def deciding(component: Definition, hashed: Collection[str]) -> Collection[str]:
-    """The variables that decide where parts of a component's rows are: each shard of a product has a row of one without
-    groups, whatever is hashed."""
-    return hashed or ({"shard"} if component.scalar else hashed)
 
 
 def _merged(definition: Definition, hashed: Collection[str], streams: Mapping[str, str]) -> Merged:
@@ -167,10 +161,8 @@ def _merged(definition: Definition, hashed: Collection[str], streams: Mapping[st
     return Merged(definition, shard, apart, whole=False)
 
 
-def obstacle(definition: Definition, hashed: Collection[str] | None) -> str | None:
-    """Why the rows of shards that these variables decide cannot be combined; None if they can (or there is one)."""
-    if hashed is None:
-        return None
+def obstacle(definition: Definition, hashed: Collection[str]) -> str | None:
+    """Why the rows of several shards that these variables decide cannot be combined; None if they can."""
     if definition.limit is not None and not definition.raw:
         return "none of its tables' columns are put out, by which the shards' rows could be ordered"
     if _is_apart(definition, hashed):
@@ -187,8 +179,9 @@ def obstacle(definition: Definition, hashed: Collection[str] | None) -> str | No
 
 
 def _is_apart(definition: Definition, hashed: Collection[str]) -> bool:
-    """Whether equal tuples of the free variables lie in one shard; a row of a bag does anyhow."""
-    return definition.mode == "bag" or set(hashed) <= set(definition.free)
+    """Whether equal tuples of the free variables lie in one shard; a row of a bag does anyhow. The one row of a view
+    without groups is there before a shard is."""
+    return definition.mode == "bag" or (set(hashed) <= set(definition.free) and not definition.scalar)
 
 
 def _is_whole_in_shards(definition: Definition, hashed: Collection[str]) -> bool:
@@ -205,8 +198,9 @@ def _moved(definition: Definition, streams: Mapping[str, str]) -> Definition:
 
 
 def _parts(column: RawColumn) -> tuple[RawColumn, ...]:
-    """The raw columns that a shard keeps for one: an average is a sum and a count."""
-    if column.kind != "avg":
+    """The raw columns that a shard keeps for one: an average is a sum and a count, if not of distinct values, which are
+    in one shard."""
+    if column.kind != "avg" or column.companion is not None:
         return (column,)
     type_ = "DOUBLE" if column.argument_type in ("FLOAT", "DOUBLE") else f"DECIMAL(38,{column.scale})"
     if column.argument_type is not None and not column.argument_type.startswith(("DECIMAL", "FLOAT", "DOUBLE")):
@@ -245,10 +239,10 @@ def _total(column: RawColumn) -> str:
         return name
     if column.kind == "count":
         return f"COALESCE(CAST(SUM({name}) AS BIGINT), 0) AS {name}"
-    if column.kind == "avg":
+    if column.kind == "avg" and column.companion is None:
         total, count = (_quote(part.name) for part in _parts(column))
         return f"CAST(SUM({total}) AS DOUBLE) / SUM({count}) AS {name}"
-    function = {"sum": "SUM", "least": "MIN", "greatest": "MAX"}[column.kind]
+    function = {"sum": "SUM", "avg": "MAX", "least": "MIN", "greatest": "MAX"}[column.kind]
     return f"CAST({function}({name}) AS {column.type}) AS {name}"
 
 

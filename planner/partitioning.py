@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, prod
 
-from planner.combination import deciding, obstacle
+from planner.combination import obstacle
 from planner.hypergraph import occurrences
 from planner.product import NoProduct, Product, product
 from planner.query import Atom, Definition, LeafColumn
@@ -227,7 +227,8 @@ def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...
 def _grid(definition: Definition, shards: int, sizes: Mapping[str, float], *, of_product: bool = False) -> Grid:
     """The best grid by which the shards' rows can be combined. Raises NoPartitioning."""
     found = _cells(definition, shards, _candidates(definition), sizes)
-    problem = obstacle(definition, (deciding(definition, found.hashed) if of_product else found.hashed) or None)
+    everywhere = of_product and definition.scalar  # Each shard has the one row of a component without groups.
+    problem = obstacle(definition, found.hashed) if found.hashed or everywhere else None
     if problem is None:
         return found
     found = _cells(definition, shards, _candidates(definition, apart=True), sizes)

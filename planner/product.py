@@ -161,12 +161,12 @@ def _item(definition: Definition, parts: Sequence[_Component], column: RawColumn
     if column.kind == "variable" or column.companion is not None:
         own = column.companion
         holds = [column.variable in part.free if own is None else own in part.companions for part in parts]
-        part = parts[holds.index(True)]
-        part.raw.append(column)
-        if own is None or not definition.scalar:
-            return _quote(column.name)
-        there = " AND ".join(f"{other.count(Measure())} > 0" for other in parts if other is not part)
-        return f"CASE WHEN {there} THEN {_quote(column.name)} END"
+        parts[holds.index(True)].raw.append(column)
+        name = _quote(column.name)
+        if not definition.scalar:
+            return name
+        rows = [f"{part.count(Measure())} > 0" for part, holder in zip(parts, holds, strict=True) if not holder]
+        return f"CASE WHEN {' AND '.join(rows)} THEN {name} {'ELSE 0 ' if column.kind == 'count' else ''}END"
     if column.kind == "count":
         factors = [(one, [part.count(part.restricted(m)) for part in parts]) for one, m in column.terms]
         return f"CAST({_polynomial(factors, 'HUGEINT')} AS {column.type})"

@@ -142,6 +142,14 @@ FAULTS = [
         'return f"NULLIF({self.count(present)}, 0)"', "return self.count(present)", f"{PRODUCTS} -k empty",
     ),
     Fault(
+        "an extreme over an empty product is its component's", "planner/product.py",
+        "        if not definition.scalar:", "        if definition.mode:", f"{PRODUCTS} -k empty",
+    ),
+    Fault(
+        "a view without groups has no row before its shard has one", "planner/combination.py",
+        " and not definition.scalar)", ")", f"{SHARDS} -k before_rows_are_sent",
+    ),
+    Fault(
         "a component of which nothing is put out need not have rows", "planner/product.py",
         "for part in parts if part.is_counted)", "for part in parts if part.is_counted and part.free)",
         f"{PRODUCTS} -k others",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from decimal import Decimal
 
 import pytest
@@ -78,6 +79,26 @@ def test_shards_have_the_rows_of_the_view(con, name, shards):
         local.apply({f"main.{t}": arrow(t, rows) for t, rows in batch.items() if f"main.{t}" in tables})
         assert same_bag(local.rows(), oracle(held, completed(QUERIES[name])))
     assert len(local.logs) > (shards > 1)
+    local.close()
+
+
+@pytest.mark.parametrize(
+    "select",
+    [
+        "count(*) AS n",
+        "count(*) > 0 AS any, 5 AS five",
+        "sum(n) AS total, avg(n) AS mean, min(b) AS first, count(DISTINCT b) AS texts",
+        "avg(DISTINCT n) AS mean, sum(DISTINCT a) AS total, max(n) AS most",
+    ],
+)
+@pytest.mark.parametrize("having", ["", " HAVING count(*) > 0"])
+def test_a_view_without_groups_on_one_shard_has_its_row_before_rows_are_sent(con, select, having):
+    query = f"SELECT {select} FROM r WHERE a > 1{having}"
+    local, held = LocalShards(plan_shards(con, query, 1)), {table: Counter() for table in ("r", "s", "e")}
+    for a, weight in [(None, 0), (1, 1), (2, 1), (3, 2), (2, -1), (3, -2)]:
+        held["r"][a, "x", a] += weight
+        local.apply({"main.r": arrow("r", [((a, "x", a), weight)] if weight else [])})
+        assert same_bag(local.rows(), oracle(held, query))
     local.close()
 
 
