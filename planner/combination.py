@@ -84,7 +84,7 @@ class Merged:
             return "equal rows of several shards are made one"
         extremes = any(column.kind in ("least", "greatest") for column in self.view.raw)
         firsts = ", and of least and greatest values the first is taken" if extremes else ""
-        return f"the shards' parts of a group are added up{firsts}"
+        return f"the shards' parts of {'the one row' if self.view.scalar else 'a group'} are added up{firsts}"
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Multiplied:
     @property
     def note(self) -> str:
         notes = dict.fromkeys(factor.note for factor in self.factors if not factor.whole)
-        first = f"; before that, {' and '.join(notes)}" if notes else ""
+        first = f"; before that, {'; '.join(notes)}" if notes else ""
         return (
             f"the components are multiplied when the view is read{first}" if len(self.factors) > 1 else "".join(notes)
         )

@@ -24,6 +24,7 @@ from planner.wording import enumerate_words
 
 MOST_SHARDS = 1 << 16
 _SLACK = 1e-9
+_NOTHING_HASHED = ": besides its conditions, it reads no column that can be hashed"
 
 # Types of which equal values have one text: what is hashed is the text.
 _TEXTS = (
@@ -331,7 +332,7 @@ def _hashed(definition: Definition, atom: Atom, dimensions: Sequence[Dimension])
 
 def _reason(definition: Definition, dimensions: Sequence[Dimension], shards: int) -> str:
     if not dimensions:
-        return "everything is on one shard" + (": no column of its tables can be hashed" if shards > 1 else "")
+        return "everything is on one shard" + (_NOTHING_HASHED if shards > 1 else "")
     named = [_spell(definition, dimension) for dimension in dimensions]
     without = [a.name for a in definition.atoms if len(list(_hashed(definition, a, dimensions))) < len(dimensions)]
     without += [atom.name for atom in _folded(definition)]

@@ -264,3 +264,11 @@ def test_what_is_not_made_of_components_stays_in_one_grid(con, query, why):
         local.apply(given(local, batch))
         assert same_bag(local.rows(), oracle(held, query.replace("LIMIT", ", 1, 2 LIMIT")))
     local.close()
+
+
+def test_explain_says_why_a_component_is_on_one_shard(con):
+    """Its column is in a condition, and could be hashed, but nothing else is read."""
+    found = con.explain("SELECT count(*) AS n, max(r.n) AS most FROM r, e WHERE e.x > 1", shards=4)
+    reason = found.to_dict()["shards"]["reason"]
+    assert "of e, everything is on one shard: besides its conditions, it reads no column that can be hashed" in reason
+    assert "the shards' parts of the one row are added up" in str(found)
