@@ -14,9 +14,9 @@ from benchmarks.yannakakis_side import Figures, normal, run_side
 SCALE, BUDGET = 0.001, 2**40
 
 
-@pytest.mark.parametrize("name", ["FQ1", "FQ4", "Q3", "Q12"])
-def test_sides_agree(name, tmp_path):
-    work = write_workload(name, SCALE, tmp_path)
+@pytest.mark.parametrize(("name", "scale"), [("FQ1", SCALE), ("FQ4", SCALE / 4), ("Q3", SCALE), ("Q12", SCALE)])
+def test_sides_agree(name, scale, tmp_path):
+    work = write_workload(name, scale, tmp_path)
     assert read_workload(work.save()) == work
     # Under a name of its own, a full join's rows are compared too.
     runs = {side: run_side(side, replace(work, name="all"), BUDGET) for side in ("auto", "materialize", "duckdb")}
