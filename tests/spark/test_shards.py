@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -138,6 +141,19 @@ def test_a_task_that_fails_between_apply_and_commit_is_tried_again(spark, con, t
             give(tmp_path, 7, [2])
     run(view, tmp_path)
     assert Counter(con.execute("FROM v").fetchall()) == expected(TOTALS, 7, range(3))
+
+
+@pytest.mark.slow
+def test_spark_tries_tasks_again_that_fail_or_are_killed_before_the_commit(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        path = tmp_path / "in" / f"{number}.json"
+        path.write_text("".join(f'{{"a": {row % 5}, "n": {number}}}\n' for row in range(20)))
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+    command = [sys.executable, str(Path(__file__).with_name("retried.py")), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert f"{[(a, 24, 16) for a in range(5)]}\n" in done.stdout, done.stderr
+    assert sorted(path.name for path in tmp_path.glob("failed-*")) == ["failed-2", "failed-3"]
 
 
 @pytest.mark.parametrize(("shards", "partitions"), [(1, 1), (4, 2), (6, 3), (12, 12)])
