@@ -192,11 +192,10 @@ class Engine(State):
             touched |= {item.relation.name for item in stage}
             stage = []
             while waiting and not stage and flags & at.OVERFLOW == 0:
-                view = waiting.pop(0)
-                if view.relations & touched:
-                    change = changes[view.name] = self._outlets.read(view)
-                    if len(change):
-                        stage = [self._encode(view.name, Change(change.rows, change.weights))]
+                relation, views = waiting.pop(0)
+                read = {view.name: self._outlets.read(view) for view in views if view.relations & touched}
+                changes |= read
+                stage = self._encode_together(relation, [change for change in read.values() if len(change)])
         return flags, changes
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:
@@ -247,6 +246,15 @@ class Engine(State):
     def _encode(self, name: str, change: Change) -> Encoded:
         relation = self.relations[name]
         return self._encoded(relation, relation.encode(change.rows, change.weights), change.rows, change.weights)
+
+    def _encode_together(self, name: str, changes: Sequence[OutputChange]) -> list[Encoded]:
+        """The changes of views as one of the relation that they feed; nothing if there are none."""
+        if not changes:
+            return []
+        relation = self.relations[name]
+        item = self._encoded(relation, np.concatenate([relation.encode(c.rows, c.weights) for c in changes]))
+        item.net()
+        return [item]
 
     def _encoded(
         self,

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from maintenance.relation import Column, Relation
 
 
+_BLOCK = re.compile(r"/(union )?\d+$")  # Behind the name of the view that the block or union of blocks is part of.
+
+
 class Epoch:
     """One committed epoch: its `number` and the `seconds` it took, from the call to its end.
 
@@ -66,7 +69,8 @@ class Epoch:
     @property
     def changes(self) -> dict[str, pa.Table]:
         """The changed rows per view that is subscribed to: its columns and `_weight`, their signed multiplicity."""
-        return {shown(name): change.weighted() for name, change in self._applied.changes.items()}
+        changes = self._applied.changes.items()
+        return {shown(name): change.weighted() for name, change in changes if not _BLOCK.search(name)}
 
     def __repr__(self) -> str:
         return f"Epoch(number={self.number}, seconds={self.seconds:.6f})"
@@ -232,7 +236,7 @@ def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:
 
 def shown(name: str) -> str:
     """The engine's name of a table or a view as a user would write it; behind # are the numbers of build and part."""
-    return re.sub(r"#\d+(/\d+)?$", "", name).removeprefix("main.")
+    return re.sub(r"#\d+$", "", _BLOCK.sub("", name)).removeprefix("main.")
 
 
 def netted_rows(item: Encoded) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from maintenance.emission import OutputDelta
@@ -27,7 +28,7 @@ class Outlets:
     def __init__(self, views: Mapping[str, MaintainedView], machine: Machine, evaluate: Evaluate) -> None:
         self._views, self._machine, self._evaluate = views, machine, evaluate
         self._listeners: dict[str, list[Listener]] = {}
-        self._fed: set[str] = set()
+        self._fed: dict[str, tuple[str, ...]] = {}
 
     def listen(self, name: str, listener: Listener) -> None:
         """Call `listener(epoch, change)` at each commit; see Engine.listen."""
@@ -43,29 +44,30 @@ class Outlets:
             self._listeners.pop(name, None)
         self._gather(name)
 
-    def feed(self, name: str) -> None:
-        """From now on a view's changes are changes of the relation of its name."""
-        self._fed.add(name)
-        self._gather(name)
+    def feed(self, relation: str, views: tuple[str, ...]) -> None:
+        """From now on the changes of views are changes of a relation."""
+        self._fed[relation] = views
+        for name in views:
+            self._gather(name)
 
-    def unfeed(self, name: str) -> None:
-        """A relation is gone, which a view may have fed."""
-        self._fed.discard(name)
-        self._gather(name)
+    def unfeed(self, relation: str) -> None:
+        """A relation is gone, which views may have fed."""
+        for name in self._fed.pop(relation, ()):
+            self._gather(name)
 
     def close(self, name: str) -> None:
         """A view is gone, and its listeners with it."""
         self._listeners.pop(name, None)
 
-    def feeding(self) -> list[MaintainedView]:
-        """The views that feed relations, each after those it reads: it was made after them."""
-        return [view for name, view in self._views.items() if name in self._fed]
+    def feeding(self) -> list[tuple[str, list[MaintainedView]]]:
+        """The relations that views feed, with these, each after those that its views read: they were made after it."""
+        return [(relation, [self._views[name] for name in views]) for relation, views in self._fed.items()]
 
     def begin(self) -> None:
         """Forget the changes of the epoch before."""
         if not self._listeners and not self._fed:
             return
-        for name in {*self._listeners, *self._fed} & self._views.keys():
+        for name in self._heard() & self._views.keys():
             for member in self._views[name].members:
                 member.forget_change()
 
@@ -87,17 +89,21 @@ class Outlets:
                 change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
             for listener in list(listeners):
                 listener(epoch, change)
-        for name in {*self._listeners, *self._fed} & self._views.keys():
+        for name in self._heard() & self._views.keys():
             top = self._views[name].top
             if top is not None:
                 top.commit()
         self.begin()
 
+    def _heard(self) -> set[str]:
+        """The views whose changes are read."""
+        return {*self._listeners, *chain.from_iterable(self._fed.values())}
+
     def _gather(self, name: str) -> None:
         view = self._views.get(name)
         if view is None:
             return
-        wanted = name in self._listeners or name in self._fed
+        wanted = name in self._heard()
         for member in view.members:
             if member.definition.limit is not None:
                 if not wanted:

@@ -61,6 +61,7 @@ class LeafStore:
 
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
+    One that `passes` rows on keeps none: its only atom is joined with no other.
     `order` is the index whose groups are sorted, and the expression by which they are; `ranges`: with sums over ranges.
     """
 
@@ -76,6 +77,7 @@ class LeafStore:
     summed: list[bool] = field(default_factory=list)
     order: tuple[tuple[str, ...], str] | None = None
     ranges: bool = False
+    passes: bool = False
     users: set[str] = field(default_factory=set)
     inputs: dict[str, Input] = field(default_factory=dict)
 
@@ -92,7 +94,7 @@ class Relation:
     """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built.
 
     `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it.
-    `is_view` if its rows are those of a view of its name, which other views read.
+    `fed_by` are the views, by name, whose rows, together, are its own.
     """
 
     def __init__(
@@ -108,12 +110,17 @@ class Relation:
         self.passed = False
         self.counter = np.zeros(1, np.int64)
         self.has_dictionaries = False
-        self.is_view = False
+        self.fed_by: tuple[str, ...] = ()
         self.base: LeafStore | None = None
         if retain:
             variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)
             self.base = self.open_store(variables, (), None, (), "base")
             self.base.users.add("")
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its rows are those of views."""
+        return bool(self.fed_by)
 
     @property
     def changes(self) -> int:
@@ -173,6 +180,12 @@ class Relation:
         if changed:
             store.table = self._table(store, store.limbs)
         return changed
+
+    def pass_on(self, store: LeafStore) -> None:
+        """Keep the rows of a store no longer."""
+        store.passes = True
+        store.table.release()
+        store.table = self._table(store, store.limbs)
 
     def close_store(self, store: LeafStore, user: str) -> None:
         """Forget a user of a store; the last one takes it, and inputs that nobody else needs, with it."""
@@ -262,9 +275,10 @@ class Relation:
         for store in self.stores.values():
             self.lift(assembler, store)
             add_paths(assembler, store, 0)
-            assembler.path(owner(store))
-            assembler.upsert(store.table)
-            assembler.path_end()
+            if not store.passes:
+                assembler.path(owner(store))
+                assembler.upsert(store.table)
+                assembler.path_end()
             add_paths(assembler, store, 1)
         return assembler
 

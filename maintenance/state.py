@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from maintenance.filling import copy_rows, fill_store, lay_out
@@ -90,15 +91,18 @@ class State:
         load: Load,
         epsilon: float = 0.5,
         room: Room | None = None,
+        *,
+        passes: bool = False,
     ) -> MaintainedView:
         """Build a view and keep it from now on. `load(table)` gives the present rows of a table that is not retained,
         as record batches, and their number. `epsilon` is when a value of a triangle is heavy,
-        `room` what memory a view over bags may take.
+        `room` what memory a view over bags may take. One that `passes` its rows on shares no store (see pass_on).
 
         O(rows of its tables) for free-connex plans. On failure nothing has changed.
         """
         with self.lock:
             view = self._plan_view(name, definition, plan, epsilon)
+            view.passes = passes
             try:
                 fresh = [opened for member in view.members for opened in self._open_stores(member)]
                 for relation, store in fresh:
@@ -169,20 +173,31 @@ class State:
             self._outlets.forget(name, listener)
             self._assemble()
 
-    def expose(self, name: str, *, inner: bool = False) -> None:
-        """Make a view's rows those of a relation of its name that other views may read: they follow in the same epoch.
+    def expose(self, name: str, views: Sequence[str] = (), *, inner: bool = False) -> None:
+        """Make the rows of `views` (else of the view of this name) those of a relation that other views may read: they
+        follow in the same epoch. The views have columns of the same types.
 
-        The view is `inner` if it is there for its readers alone: it goes with the last of them.
+        They are `inner` if they are there for the relation's readers alone: they go with the last of these.
         """
         with self.lock:
             if name in self.relations:
                 return
-            view = self.views[name]
-            columns = [Column(*column) for column in view.definition.columns]
+            feeding = tuple(views) or (name,)
+            columns = [Column(*column) for column in self.views[feeding[0]].definition.columns]
             self.relations[name] = Relation(name, columns, False, self.dictionaries, self._evaluate)
-            self.relations[name].is_view = True
-            view.inner = inner
-            self._outlets.feed(name)
+            self.relations[name].fed_by = feeding
+            for view in feeding:
+                self.views[view].inner = inner
+            self._outlets.feed(name, feeding)
+            self._assemble()
+
+    def pass_on(self, name: str) -> None:
+        """Keep no rows for a view of one table that was created to pass them on: its changes go to its readers, and it
+        cannot be read any more."""
+        with self.lock:
+            [source] = self.views[name].sources.values()
+            source.relation.pass_on(source.store)
+            self._rebuilt += 1
             self._assemble()
 
     def drop_unread(self) -> None:
@@ -193,9 +208,9 @@ class State:
                 if relation is None or self._readers(relation):
                     continue
                 self.drop_table(name)
-                view = self.views.get(name)
-                if view is not None and view.inner:
-                    self.drop_view(name)
+                for source in relation.fed_by:
+                    if source in self.views and self.views[source].inner:
+                        self.drop_view(source)
 
     def parts(self, view: MaintainedView) -> list[MaintainedView]:
         """The views of a view's query blocks, then itself, each followed by its companions."""
@@ -279,7 +294,7 @@ class State:
             occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
             indexes, summed, order, ranges = demanded_indexes(view, atom.name)
-            copy: int | str = occurrence // 2
+            copy: int | str = f"passed on by {view.name}" if view.passes else occurrence // 2
             store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, copy)
             if view.tree.sums_ranges and order is not None and store.order not in (None, order):
                 # A sum over a range needs its order: the store of another one will not do.
@@ -309,7 +324,7 @@ class State:
         from maintenance.output_change import view_batches
 
         if relation.is_view:
-            return view_batches(self.views[relation.name], self._evaluate), 0
+            return chain.from_iterable(view_batches(self.views[name], self._evaluate) for name in relation.fed_by), 0
         if relation.base is not None:
             return table_batches(relation), relation.base.table.live
         return load(relation.name)

@@ -58,6 +58,7 @@ class MaintainedView:
     `tally` counts its tuples where no table's size or count is their number (see tally.py).
     `epsilon` says when a value is heavy, where the plan is a union of `pieces` over heavy and light parts; `balance`
     keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
+    `passes`: it has one table and passes on what its rows become (see State.pass_on).
     `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows of a view with
     a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does).
     """
@@ -74,6 +75,7 @@ class MaintainedView:
     changes_before: dict[str, int] = field(default_factory=dict)
     delta: OutputDelta | None = None
     inner: bool = False
+    passes: bool = False
     output_schema: pa.Schema | None = None
     terms: tuple[Term, ...] = ()
     twin: Table | None = None
@@ -151,6 +153,7 @@ class MaintainedView:
             order = source.store.order
             leaf.order = (tuple(back[e] for e in order[0]), back[order[1]]) if order is not None else None
             leaf.ranges = source.store.ranges
+            leaf.passes = source.store.passes
         if self.terms:
             source = next(iter(self.sources.values()))
             self.twin = source.relation.twin(source.store)

@@ -245,7 +245,8 @@ class Definition:
     aggregates which are no sums need (MIN, MAX, DISTINCT). `orders` are those in which rows are asked for, that of
     ORDER BY first; with a `limit` the view's rows are only the first ones of the first order. `derived` are the
     definitions of query blocks that are views of their own, by the table name under which atoms read them, each after
-    those it reads. `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
+    those it reads; `unions` are tables whose rows are those of several of them, each with their names.
+    `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
     """
 
     atoms: tuple[Atom, ...]
@@ -263,6 +264,7 @@ class Definition:
     orders: tuple[Order, ...] = ()
     limit: Limit | None = None
     derived: tuple[tuple[str, Definition], ...] = ()
+    unions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     boolean: bool = False
 

@@ -40,9 +40,11 @@ def spell_comparison(definition: Definition, comparison: Comparison) -> str:
 
 
 def table_name(table: str) -> str:
-    """A table, or a view that is read as one, as a user would write it; a block of the query by its number."""
-    block = re.search(r"/(\d+)$", table)
-    return f"block {block[1]}" if block else re.sub(r"#\d+$", "", table).removeprefix("main.")
+    """A table, or a view that is read as one, as a user would write it; a block or union of the query by its number."""
+    block = re.search(r"/((union )?\d+)$", table)
+    if block is not None:
+        return block[1] if block[2] else f"block {block[1]}"
+    return re.sub(r"#\d+$", "", table).removeprefix("main.")
 
 
 def spell_key(definition: Definition, key: Key) -> str:

@@ -1,8 +1,8 @@
 """Query blocks that are no part of the join around them: each becomes a view of its own, whose rows the join reads.
 
-These are subqueries and CTEs in FROM that group, are DISTINCT or keep first rows, and semi-joins: `x IN (SELECT ...)`
-and EXISTS among the conditions that AND connects, which are joins with the distinct partners. Some z > x exists
-where the greatest z is.
+These are subqueries and CTEs in FROM that group, are DISTINCT or keep first rows, branches of a UNION, and semi-joins:
+`x IN (SELECT ...)` and EXISTS among the conditions that AND connects, which are joins with the distinct partners. Some
+z > x exists where the greatest z is.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from sqlfront.bind_from import (
 from sqlfront.bind_names import Scope, resolve
 from sqlfront.bind_output import Selection, read_selection
 from sqlfront.bind_refusals import check_expression, refusal
+from sqlfront.bind_unions import as_select, united
 from sqlfront.parse_tree import (
     LOCATION_KEYS,
     SourceText,
@@ -38,6 +39,7 @@ from sqlfront.parse_tree import (
     row_values,
     span,
 )
+from sqlfront.table_catalog import Column
 
 
 class BindCore(Protocol):
@@ -63,6 +65,7 @@ class DerivedBlocks:
     def __init__(self, con: Any, bind_core: BindCore) -> None:
         self._con, self._bind_core = con, bind_core
         self.definitions: dict[str, Definition] = {}
+        self.unions: dict[str, tuple[str, ...]] = {}
 
     def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make a block that groups, is DISTINCT or limited an atom of `core`; its columns.
@@ -80,39 +83,52 @@ class DerivedBlocks:
         core.conditions += [_equal(theirs, column) for (_, column), theirs in zip(columns[shown:], pairs, strict=True)]
         return columns[:shown]
 
+    def union(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
+        """Make the branches of a UNION ALL an atom of `core`, whose rows are those of all of them; its columns."""
+        tables = [self._derive(as_select(branch), environment) for branch in node["children"]]
+        branches = united([self.definitions[table] for table in tables], self._con)
+        self.definitions.update(zip(tables, branches, strict=True))
+        name = f'"__union"."{len(self.unions) + 1}"'
+        self.unions[name] = tuple(tables)
+        return add_atom(core, alias, name, _columns(branches[0]), (), (), None)
+
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
         """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it. Raises NotSupportedError."""
-        node, source = tree["subquery"]["node"], environment.source
+        node, source = as_select(tree["subquery"]["node"]), environment.source
         wanted = [] if tree["child"] is None else row_values(tree["child"]) or [tree["child"]]
+        if not wanted and node is not tree["subquery"]["node"]:
+            why = "its branches are followed by themselves, whatever the row around them"
+            raise refusal("EXISTS over a UNION", source, span(tree), why, "write it with IN")
         for part in wanted:
             check_expression(part, source)
         wanted = [resolve(part, scope.inside(environment.outer), source) for part in wanted]
         if is_plain_block(node, environment):
-            self._correlated(tree, wanted, scope, environment, core)
+            self._correlated(tree, node, wanted, scope, environment, core)
             return
         if not wanted:
             what, why = "EXISTS over a query that groups", "whether a group passes is an aggregate of its own"
             if is_limited(node):
                 what, why = "EXISTS over a query with LIMIT", "LIMIT matters to it only if it skips rows"
             raise refusal(what, source, span(tree), why, "write it with IN, or leave LIMIT out")
+        before = self.definitions.copy(), self.unions.copy()
         table = self._derive(node, environment)
         if not output_keys(self.definitions[table]):
-            del self.definitions[table]
+            self.definitions, self.unions = before
             table = self._derive(_distinct(node), environment)
         columns = self._atom(table, "partners", core)
         core.conditions += [_equal(column, part) for (_, column), part in zip(columns, wanted, strict=True)]
 
     def _correlated(
-        self, tree: Tree, wanted: Sequence[Tree], scope: Scope, environment: Environment, core: JoinCore
+        self, tree: Tree, node: Tree, wanted: Sequence[Tree], scope: Scope, environment: Environment, core: JoinCore
     ) -> None:
         """The block's conditions that equate something of its own with something outside, or compare its greatest or
         least, become conditions of the join around it, as does IN; the rest is its own."""
         inner = JoinCore(reserved=frozenset(atom.name for atom in core.atoms) | core.reserved)
         outside = replace(environment, outer=scope.inside(environment.outer))
-        inside_scope, inside = bind_block(tree["subquery"]["node"], outside, inner)
+        inside_scope, inside = bind_block(node, outside, inner)
         pairs: list[tuple[Tree, Tree]] = []
         if wanted:
-            items = select_items(tree["subquery"]["node"], inside_scope, inside)
+            items = select_items(node, inside_scope, inside)
             _check_width(wanted, len(items), tree, environment.source)
             pairs += zip((item for _, item in items), wanted, strict=True)
         own = {atom.name for atom in inner.atoms}
@@ -185,6 +201,10 @@ class DerivedBlocks:
 
     def _add(self, inner: JoinCore, selection: Selection, environment: Environment, asked: Asked = NOTHING) -> str:
         selection = replace(selection, items=unique_names(selection.items))
+        if not inner.atoms:
+            source, at = environment.source, span(selection.items[0][1])
+            why, hint = "there is no table whose changes could be followed", "put its row into a table, and select that"
+            raise refusal("A block without a table", source, at, why, hint)
         names = [name for name, _ in selection.items]
         definition = self._bind_core(inner, selection, environment, asked=asked, columns=names)
         table = f'"__derived"."{len(self.definitions) + 1}"'
@@ -193,8 +213,11 @@ class DerivedBlocks:
 
     def _atom(self, table: str, alias: str, core: JoinCore) -> list[tuple[str, Tree]]:
         definition = self.definitions[table]
-        columns = [(name, type_, False) for name, type_ in definition.columns]
-        return add_atom(core, alias, table, columns, output_keys(definition), (), None)
+        return add_atom(core, alias, table, _columns(definition), output_keys(definition), (), None)
+
+
+def _columns(definition: Definition) -> list[Column]:
+    return [(name, type_, False) for name, type_ in definition.columns]
 
 
 def _column_name(tree: Tree, number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sqlfront.bind_refusals import refusal
+from sqlfront.bind_unions import as_select
 from sqlfront.parse_tree import SourceText, Tree, expression, span, transform, walk
 
 
@@ -22,8 +23,8 @@ def count_for_exists(node: Tree, is_aggregate: Callable[[str], bool], source: So
         hint = "create a view for each, and combine them when you read"
         raise refusal("More than one EXISTS in a SELECT list", source, span(found[1]), why, hint)
     [exists] = found
-    inner = exists["subquery"]["node"]
-    if inner["type"] != "SELECT_NODE":  # A union and the like: refused by its own name.
+    inner = as_select(exists["subquery"]["node"])
+    if inner["type"] != "SELECT_NODE":  # INTERSECT and the like: refused by its own name.
         return inner, []
     _check_inner(inner, exists, is_aggregate, source)
     place = {name: exists[name] for name in ("alias", "query_location", "query_location_length")}

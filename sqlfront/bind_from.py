@@ -12,6 +12,7 @@ from typing import Protocol
 
 from sqlfront.bind_names import Scope, Source, expand_star, resolve
 from sqlfront.bind_refusals import JOIN_KINDS, OUTER_JOINS, check_expression, check_query, refusal
+from sqlfront.bind_unions import as_select, is_alone
 from sqlfront.parse_tree import (
     SourceText,
     Span,
@@ -58,6 +59,9 @@ class Blocks(Protocol):
 
     def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make a block that groups, is DISTINCT or limited an atom of `core`; its columns."""
+
+    def union(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
+        """Make the branches of a UNION ALL, together, an atom of `core`; its columns."""
 
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
         """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it."""
@@ -286,6 +290,9 @@ def view_parts(sql: str) -> tuple[list[str], str]:
 
 def _inline(node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
     """The columns of a query block: one that only selects, projects and joins disappears in the join around it."""
+    if is_alone(node):
+        return environment.blocks.union(node, alias, environment, core)
+    node = as_select(node)
     if not is_plain_block(node, environment):
         return environment.blocks.block(node, alias, environment, core)
     scope, environment = bind_block(node, environment, core)
@@ -295,7 +302,7 @@ def _inline(node: Tree, alias: str, environment: Environment, core: JoinCore) ->
 def is_plain_block(node: Tree, environment: Environment) -> bool:
     """Whether a query block neither groups nor is DISTINCT nor keeps only first rows."""
     if node["type"] != "SELECT_NODE":
-        return True  # Set operations are refused by their own name.
+        return True  # Set operations but UNION are refused by their own name.
     if is_limited(node):
         return False
     if node["group_expressions"] or node["having"] or node["aggregate_handling"] != "STANDARD_HANDLING":

@@ -82,18 +82,30 @@ EXPRESSIONS = {
 }
 
 
+_SIDES = "GROUP BY the columns over (SELECT *, 1 AS side FROM one UNION SELECT *, 2 FROM the other) HAVING sum(side) = "
+_BY_NAME = (
+    "its branches must have their columns in one order",
+    "write UNION or UNION ALL, each branch with all columns in one order, NULL for those that it lacks",
+)
+_COPIES = (
+    "how many copies of a row are left is no sum of those of the branches",
+    "create a view for each branch that counts its copies, and compare these when you read",
+)
+_SET_OPERATIONS = {
+    "UNION BY NAME": _BY_NAME,
+    "UNION BY NAME ALL": _BY_NAME,
+    "INTERSECT": ("groups of the rows of both tell which have a row in each", f"{_SIDES}3"),
+    "EXCEPT": ("groups of the rows of both tell which have none in the other", f"{_SIDES}1"),
+}
+
+
 def refuse_set_operations(node: Tree, source: SourceText) -> None:
     if node["type"] == "SELECT_NODE":
         return
     if node["type"] == "SET_OPERATION_NODE":
-        name = str(node.get("setop_type", "UNION")).replace("_", " ")
-        raise refusal(
-            name,
-            source,
-            _after_first_query(node, source),
-            "a view is one join for now",
-            "create a view for each branch",
-        )
+        name = f"{node['setop_type']}{' ALL' if node['setop_all'] else ''}".replace("_", " ")
+        why, hint = _SET_OPERATIONS.get(name, _COPIES)
+        raise refusal(name, source, set_operator(node, source), why, hint)
     name = "WITH RECURSIVE" if "RECURSIVE" in node["type"] else node["type"].replace("_", " ").lower()
     raise refusal(
         name,
@@ -159,16 +171,16 @@ def keyword(source: SourceText, words: tuple[str, ...], before: Tree | None = No
     return next(((token.start, token.end) for token in reversed(tokens) if token.keyword in words), None)
 
 
-def _after_first_query(node: Tree, source: SourceText) -> Span | None:
+def set_operator(node: Tree, source: SourceText) -> Span | None:
     """The set operator: the first such word after the first branch's last known position."""
-    branches = node.get("children") or [node.get("left") or {}]
-    last = max((place[1] for part in _expressions(branches[0]) if (place := span(part))), default=source.start)
-    words = ("union", "except", "intersect")
+    branch = node["children"][0]
+    last = max((place[1] for part in _expressions(branch) if (place := span(part))), default=source.start)
+    word = node["setop_type"].partition("_")[0].lower()
     tokens = tokenize(source.statement, last)
-    return next(((token.start, token.end) for token in tokens if token.keyword in words), None)
+    return next(((token.start, token.end) for token in tokens if token.keyword == word), None)
 
 
 def _expressions(node: Tree) -> list[Tree]:
     found = [*node.get("select_list", []), *node.get("group_expressions", [])]
     found += [tree for tree in (node.get("where_clause"), node.get("having"), node.get("from_table")) if tree]
-    return found
+    return found + [part for branch in node.get("children", []) for part in _expressions(branch)]

@@ -3,7 +3,8 @@
 The steps, one file each: parse_tree reads DuckDB's tree, bind_from inlines FROM and WHERE into
 atoms and conditions, bind_conditions finds the equality classes, bind_output and bind_aggregates
 turn the SELECT list into free variables, measures and a projection, bind_leaves writes what each
-table's leaf computes. Blocks that are no part of the join become views of their own in bind_derived.
+table's leaf computes. Blocks that are no part of the join become views of their own in bind_derived, and unions
+relations of several of these: bind_unions.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sqlfront.bind_order import bind_orders, with_hidden
 from sqlfront.bind_output import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
 from sqlfront.bind_refusals import EXPRESSIONS, refusal
 from sqlfront.bind_types import Typing
+from sqlfront.bind_unions import as_select, typed_select, uneven_branch
 from sqlfront.parse_tree import (
     SourceText,
     Tree,
@@ -67,9 +69,10 @@ def bind_view(
     source = SourceText(statement if statement is not None else sql_select, offset)
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     functions = Functions(con, catalog.has_macros())
-    parsed, modifiers = take_asked(parse_select(sql_select, source), source)
+    written = parse_select(sql_select, source)
+    parsed, modifiers = take_asked(as_select(written), source)
     node, unread = count_for_exists(parsed, functions.is_aggregate, source)
-    columns = _describe(sql_select, con, source, column_names)
+    columns = _describe(sql_select, con, source, column_names, written)
     blocks = DerivedBlocks(con, partial(_bind_core, con, functions))
     environment = Environment(catalog, source, functions.is_aggregate, blocks)
     core = JoinCore()
@@ -85,8 +88,8 @@ def bind_view(
     definition = _bind_core(con, functions, core, selection, environment, inner, asked, names)
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
-    derived = tuple(blocks.definitions.items())
-    return replace(definition, columns=columns, derived=derived, boolean=node is not parsed)
+    derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
+    return replace(definition, columns=columns, derived=derived, unions=unions, boolean=node is not parsed)
 
 
 def _bind_core(
@@ -147,7 +150,9 @@ def _bind_core(
     return replace(definition, columns=tuple(zip(names, types, strict=True)))
 
 
-def _describe(sql: str, con: Any, source: SourceText, column_names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _describe(
+    sql: str, con: Any, source: SourceText, column_names: tuple[str, ...], node: Tree
+) -> tuple[tuple[str, str], ...]:
     """Names and types as CREATE VIEW would have them: a second column `a` is called a_1."""
     import duckdb
 
@@ -156,14 +161,16 @@ def _describe(sql: str, con: Any, source: SourceText, column_names: tuple[str, .
         names = f" ({', '.join(map(quoted, column_names))})" if column_names else ""
         rows = con.execute(f"{_DESCRIBE}SELECT * FROM ({sql}\n) AS query{names}").fetchall()
     except duckdb.Error as error:
-        raise _refused_by_duckdb(error, sql, source) from error
+        raise _refused_by_duckdb(error, sql, source, node) from error
     return tuple((row[0], row[1]) for row in rows)
 
 
 _DESCRIBE = "DESCRIBE "
 
 
-def _refused_by_duckdb(error: Exception, sql: str, source: SourceText) -> ProgrammingError | NotSupportedError:
+def _refused_by_duckdb(
+    error: Exception, sql: str, source: SourceText, node: Tree
+) -> ProgrammingError | NotSupportedError:
     """DuckDB's own words, with the place in the user's statement."""
     message, _, where = str(error).partition("\n\nLINE ")
     if "Values were not provided" in message:
@@ -172,7 +179,8 @@ def _refused_by_duckdb(error: Exception, sql: str, source: SourceText) -> Progra
     lines = where.split("\n")
     number, _, text = lines[0].partition(": ")
     if len(lines) < 2 or not number.isdigit():
-        return ProgrammingError(message)
+        uneven = "same number of result columns" in message
+        return ProgrammingError(message, where=source.where(uneven_branch(node, source)) if uneven else None)
     shown = text.removeprefix("...").removesuffix("...")
     asked = _DESCRIBE + sql
     begin = sum(len(line) + 1 for line in asked.split("\n")[: int(number) - 1])
@@ -215,7 +223,4 @@ def _constant(con: Any, tree: Tree) -> Any:
 
 def _output_types(definition: Definition, con: Any) -> list[str]:
     """The types of the projection over the raw columns."""
-    nulls = ", ".join(f"CAST(NULL AS {raw.type}) AS {quoted(raw.name)}" for raw in definition.raw) or "1 AS nothing"
-    condition = f" WHERE {definition.having}" if definition.having else ""
-    query = f"DESCRIBE SELECT {', '.join(definition.projection)} FROM (SELECT {nulls}){condition}"
-    return [row[1] for row in con.execute(query).fetchall()]
+    return [row[1] for row in con.execute(f"DESCRIBE {typed_select(definition)}").fetchall()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from planner.core import minimise
 from planner.plan import Plan
 from planner.query import Definition, is_grouped
 from planner.rules.materialize import TooManyJoins
+from planner.wording import table_name
 from sqlfront.binder import bind_view
 from sqlfront.catalog import EngineCatalog
 from sqlfront.database import ChangeTable, Database, StoredView, ViewEntry
@@ -104,7 +105,7 @@ def build_view(
     fed = bound.fed
     parts = plan_parts(database, con, bound, f"{database.relation_key(view.name)}#{view.scan}", view.options)
     tables = {atom.table for definition in bound.definitions for atom in definition.atoms} - fed.keys()
-    tables -= {table for table, _ in bound.definition.derived}
+    tables -= {table for table, _ in (*bound.definition.derived, *bound.definition.unions)}
     kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
     for table in tables & kept.keys():
         _refuse_passed_rows(database, kept[table])
@@ -131,11 +132,17 @@ def build_view(
 
 @dataclass(frozen=True)
 class Part:
-    """One of the engine's views that a materialized view consists of: its own is the last."""
+    """One of the engine's views that a materialized view consists of: its own is the last.
+
+    The others feed the relation called `feeds`: their own, or that of a union, with its other branches. A branch that
+    `passes` its rows on stores none.
+    """
 
     name: str
     definition: Definition
     plan: Plan
+    feeds: str
+    passes: bool = False
 
 
 def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
@@ -144,23 +151,35 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
     Views that they read are called as the engine calls them: so those that take their places may be built beside them.
     """
     blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
-    names = blocks | {table: source.maintained.name for table, source in bound.fed.items()}
+    unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
+    names = blocks | unions | {table: source.maintained.name for table, source in bound.fed.items()}
+    feeds = {blocks[branch]: unions[table] for table, branches in bound.definition.unions for branch in branches}
+    unchecked = {database.relation_key(table.name) for table in database.change_tables.values() if not table.retain}
     parts: list[Part] = []
     rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
     for own, definition in zip([*blocks.values(), name], bound.definitions, strict=True):
         definition = _renamed(definition, names)
         notes = definition.notes
         if own == name:
-            counted = Counter((_spelled(part), _kept(part)) for part in parts)
-            notes = (*notes, *(_told(block, kept, count) for (block, kept), count in counted.items()))
+            notes = (*notes, *_notes(parts))
         definition = replace(definition, notes=notes)
-        weights = update_weights(database, con, definition, options, names) | rates
-        rates[own] = sum(weights.values())
+        weights = update_weights(database, con, definition, options, names)
+        weights |= {table: rates[table] for table in {atom.table for atom in definition.atoms} & rates.keys()}
+        fed = feeds.get(own, own)
+        rates[fed] = rates.get(fed, 0.0) + sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
         divided, single = own == name and divides(definition, plan, options), own == name and is_single(options)
-        parts.append(Part(own, definition, with_epsilon(definition, plan, epsilon, divided=divided, single=single)))
+        plan = with_epsilon(definition, plan, epsilon, divided=divided, single=single)
+        parts.append(Part(own, definition, plan, fed, fed != own and _passes(definition, unchecked)))
     return parts
+
+
+def _passes(definition: Definition, unchecked: Collection[str]) -> bool:
+    """Whether what a branch's change is follows from that of its table alone. Of `unchecked` tables the rows are kept,
+    as nobody else does: a row is not deleted more often than it is there."""
+    is_one = definition.mode == "bag" and len(definition.atoms) == 1 and definition.limit is None
+    return is_one and definition.atoms[0].table not in unchecked
 
 
 def _renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
@@ -170,11 +189,24 @@ def _renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
     return replace(definition, atoms=atoms, companions=companions)
 
 
-def _told(block: str, kept: str, count: int) -> str:
-    """How so many blocks that are spelled and kept alike are kept."""
-    if count == 1:
-        return f"the block {block} is kept as a view of its own ({kept})"
-    return f"{count} blocks {block} are kept as views of their own (each {kept})"
+def _notes(parts: Sequence[Part]) -> Iterator[str]:
+    """What is kept of a query's blocks, those told once that are kept alike, and of the branches of its unions."""
+    blocks: Counter[tuple[str, str]] = Counter()
+    branches: dict[str, list[str]] = {}
+    for part in parts:
+        if part.feeds == part.name:
+            blocks[_spelled(part), _kept(part)] += 1
+        else:
+            how = "passed on and not stored" if part.passes else "kept as a view of its own"
+            branches.setdefault(part.feeds, []).append(f"{_spelled(part)} {how} ({_kept(part)})")
+    for (block, how), count in blocks.items():
+        if count == 1:
+            yield f"the block of {block} is kept as a view of its own ({how})"
+        else:
+            yield f"{count} blocks of {block} are kept as views of their own (each {how})"
+    for union, kept in branches.items():
+        stored = f"stores the rows of its {len(kept)} branches, O(their number), and changes as they do"
+        yield f"{table_name(union)} {stored}: {'; '.join(kept)}"
 
 
 def _spelled(part: Part) -> str:
@@ -182,7 +214,7 @@ def _spelled(part: Part) -> str:
     kind = {"set": "distinct rows", "group": "groups"}.get(part.definition.mode, "rows")
     if part.definition.limit is not None:
         kind = f"first {kind}{' of each group' if is_grouped(part.definition) else ''}"
-    return f"of {kind} over {tables}"
+    return f"{kind} over {tables}"
 
 
 def _kept(part: Part) -> str:
@@ -320,10 +352,15 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float, u
 
     for part in parts:
         own = epsilon if part is parts[-1] else EPSILON
-        maintained = engine.create_view(part.name, part.definition, part.plan, load, own, _room(con, part))
+        room = _room(con, part)
+        maintained = engine.create_view(part.name, part.definition, part.plan, load, own, room, passes=part.passes)
         undo.callback(_drop, engine, part.name)
-        if part is not parts[-1]:
-            engine.expose(part.name, inner=True)
+        feeding = [one.name for one in parts if one.feeds == part.feeds]
+        if part is not parts[-1] and part.name == feeding[-1]:
+            engine.expose(part.feeds, feeding, inner=True)
+    for part in parts:
+        if part.passes:
+            engine.pass_on(part.name)
     return maintained
 
 

@@ -78,13 +78,15 @@ class EngineCatalog(DuckDBCatalog):
         return None if self.is_change_table(table) or self.is_view(table) else super().view_sql(table)
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
-        """Materialized views that only select, project and join, whole tables, are read as their text too."""
+        """Materialized views that only select, project and join, whole tables, are read as their text too. A union is
+        not: its branches would be followed twice."""
         view = self._view(table)
         if view is None:
             return super().inlined(table)
         self.views_read[table] = view
         definitions = (view.definition, *(block for _, block in view.definition.derived))
-        if view.definition.mode != "bag" or any(block.limit is not None for block in definitions):
+        limited = any(block.limit is not None for block in definitions)
+        if view.definition.mode != "bag" or limited or view.definition.unions:
             return None
         return list(view.column_names), qualified_query(without_order(view.select), self.database)
 

@@ -281,7 +281,7 @@ def explain_query(
     *inner, own = _planned(database, con, query, statement, offset)
     definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)
-    blocks = tuple((part.name, _unbuilt(database, part.definition, part.plan)) for part in inner)
+    blocks = tuple((part.name, _unbuilt(database, part.definition, part.plan, passes=part.passes)) for part in inner)
     kept = zip(definition.companions, plan.companions, strict=True)
     companions = tuple(_unbuilt(database, companion.definition, own) for companion, own in kept)
     rewrites = _rewrites(database, con, query, definition, plan)
@@ -291,20 +291,23 @@ def explain_query(
 def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree], ...]:
     """The trees of the blocks that a running view consists of besides its own."""
     engine = database.engine
-    found = [name for name in engine.relations if re.fullmatch(rf"{re.escape(view)}/\d+", name)]
+    found = [name for name in engine.views if re.fullmatch(rf"{re.escape(view)}/\d+", name)]
     return tuple((name, engine.views[name].tree) for name in found)
 
 
 def _views_read(database: Database, definition: Definition) -> frozenset[str]:
-    """The tables of a definition that are materialized views or blocks of its query."""
+    """The tables of a definition that are materialized views or blocks or unions of its query."""
     tables = {atom.table for atom in definition.atoms}
     views = database.engine.views
-    return frozenset(table for table in tables if table in views or table_name(table).startswith("block "))
+    return frozenset(table for table in tables if table in views or table_name(table).startswith(("block ", "union ")))
 
 
-def _unbuilt(database: Database, definition: Definition, plan: Plan) -> Tree:
+def _unbuilt(database: Database, definition: Definition, plan: Plan, *, passes: bool = False) -> Tree:
     codecs = codecs_of(definition, database.engine.dictionaries)
-    return Tree(definition, plan, codecs, counted=definition.mode == "bag")
+    tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
+    for leaf in tree.leaves.values():
+        leaf.passes = passes
+    return tree
 
 
 def _planned(database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0) -> list[Part]:
@@ -401,7 +404,9 @@ def _box(tree: Tree, view: View) -> Box:
         notes.insert(0, f"where {' and '.join(node['comparisons'])}")
     kind = "leaf" if name is not None else "enumerated" if view.node.connex else "stored"
     children = tuple(_box(tree, child) for child in view.children)
-    return Box(title, (*notes, *_figures(view.table)), kind if view.stored else "passed", children)
+    if view.passes or not view.stored:
+        kind = "passed"
+    return Box(title, (*notes, *_figures(view.table)), kind, children)
 
 
 def _join(tree: Tree, view: View) -> Box:
@@ -426,6 +431,8 @@ def _labels(tree: Tree, variables: Sequence[str]) -> list[str]:
 
 
 def _form(view: View) -> str:
+    if view.passes:
+        return "passed on, not stored"
     if not view.stored:
         return "computed on the way"
     if view.node.filters is not None:

@@ -34,7 +34,8 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
             of += f" in block {view.name.rpartition('/')[2]}" if view.name != entry.maintained.name else ""
             for atom, source in view.sources.items():
                 shared = len(source.store.users) > 1 or readers[id(source.store)] > 1
-                rows.append((shown(entry.name), atom + of, "leaf", *figures(source.store.table), shared))
+                kind = "passed on" if source.store.passes else "leaf"
+                rows.append((shown(entry.name), atom + of, kind, *figures(source.store.table), shared))
             for node in view.tree.stored_inner():
                 if node.table is not None:
                     kind = "view" if node.full else "message"

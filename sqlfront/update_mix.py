@@ -48,6 +48,7 @@ def check_updates(options: Mapping[str, Any], definition: Definition, catalog: E
         return
     blocks = dict(definition.derived)
     names = {atom.table for block in (definition, *blocks.values()) for atom in block.atoms} - blocks.keys()
+    names -= dict(definition.unions).keys()
     tables = {re.sub(r"#\d+$", "", name) for name in names}  # Behind # is which build of a view is read.
     for table, name in _read(options["updates"], catalog, strict=True).items():
         if table not in tables:

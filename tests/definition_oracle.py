@@ -58,7 +58,12 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
         con.execute(f"CREATE OR REPLACE TEMP TABLE {names[table]} ({columns})")
         if rows:
             con.executemany(f"INSERT INTO {names[table]} VALUES ({', '.join('?' * len(inner.columns))})", rows)
-    found = evaluate_definition(replace(definition, derived=()), con, read)
+        for union, branches in definition.unions:
+            if table == branches[-1]:
+                names[union] = f"oracle_union_{len(names)}"
+                together = " UNION ALL ".join(f"FROM {names[branch]}" for branch in branches)
+                con.execute(f"CREATE OR REPLACE TEMP TABLE {names[union]} AS {together}")
+    found = evaluate_definition(replace(definition, derived=(), unions=()), con, read)
     for name in names.values():
         con.execute(f"DROP TABLE {name}")
     return found

@@ -16,7 +16,7 @@ from sqlfront.table_catalog import DuckDBCatalog
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
 PAGE = ROOT / "docs" / "support-matrix.md"
-SUPPORTED = ("joins", "comparisons", "aggregates", "distinct", "outputs", "inlining", "blocks", "orders")
+SUPPORTED = ("joins", "comparisons", "aggregates", "distinct", "outputs", "inlining", "blocks", "unions", "orders")
 
 HEAD = """# SQL support matrix
 

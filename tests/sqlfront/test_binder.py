@@ -21,7 +21,7 @@ from tests.definition_oracle import evaluate_definition, same_bag
 from tests.sqlfront import random_queries
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "binder"
-SUPPORTED = ("joins", "comparisons", "outputs", "aggregates", "distinct", "inlining", "blocks", "orders")
+SUPPORTED = ("joins", "comparisons", "outputs", "aggregates", "distinct", "inlining", "blocks", "unions", "orders")
 
 
 def statements(name: str) -> list[str]:
@@ -258,13 +258,13 @@ def test_column_names(con: Any) -> None:
 
 
 def test_carets_in_the_whole_statement(con: Any) -> None:
-    statement = "CREATE MATERIALIZED VIEW v AS\n  SELECT 'ü', a\n  FROM r UNION SELECT 1, 2"
+    statement = "CREATE MATERIALIZED VIEW v AS\n  SELECT 'ü', a\n  FROM r EXCEPT SELECT 1, 2"
     query = statement[statement.index("SELECT") :]
     with pytest.raises(errors.NotSupportedError) as caught:
         bind_view(query, con, statement=statement, offset=statement.index("SELECT"))
     assert (caught.value.where or "").startswith("line 3, column 10: ")
-    assert under_carets(caught.value) == "UNION"
-    statement = statement.replace("UNION SELECT 1, 2", "WHERE nope = 1")
+    assert under_carets(caught.value) == "EXCEPT"
+    statement = statement.replace("EXCEPT SELECT 1, 2", "WHERE nope = 1")
     query = statement[statement.index("SELECT") :]
     with pytest.raises(errors.ProgrammingError) as wrong:
         bind_view(query, con, statement=statement, offset=statement.index("SELECT"))
