@@ -79,15 +79,16 @@ def _has_tail(text: str, start: int) -> bool:
     )
 
 
+_VERBS = frozenset(("select", "from", "values", "insert", "update", "delete", "merge", "(", "table", "pivot"))
+
+
 def _after_ctes(words: Sequence[str]) -> int:
     """The index of the first word after WITH ... : the statement's verb at depth 0."""
     depth = 0
     for i, word in enumerate(words):
+        if depth == 0 and i and words[i - 1] == ")" and word in _VERBS:
+            return i
         depth += {"(": 1, ")": -1}.get(word, 0)
-        if depth == 0 and i and words[i - 1] == ")" and word in ("select", "from", "values", "insert", "update"):
-            return i
-        if depth == 0 and i and words[i - 1] == ")" and word in ("delete", "merge", "(", "table", "pivot"):
-            return i
     return len(words)
 
 

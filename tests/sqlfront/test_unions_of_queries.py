@@ -159,6 +159,19 @@ def test_rows_of_a_branch_are_stored_once(con):
     assert con.view("again").count() == 200 and con.execute("CHECK MATERIALIZED VIEW again").fetchall() == []
 
 
+def test_a_change_takes_as_many_steps_at_any_size(con):
+    """Of a branch that passes rows on and of one that groups, under UNION."""
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, b FROM r UNION SELECT a, count(*) FROM t GROUP BY a")
+    steps = []
+    for size in (100, 10_000):
+        con.execute(f"INSERT INTO r SELECT {size} + i, i, '' FROM range({size}) x(i)")
+        con.execute(f"INSERT INTO t SELECT {size} + i, 0, '' FROM range({size}) x(i)")
+        before = con.view("v").cost()["steps"]
+        con.execute("INSERT INTO r VALUES (-1, 1, ''); INSERT INTO t VALUES (-2, 1, ''); DELETE FROM r WHERE a = -1")
+        steps.append(con.view("v").cost()["steps"] - before)
+    assert 0 < steps[1] <= 2 * steps[0] < 100
+
+
 def test_a_table_that_keeps_no_rows_keeps_those_of_its_branch(con):
     """Else a delete of a row that is not there would take another branch's."""
     con.execute("CREATE CHANGE TABLE c (a INTEGER) WITH (retain = false); INSERT INTO r VALUES (1, 1, 'x')")
