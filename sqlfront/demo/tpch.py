@@ -112,10 +112,9 @@ def generate(scale: float) -> Path:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise OperationalError("tpchgen-cli failed", where=done.stderr.strip())
-        # Another process may have been faster: its files are the same.
-        shutil.rmtree(directory, ignore_errors=True)
-        os.chmod(partial, 0o755)
-        shutil.copytree(partial, directory, dirs_exist_ok=True)
+        directory.mkdir(exist_ok=True)
+        for table in GENERATED:  # Another process may have been faster, and be reading: its files are the same.
+            os.replace(Path(partial, f"{table}.parquet"), directory / f"{table}.parquet")
     return directory
 
 
