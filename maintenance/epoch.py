@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Sequence
-from functools import partial
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.machine import Encoded, RelationPrograms, run_row
+from maintenance.machine import Encoded, RelationPrograms, place_row, run_packed, run_row
 from maintenance.netting import net
 from storage import layout as at
 from storage.codec import Codec
@@ -23,6 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from maintenance.engine import Engine
+    from maintenance.expressions import Computation
     from maintenance.output_change import OutputChange
     from maintenance.relation import Column, Relation
 
@@ -107,13 +105,15 @@ class RowGate:
         if not self._open:
             return
         names = [column.name for column in relation.columns]
-        # Behind the row come its weight, and a 0 in the place of what is computed.
+        # Behind the row's columns come its weight, and 0 in the place of what is computed.
+        columns = len(names)
         places = [
             place
             for item in items
-            for place in ([names.index(item.source)] if item.source is not None else [len(names) + 1] * item.words)
+            for place in ([names.index(item.source)] if item.source is not None else [columns + 1] * item.words)
         ]
-        unread = [place for place in range(len(names)) if place not in places]
+        # Columns that no view reads are packed behind the weight, so that values of wrong types are noticed.
+        order = [*places, columns, *(place for place in range(columns) if place not in places)]
         try:
             codecs = [codec_for(column.type, relation.dictionaries) for column in relation.columns]
         except NotSupportedError:  # A nested type, in a column that no view reads.
@@ -122,21 +122,15 @@ class RowGate:
         self._encoders: list[Callable[[Any], int]] | None = None
         if any(column.type != "BIGINT" for column in relation.columns):
             self._encoders = [_encoder(codec, column) for codec, column in zip(codecs, relation.columns, strict=True)]
-        # Columns that no view reads are packed behind the weight, so that values of wrong types are noticed.
-        order = [*places, len(names), *unread]
-        self._pick = itemgetter(*order)
         self._computation = relation.computation
-        self._in_order = self._encoders is None and self._computation is None and order == [*range(len(order))]
-        # The last word, which packing clears, tells how far the row has come.
-        self._words = np.zeros(len(order) + 1, np.int64)
-        self._items = self._words.data
-        count = len(order) - 1 if self._in_order else len(order)
-        packing = struct.Struct(f"={count}q{8 * (len(self._words) - count)}x")
-        self._pack = partial(packing.pack_into, self._words.data.cast("B"), 0)
-        self._encoded = Encoded(relation, programs, int(self._words.ctypes.data), 1, self._words[:-1])
-        checked = len(order) if self._in_order else 0
+        words = np.zeros(len(order), np.int64)
+        self._encoded = Encoded(relation, programs, int(words.ctypes.data), 1, words)
+        # A word that tells how far the row has come: the shortest to write from Python.
+        self._stage = bytearray(8)
+        self._stage_word = np.frombuffer(self._stage, np.int64)
         machine, counter = engine.machine.address, int(relation.counter.ctypes.data)
-        self._entry = np.array([*self._encoded.entry(), checked, len(order), machine, counter], np.int64)
+        head = [*self._encoded.entry(), int(self._stage_word.ctypes.data), machine, counter]
+        self._entry = np.array([*head, self._encoders is None, columns, len(order), *order], np.int64)
         self._address = int(self._entry.ctypes.data)
         self._sweep = engine.dictionaries.sweep_if_needed if relation.has_dictionaries else None
 
@@ -155,16 +149,17 @@ class RowGate:
                     return self.run(row, weight)
             if not self._open:
                 return None
-            try:
-                if self._in_order:
-                    self._pack(*row)
-                    self._items[-2] = weight
-                elif not self._encode(row, weight):
-                    return None
-            except (struct.error, TypeError, ValueError, DataError):
+            words: Sequence[Any] | None = row
+            if (self._encoders is not None or type(row) is not tuple) and (words := self._encode(row)) is None:
                 return None
+            self._stage[0] = 0
             try:
-                number = run_row(self._address)
+                if self._computation is None:
+                    number = run_row(self._address, words, weight)
+                elif place_row(self._address, words, weight) and self._compute(self._computation):
+                    number = run_packed(self._address)
+                else:
+                    return None
                 if number <= 0 and (number := self._attend(-number)) == 0:
                     return None
             except KeyboardInterrupt:
@@ -177,15 +172,20 @@ class RowGate:
             if held:
                 lock.release()
 
-    def _encode(self, row: Sequence[Any], weight: int) -> bool:
-        """Pack the row's words, whatever their order, and compute the others."""
-        if len(row) != self._columns or NULL_CODE in row or weight == NULL_CODE:
-            return False
-        if self._encoders is not None:
-            row = [encode(value) for encode, value in zip(self._encoders, row)]
-        self._pack(*self._pick((*row, weight, 0)))
-        computation = self._computation
-        return computation is None or computation.run(self._encoded.address, self.relation.width, 1)
+    def _encode(self, row: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The codes of a row's values, or None if one has none."""
+        if self._encoders is None:
+            return tuple(row)
+        if len(row) != self._columns or NULL_CODE in row:
+            return None
+        try:
+            return tuple([encode(value) for encode, value in zip(self._encoders, row)])
+        except (TypeError, ValueError, DataError):
+            return None
+
+    def _compute(self, computation: Computation) -> bool:
+        """Compute the words that are no columns', behind those that are."""
+        return computation.run(self._encoded.address, self.relation.width, 1)
 
     def _attend(self, flags: int) -> int:
         """Do what a run asks for and commit it; the epoch's number, 0 if it has been refused or taken back."""
@@ -205,13 +205,13 @@ class RowGate:
     def _undo(self) -> None:
         """Take the row back if it has been applied, once, whenever Ctrl-C arrives."""
         machine = self._engine.machine
-        runs, stage = machine.runs, self._items[-1]
+        runs, stage = machine.runs, self._stage[0]
         try:
             if stage:
                 self._engine.undo_encoded([self._encoded])
         finally:
             if machine.runs != runs:
-                self._items[-1] = 0
+                self._stage[0] = 0
                 if stage == at.COMMITTED:
                     self.relation.changes -= 1
                     machine.epochs -= 1

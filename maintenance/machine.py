@@ -23,6 +23,8 @@ _run = entry_point(kernels.run)
 _run_program = entry_point(kernels.run_program)
 run_epoch = entry_point(kernels.run_epoch)
 run_row = entry_point(kernels.run_row)
+run_packed = entry_point(kernels.run_packed)
+place_row = entry_point(kernels.place_row)
 _net_rows = entry_point(net_rows)
 
 MAX_VIEWS = 4096

@@ -171,8 +171,8 @@ class Assembler:
 
     def finish(self, operation: int, tables: Iterable[Table], owner: int = 0) -> None:
         """CHECK or SWEEP these tables; steps are counted for view number `owner`."""
-        for table in tables:
-            self.add(operation, table.address, owner)
+        addresses = [table.address for table in tables]
+        self.add(operation, owner, len(addresses), *addresses)
 
     def program(self) -> Program:
         """The finished program."""

@@ -49,12 +49,15 @@ def fingerprint(package: Path) -> str:
 
 
 class Kernel:
-    """A function for one signature, without the GIL. It is loaded from the cache, or compiled, when it is first called
-    or met in another that is being compiled: what is only called from compiled kernels is in their machine code."""
+    """A function for one signature, without the GIL unless it is `held`. It is loaded from the cache, or compiled, when
+    it is first called or met in another that is being compiled: what is only called from compiled kernels is in their
+    machine code."""
 
-    def __init__(self, function: Callable[..., Any], signature: str, inline: Literal["never", "always"]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], signature: Any, inline: Literal["never", "always"], held: bool
+    ) -> None:
         functools.update_wrapper(self, function)
-        self.py_func, self._signature, self._compiled = function, signature, False
+        self.py_func, self._signature, self._held, self._compiled = function, signature, held, False
         # Numba asks these of what a function to be compiled calls.
         self.targetoptions: dict[str, Literal["never", "always"]] = {"inline": inline}
 
@@ -73,7 +76,7 @@ class Kernel:
         before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
         numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
         try:
-            return numba.njit(cache=True, nogil=True, inline=self.targetoptions["inline"])(self.py_func)
+            return numba.njit(cache=True, nogil=not self._held, inline=self.targetoptions["inline"])(self.py_func)
         finally:
             numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
 
@@ -88,11 +91,11 @@ class Kernel:
 _kernels: list[Kernel] = []
 
 
-def kernel(signature: str, *, inline: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a function a kernel."""
+def kernel(signature: Any, *, inline: bool = False, held: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a function a kernel of a signature, a string or numba's own, that keeps the GIL if it is to be `held`."""
 
     def make(function: Callable[..., Any]) -> Kernel:
-        made = Kernel(function, signature, "always" if inline else "never")
+        made = Kernel(function, signature, "always" if inline else "never", held)
         _kernels.append(made)
         return made
 

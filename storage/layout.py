@@ -68,6 +68,8 @@ COUNTERS, RUNS, WAVES = 10, 11, 12
 HEAVY = 13
 # How many epochs have been committed.
 EPOCHS = 14
+# The members of the largest group that a new row has joined, in the chunk that runs.
+LARGEST = 15
 BUFFERS = 16
 MAX_BUFFERS = 40
 # The last buffer has a word for each row of a leaf's delta: which of its values are heavy.
@@ -76,6 +78,12 @@ SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
 TEMPORARY_WORDS = 512
 # The widest value: a product's operands and result have room in TEMPORARY.
 MAX_LIMBS = 120
+
+# An entry of `run_epoch`: three programs, the address of the encoded rows, how many these are. Behind that of a single
+# row come the address of the word that tells how far it has come; the scratch space; the address of the counter of the
+# relation's changes; whether none of its words may be NULL_CODE; the columns of a Python row; the words, and for each
+# the column it is, or the number of columns for the weight, or a greater one for 0.
+ROW_STAGE, ROW_SCRATCH, ROW_CHANGES, ROW_CHECKED, ROW_COLUMNS, ROW_WORDS, ROW_SOURCES = range(5, 12)
 
 # How far an epoch of one row has come.
 HAS_RUN, COMMITTED = 1, 2

@@ -8,6 +8,8 @@ let the rest of the path run, and are resumed from where they stopped.
 
 from __future__ import annotations
 
+from numba import types
+
 from storage.delta_kernels import buffer, emit, lift, step_aggregate, step_scale, step_upsert
 from storage.extend_kernels import step_extend
 from storage.jit import kernel
@@ -34,10 +36,10 @@ from storage.layout import (
     INDEX_LIST,
     INDEXES,
     KEYS,
+    LARGEST,
     LIFT,
     LIMBS,
     NOTE,
-    NULL_CODE,
     OVERFLOW,
     PATH,
     PATH_END,
@@ -48,6 +50,9 @@ from storage.layout import (
     RANK,
     REFUSED,
     ROUTE,
+    ROW_CHANGES,
+    ROW_SCRATCH,
+    ROW_STAGE,
     ROWS,
     RUNS,
     SCALE,
@@ -70,6 +75,7 @@ from storage.layout import (
 )
 from storage.limb_kernels import sign_of
 from storage.memory import load, store
+from storage.object_kernels import address_of, pack_row, python_object
 from storage.range_kernels import step_range, step_range_sum
 from storage.rank_kernels import step_rank
 from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
@@ -107,17 +113,18 @@ def count_steps(scratch, owner, before):
 
 @kernel("void(int64,int64)")
 def step_sweep(at, scratch):
-    """[SWEEP, length, table, owner]: sweep a table; note if it or one of its groups should shrink."""
-    table = load(at, 2)
-    if load(table, DIRTY_USED) == 0:
-        return
-    steps = load(scratch, STEPS)
-    shrink = sweep(table, scratch)
-    count_steps(scratch, load(at, 3), steps)
-    for x in range(load(table, INDEXES)):
-        shrink |= wants_shrink(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0))
-    if shrink != 0:
-        store(scratch, FLAGS, load(scratch, FLAGS) | SHRINK)
+    """[SWEEP, length, owner, n, tables...]: sweep tables; note if one of them or of their groups should shrink."""
+    for i in range(load(at, 3)):
+        table = load(at, 4 + i)
+        if load(table, DIRTY_USED) == 0:
+            continue
+        steps = load(scratch, STEPS)
+        shrink = sweep(table, scratch)
+        count_steps(scratch, load(at, 2), steps)
+        for x in range(load(table, INDEXES)):
+            shrink |= wants_shrink(load(load(table, INDEX_LIST) + x * (INDEX_ENTRY + 32) * 8, 0))
+        if shrink != 0:
+            store(scratch, FLAGS, load(scratch, FLAGS) | SHRINK)
 
 
 @kernel("void(int64,int64,int64,int64,int64)")
@@ -133,14 +140,15 @@ def open_frame(frame, at, delta, width, rows):
 
 @kernel("void(int64,int64)")
 def step_check(at, scratch):
-    """[CHECK, length, table]: note the first row of a store whose count is below zero."""
-    table = load(at, 2)
-    if load(table, DIRTY_USED) > 0 and load(scratch, FLAGS) & VIOLATION == 0:
-        row = first_negative(table)
-        if row >= 0:
-            store(scratch, BAD_TABLE, table)
-            store(scratch, BAD_ROW, row)
-            store(scratch, FLAGS, load(scratch, FLAGS) | VIOLATION)
+    """[CHECK, length, owner, n, tables...]: note the first row of a store whose count is below zero."""
+    for i in range(load(at, 3)):
+        table = load(at, 4 + i)
+        if load(table, DIRTY_USED) > 0 and load(scratch, FLAGS) & VIOLATION == 0:
+            row = first_negative(table)
+            if row >= 0:
+                store(scratch, BAD_TABLE, table)
+                store(scratch, BAD_ROW, row)
+                store(scratch, FLAGS, load(scratch, FLAGS) | VIOLATION)
 
 
 @kernel("void(int64,int64,int64)")
@@ -174,6 +182,7 @@ def run(program, scratch, data, first, rows, sign):
     leaf_rows = 0
     steps = load(scratch, STEPS)
     owner = 0
+    store(scratch, LARGEST, 0)
     stack = load(scratch, STACK)
     depth = 0
     while True:
@@ -297,27 +306,37 @@ def run_epoch(entries, count, scratch, sign):
 
 
 @kernel("int64(int64)")
-def run_row(entry):
-    """Run and commit an epoch of one row; its number, or the flags below zero if it is not committed.
-
-    Behind an entry of `run_epoch` come four words: how many words of the row must not be NULL_CODE (else the run is
-    refused and nothing changed), the place of the word that tells how far it has come, the scratch space, and the
-    address of the counter of the relation's changes."""
-    data = load(entry, 3)
-    for i in range(load(entry, 5)):
-        if load(data, i) == NULL_CODE:
-            return -REFUSED
-    scratch = load(entry, 7)
-    store(data, load(entry, 6), HAS_RUN)
+def run_packed(entry):
+    """Run and commit an epoch of one row; its number, or the flags below zero if it is not committed."""
+    scratch = load(entry, ROW_SCRATCH)
+    stage = load(entry, ROW_STAGE)
+    store(stage, 0, HAS_RUN)
     flags = run_epoch(entry, 1, scratch, 1)
     if flags != 0:
         return -flags
-    store(data, load(entry, 6), COMMITTED)
-    changes = load(entry, 8)
+    store(stage, 0, COMMITTED)
+    changes = load(entry, ROW_CHANGES)
     store(changes, 0, load(changes, 0) + 1)
     number = load(scratch, EPOCHS) + 1
     store(scratch, EPOCHS, number)
     return number
+
+
+@kernel(types.int64(types.int64, python_object, python_object), held=True)
+def run_row(entry, row, weight):
+    """`run_packed` a tuple and its weight; -REFUSED if they cannot be packed, and nothing is changed.
+
+    It keeps the GIL: for a microsecond it is not worth while to give it away and ask for it back.
+    """
+    if pack_row(entry, address_of(row), address_of(weight)) == 0:
+        return -REFUSED
+    return run_packed(entry)
+
+
+@kernel(types.int64(types.int64, python_object, python_object), held=True)
+def place_row(entry, row, weight):
+    """Only `pack_row`, for what has to be computed from the row before it is run."""
+    return pack_row(entry, address_of(row), address_of(weight))
 
 
 @kernel("int64(int64,int64,int64,int64,int64)")

@@ -19,6 +19,7 @@ from storage.layout import (
     FLAGS,
     HEAVY,
     KEYS,
+    LARGEST,
     LIMBS,
     LIVE,
     REBALANCE,
@@ -120,12 +121,13 @@ def step_note(at, scratch, delta, width, rows):
     count = load(at, 8)
     lower = load(bounds, BOUND_LOWER) + load(table, DIRTY_USED)
     upper = load(bounds, BOUND_UPPER)
+    largest = load(scratch, LARGEST)
     reserve(pending, rows)
     for i in range(rows):
         row = delta + i * width * 8
         # Only what is inserted raises a degree, and only a heavy value's fall matters.
         inserted = sign_of(row, load(table, KEYS), load(table, LIMBS)) > 0
-        if not inserted and is_heavy(heavy, scratch, row) == 0:
+        if (inserted and largest < upper) or (not inserted and is_heavy(heavy, scratch, row) == 0):
             continue
         h = hash_places(row, at, 9, count)
         size = group_size(group, find(group, scratch, h, row, at, 9))

@@ -15,6 +15,7 @@ from storage.layout import (
     INDEX_LIST,
     INDEXES,
     KEYS,
+    LARGEST,
     LIMBS,
     LINKS,
     LIVE,
@@ -278,7 +279,9 @@ def link(table, scratch, row, x, h):
         insert_ordered(table, scratch, row, group_address + 8 * tail)
     else:
         splice(table, place, row, 0, load32(group_address, 2 * tail), group_address + 8 * tail)
-    store32(group_address, 2 * tail + 1, load32(group_address, 2 * tail + 1) + 1)
+    size = load32(group_address, 2 * tail + 1) + 1
+    store32(group_address, 2 * tail + 1, size)
+    store(scratch, LARGEST, max(load(scratch, LARGEST), size))
 
 
 @kernel("void(int64,int64,int64,int64)")

@@ -452,9 +452,9 @@ def test_ctrl_c_around_the_run_of_a_row(con, monkeypatch, when):
         con.apply_row("c", (3, 1))
     number, run_row = con._database.engine.epoch, epoch_module.run_row
 
-    def interrupted(address):
+    def interrupted(*arguments):
         if when == "after":
-            assert run_row(address) == number + 1
+            assert run_row(*arguments) == number + 1
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
