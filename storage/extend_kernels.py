@@ -12,7 +12,7 @@ from storage.hash_kernels import finish_hash, hash_words, mix
 from storage.jit import kernel
 from storage.layout import CHUNK, HASHES, KEYS, LINKS, MASK, MATCHES, ROWS, SLOTS, STEPS, TAIL, TEMPORARY, WAVES, WIDTH
 from storage.memory import load, load32, prefetch, store
-from storage.table_kernels import find
+from storage.table_kernels import find, orders
 from storage.wave_kernels import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
 _DEAD = -1
@@ -130,7 +130,8 @@ def list_alone(at, scratch, matches, row, s, member, count, whole):
     """List `count` members of side `s` from `member` on for one row of the delta, and make ready to look each up in
     another side while the next is on its way; returns the member after the last one listed (0: none).
 
-    A `whole` list is walked from both ends: each hop waits for the one before it, on two ways half as long."""
+    Each hop waits for the one before it, so a `whole` list is walked on three ways: to every second member from the
+    second and from the third on, and back from the last one."""
     listed = at + load(at, _OFFSETS + s) * 8
     side = at + load(at, _OFFSETS + first_partner(at, s)) * 8
     own = load(listed, _TABLE)
@@ -150,21 +151,32 @@ def list_alone(at, scratch, matches, row, s, member, count, whole):
         bound = load(row, max(load(side, template), load(side, template + 1)))
         if leads != 0:
             bound = mix(2, bound)
-    last = rows + (load32(rows + (member - 1) * width, next_place + 1) - 1) * width
-    alone = count if whole == 0 else count & 1
-    for i in range(alone):
-        first = rows + (member - 1) * width
-        member = load32(first, next_place)
-        h = candidate_hash(side, listed, row, first, place, leads, bound, temporary)
-        note_match(matches, hashes, slots, mask, i, row, first, h)
-    for i in range(alone, count, 2):
-        first = rows + (member - 1) * width
-        member = load32(first, next_place)
-        h = candidate_hash(side, listed, row, first, place, leads, bound, temporary)
-        note_match(matches, hashes, slots, mask, i, row, first, h)
-        h = candidate_hash(side, listed, row, last, place, leads, bound, temporary)
-        note_match(matches, hashes, slots, mask, i + 1, row, last, h)
-        last = rows + (load32(last, next_place + 1) - 1) * width
+    head = rows + (member - 1) * width
+    odd = load32(head, next_place)
+    even = load32(head, next_place + 3)
+    last = load32(head, next_place + 1)
+    turn = 0 if whole != 0 and not orders(own, load(listed, _INDEX)) else -1
+    for i in range(count):
+        address = rows + (member - 1) * width
+        h = candidate_hash(side, listed, row, address, place, leads, bound, temporary)
+        note_match(matches, hashes, slots, mask, i, row, address, h)
+        if turn < 0:
+            member = load32(address, next_place)
+        elif turn == 0:
+            member = odd
+            turn = 1
+        elif turn == 1:
+            odd = load32(address, next_place + 3)
+            member = even
+            turn = 2
+        elif turn == 2:
+            even = load32(address, next_place + 3)
+            member = last
+            turn = 3
+        else:
+            last = load32(address, next_place + 1)
+            member = odd
+            turn = 1
     return 0 if whole != 0 else member
 
 

@@ -5,9 +5,10 @@ A **table** is a header of HEADER_WORDS words that never moves. Its rows are WID
     key words | values (LIMBS words each, the row count first) | two link words per index | tail
 
 A value is a little-endian two's complement integer of LIMBS words; value 0 is the row's count. The link words of index
-i hold the next and previous member (two 32-bit row numbers plus one; after the last comes 0, before the first the
-last) and the member's group row. A **group table** (the other side of an index) ends its rows with a tail: one word
-with the list's head and the group's size, and, if EXTRA, the group's best value and a flag.
+i hold the next and previous member (32-bit row numbers plus one; after the last comes 0, before the first the last),
+the member's group row and, if the index is not ordered, the next member but one. A **group table** (the other side of
+an index) ends its rows with a tail: one word with the list's head and the group's size, and, if EXTRA, the group's best
+value and a flag.
 At most one index is **ordered**: its lists are sorted (see order_kernels), its rows have a word more, at
 TAIL, its groups the tree's root in the second word of their tail. With **subtree sums** (SUMS values of one limb more
 than the row's, see subtree_kernels) they follow TAIL.

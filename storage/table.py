@@ -259,16 +259,19 @@ class Table:
             tail = group._row(group_row)[int(group.header[at.TAIL])]
             head, size = int(tail & 0xFFFFFFFF), int(tail >> 32)
             assert size == len(expected[key]), "a group's size is wrong"
-            members, back = [], []
+            members, back, skip = [], [], []
             while head:
                 members.append(head - 1)
                 words = self._row(head - 1)
                 back.append(int((words[link] >> 32) & 0xFFFFFFFF) - 1)
+                skip.append(int((words[link + 1] >> 32) & 0xFFFFFFFF) - 1)
                 assert int(words[link + 1] & 0xFFFFFFFF) == group_row, "a member's group is wrong"
                 head = int(words[link] & 0xFFFFFFFF)
             assert back == members[-1:] + members[:-1], "a back link is wrong"
             assert sorted(members) == expected[key], "a list misses members"
-            if self.header[at.ORDER] and int(_words(self.header[at.ORDER], 1)[0]) == x:
+            if not self.header[at.ORDER] or int(_words(self.header[at.ORDER], 1)[0]) != x:
+                assert skip == [*members, -1, -1][2:], "a link to the next member but one is wrong"
+            else:
                 self._check_order(members, link, group._row(group_row)[int(group.header[at.TAIL]) + 1])
             for v in range(group.values):
                 total = sum(self._value(self._row(row), v) for row in members)

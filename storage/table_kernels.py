@@ -278,7 +278,9 @@ def link(table, scratch, row, x, h):
     if orders(table, x):
         insert_ordered(table, scratch, row, group_address + 8 * tail)
     else:
-        splice(table, place, row, 0, load32(group_address, 2 * tail), group_address + 8 * tail)
+        head = load32(group_address, 2 * tail)
+        store32(address, place + 3, load32(rows + (head - 1) * width * 8, place) if head != 0 else 0)
+        splice(table, place, row, 0, head, group_address + 8 * tail)
     size = load32(group_address, 2 * tail + 1) + 1
     store32(group_address, 2 * tail + 1, size)
     store(scratch, LARGEST, max(load(scratch, LARGEST), size))
@@ -298,10 +300,15 @@ def unlink(table, scratch, row, x):
     group_row = load32(address, place + 2)
     group_address = load(group, ROWS) + group_row * load(group, WIDTH) * 8
     tail = load(group, TAIL)
+    head = load32(group_address, 2 * tail)
     if orders(table, x):
         steps = remove_ordered(table, row, group_address + 8 * tail)
         store(scratch, STEPS, load(scratch, STEPS) + steps)
-    head = load32(group_address, 2 * tail)
+    elif head != row + 1:
+        former = rows + (before - 1) * width * 8
+        store32(former, place + 3, load32(address, place + 3))
+        if head != before:
+            store32(rows + (load32(former, place + 1) - 1) * width * 8, place + 3, after)
     if head == row + 1:
         store32(group_address, 2 * tail, after)
     else:

@@ -85,6 +85,7 @@ def renumber_links(table, renumbered, used, moved):
         group_width = load(group, WIDTH)
         tail = load(group, TAIL)
         place = 2 * (load(table, LINKS) + 2 * x)
+        ordered = orders(table, x)
         for group_row in range(load(group, USED)):
             address = load(group, ROWS) + group_row * group_width * 8
             head = load32(address, 2 * tail)
@@ -98,7 +99,10 @@ def renumber_links(table, renumbered, used, moved):
             if after != 0:
                 store32(address, place, load32(renumbered, after - 1) + 1)
             store32(address, place + 1, load32(renumbered, load32(address, place + 1) - 1) + 1)
-        if orders(table, x):
+            next_but_one = load32(address, place + 3) if not ordered else 0
+            if next_but_one != 0:
+                store32(address, place + 3, load32(renumbered, next_but_one - 1) + 1)
+        if ordered:
             renumber_tree(table, x, renumbered, moved)
     owner = load(table, OWNER)
     if owner != 0:
