@@ -13,7 +13,7 @@ from dataclasses import replace
 from planner.heavy_light import Edge, Piece, Union
 from planner.plan import Node, Plan
 from planner.query import Definition
-from planner.rings import find_ring
+from planner.rings import Ring, find_ring
 
 OPPOSITE = ("H*H*", "HLLL", "LLHL")
 """The status of a, b, c and d where the bags (a, b, c) and (c, d, a) are cheap to change."""
@@ -52,16 +52,12 @@ def _variables(definition: Definition) -> dict[str, None]:
     return dict.fromkeys(column.name for atom in definition.atoms for column in atom.variables)
 
 
-class _Trees:
-    """The trees of pieces, over the edges R(a, b), S(b, c), T(c, d), U(d, a), which are numbered in rotation."""
-
-    def __init__(self, definition: Definition, ring: tuple[Edge, ...]) -> None:
-        self._ring = ring
-        self._columns = [tuple(column.name for column in definition.atom(edge.atom).variables) for edge in ring]
+class _Trees(Ring):
+    """The trees of pieces, over the edges R(a, b), S(b, c), T(c, d), U(d, a)."""
 
     def piece(self, status: str, root: Node) -> Piece:
         """The rings whose values a, b, c and d have this status."""
-        parts = ((edge.atom, status[i] + status[(i + 1) % 4]) for i, edge in enumerate(self._ring))
+        parts = ((edge.atom, status[i] + status[(i + 1) % 4]) for i, edge in enumerate(self.ring))
         return Piece(status, tuple(parts), root, "enumerated")
 
     def opposite(self, i: int) -> Node:
@@ -76,15 +72,12 @@ class _Trees:
         upper = Node((*values, self._start(i + 2)), (self._side(i + 1), self._bag(i + 2)), connex=True)
         return self._enumerated(Node(values, (self._side(i), upper), connex=True))
 
-    def leaf(self, i: int) -> Node:
-        return Node(self._columns[i % 4], atom=self._ring[i % 4].atom)
-
     def _start(self, i: int) -> str:
-        return self._ring[i % 4].first
+        return self.ring[i % 4].first
 
     def _side(self, i: int) -> Node:
         """An edge in a bag: its leaf, or its two values, under which the rows of a wider table are listed."""
-        leaf, edge = self.leaf(i), self._ring[i % 4]
+        leaf, edge = self.leaf(i), self.ring[i % 4]
         if len(leaf.variables) == 2:
             return leaf
         return Node((edge.first, edge.second), (replace(leaf, connex=True),), connex=True)

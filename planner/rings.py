@@ -62,15 +62,20 @@ def find_ring(definition: Definition, size: int) -> tuple[Edge, ...] | None:
     return tuple(edges) if closed else None
 
 
-class _Trees:
-    """The trees of pieces. Edges are numbered in rotation: the change of edge i, R(a, b), meets S, T and U after it."""
+class Ring:
+    """The edges of a ring, numbered in rotation, and the leaves of their atoms."""
 
     def __init__(self, definition: Definition, ring: tuple[Edge, ...]) -> None:
         self.ring = ring
         self._columns = [tuple(column.name for column in definition.atom(edge.atom).variables) for edge in ring]
 
     def leaf(self, i: int) -> Node:
-        return Node(self._columns[i % 4], atom=self.ring[i % 4].atom)
+        """The leaf of the edge of a number, counted on beyond the last one from the first."""
+        return Node(self._columns[i % len(self.ring)], atom=self.ring[i % len(self.ring)].atom)
+
+
+class _Trees(Ring):
+    """The trees of pieces: the change of edge i, R(a, b), meets S, T and U after it."""
 
     def pair(self, j: int, one: str, other: str) -> Piece:
         """The sums over the variable that two edges share, by their other variables."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.heavy_light import Edge, Piece, Union
+from planner.heavy_light import Piece, Union
 from planner.plan import Node, Plan
 from planner.query import Definition
 from planner.ring_rows import listed_ring
+from planner.rings import Ring
 
 
 def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
@@ -36,15 +37,8 @@ def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
     return Union(ring, pieces, Node((), (bag,), connex=True))
 
 
-class _Trees:
+class _Trees(Ring):
     """The trees of pieces, over the edges R(a, b), S(b, c), T(c, a)."""
-
-    def __init__(self, definition: Definition, ring: tuple[Edge, ...]) -> None:
-        self._ring = ring
-        self._columns = [tuple(column.name for column in definition.atom(edge.atom).variables) for edge in ring]
-
-    def leaf(self, i: int) -> Node:
-        return Node(self._columns[i % 3], atom=self._ring[i % 3].atom)
 
     def listed(self, name: str, *parts: str) -> Piece:
         """All three joined at once, by the shortest lists."""
@@ -52,23 +46,23 @@ class _Trees:
 
     def closed(self, name: str, closing: int, *parts: str) -> Piece:
         """The join of the two other edges, under the pairs of one that close it."""
-        edge = self._ring[closing]
+        edge = self.ring[closing]
         pair = self._join(closing + 1, closing + 2)
         return self._piece(name, parts, Node((edge.first, edge.second), (self._side(closing), pair), connex=True))
 
     def _join(self, *edges: int) -> Node:
         """The edges joined by their pairs."""
         first = edges[0]
-        variables = tuple(self._ring[i % 3].first for i in (first, first + 1, first + 2))
+        variables = tuple(self.ring[i % 3].first for i in (first, first + 1, first + 2))
         return Node(variables, tuple(map(self._side, edges)), connex=True)
 
     def _side(self, i: int) -> Node:
         """The pairs of an edge: its leaf, or with the rows of a wider table under them."""
-        leaf, edge = self.leaf(i), self._ring[i % 3]
+        leaf, edge = self.leaf(i), self.ring[i % 3]
         if len(leaf.variables) == 2:
             return leaf
         return Node((edge.first, edge.second), (replace(leaf, connex=True),), connex=True)
 
     def _piece(self, name: str, parts: tuple[str, ...], top: Node) -> Piece:
-        own = tuple((edge.atom, part) for edge, part in zip(self._ring, parts, strict=True))
+        own = tuple((edge.atom, part) for edge, part in zip(self.ring, parts, strict=True))
         return Piece(name, own, Node((), (top,), connex=True), "enumerated")
