@@ -9,9 +9,10 @@ import numpy as np
 
 from maintenance.companion_change import changed_groups, rewound
 from maintenance.emission import Factor, OutputDelta, factors
+from maintenance.exact import numbers
 from maintenance.machine import Machine
 from maintenance.netting import net
-from maintenance.output import Reader, numbers, raw_batch, schema
+from maintenance.output import Reader, raw_batch, schema
 from maintenance.reading import merging, trees_read
 from maintenance.shapes import COUNT, Part
 from maintenance.tree import Tree

@@ -245,6 +245,17 @@ FAULTS = [
         "tests/maintenance/test_ring_rows.py -k first_rows_are",
     ),
     Fault(
+        "rows of several branches of a UNION come once more with the next block", "maintenance/top.py",
+        "        known = np.concatenate([self._last, keys])\n",
+        "        known = np.concatenate([self._last, keys])\n        self._last = self._last[:0]\n",
+        "tests/sqlfront/test_ranked_unions.py -k follow",
+    ),
+    Fault(
+        "a branch's sums are compared in the direction that they have in it", "sqlfront/bind_branches.py",
+        "replace(own, descending=term.descending, nulls_first=term.nulls_first)", "own",
+        "tests/sqlfront/test_ranked_unions.py -k those_of_the_union",
+    ),
+    Fault(
         "values that move are not ranked anew", "maintenance/rebalance.py",
         "        pieces.add_ranking(sweep)\n", "", "tests/maintenance/test_ring_rows.py -k ordered",
     ),
