@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from planner.query import Definition, output_keys
-from sqlfront.bind_asked import NOTHING, Asked, block_text, read_asked, take_asked
+from planner.query import Definition, Limit, output_keys
+from sqlfront.bind_asked import NOTHING, Asked, block_text, composing_over, read_asked, take_asked
 from sqlfront.bind_branches import by_columns
+from sqlfront.bind_companions import without_nulls
 from sqlfront.bind_conditions import OPERATORS
 from sqlfront.bind_from import (
     Environment,
@@ -26,8 +27,10 @@ from sqlfront.bind_from import (
     unique_names,
 )
 from sqlfront.bind_names import Scope, resolve
+from sqlfront.bind_order import STRICT, ordering_by
 from sqlfront.bind_output import Selection, read_selection
 from sqlfront.bind_refusals import check_expression, refusal
+from sqlfront.bind_types import Typing
 from sqlfront.bind_unions import as_select, check_casts, united
 from sqlfront.parse_tree import (
     LOCATION_KEYS,
@@ -95,6 +98,30 @@ class DerivedBlocks:
         name = f'"__union"."{len(self.unions) + 1}"'
         self.unions[name], self.branches[name] = tuple(tables), list(zip(tables, bound, strict=True))
         return add_atom(core, alias, name, _columns(branches[0]), (), (), None)
+
+    def best(
+        self,
+        inner: JoinCore,
+        groups: Sequence[Tree],
+        value: Tree,
+        label: str,
+        environment: Environment,
+        core: JoinCore,
+        *,
+        descending: bool,
+    ) -> list[tuple[str, Tree]]:
+        """Make the first row of each group of a join, in the order of a value without its NULLs, an atom of `core`; its
+        columns are the groups' and the value."""
+        items = [*((f"g{number}", tree) for number, tree in enumerate(groups)), ("best", value)]
+        composing = composing_over(inner, Typing(self._con, inner.atoms), environment)
+        ordering = ordering_by(value, items, label, composing, descending=descending)
+        limit = Limit(1, clause="first of each group" if groups else None)
+        table = self._add(inner, Selection("bag", items), environment, Asked([ordering], limit, groups))
+        definition = self.definitions[table]
+        needed = {name for term in definition.orders[0].terms for _, name in term.parts if term.form in STRICT}
+        atoms = tuple(without_nulls(atom, frozenset(needed)) for atom in definition.atoms)
+        self.definitions[table] = replace(definition, atoms=atoms)
+        return self._atom(table, "best", core)
 
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
         """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it. Raises NotSupportedError."""

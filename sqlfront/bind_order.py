@@ -34,6 +34,9 @@ from sqlfront.parse_tree import (
 from storage.errors import ProgrammingError
 from storage.order import is_orderable
 
+STRICT = ("sum", "product", "rounded")
+"""The forms of terms whose value is NULL if one of theirs is."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -234,6 +237,20 @@ def ordering_of(
         return Ordering(tuple(first.values()), "all columns", written[:1])
     directions = (*written, defaults.item({}).direction)
     return Ordering(tuple(first.values()), ", ".join(names) or "all columns", directions, settling)
+
+
+def ordering_by(
+    tree: Tree, shown: Sequence[tuple[str, Tree]], label: str, composing: Composing, *, descending: bool
+) -> Ordering:
+    """The order by a resolved expression, NULL last, and then by the output columns."""
+    first = Item(tree, descending, nulls_first=False)
+    try:
+        composed = composing.read(tree)
+    except Obstacle:
+        composed = None
+    settled = composed.settling if composed is not None else ()
+    unique = {key(one): replace(first, tree=one) for one in (tree, *settled, *(one for _, one in shown))}
+    return Ordering(tuple(unique.values()), label + (" DESC" if descending else ""), ())
 
 
 def _settling(item: Item, written: Tree | None, composing: Composing) -> list[tuple[str, Tree]]:

@@ -112,7 +112,7 @@ def _bind_core(
     conditions = split_conditions(core, typing, source)
     leaves = Leaves(core.atoms, conditions, typing, source)
     summed = SummedArguments(aggregates_of(selection, functions.is_aggregate), selection.scalar)
-    companions = Companions(core, selection.groups, leaves, typing, source)
+    companions = Companions(con, core, selection.groups, leaves, typing, environment)
     aggregates = Aggregates(con, typing, leaves, companions, source, core.atoms[0].name, summed)
     output = bind_output(selection, leaves, aggregates, typing, functions.is_aggregate, source)
     if selection.mode == "group":
