@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from maintenance.shapes import Part
-from planner.query import Term
+from planner.query import Order, Term
 from storage.errors import DataError
 
 if TYPE_CHECKING:
-    from maintenance.top import RankedWalk
+    from maintenance.ranked import KeyLayout
 
+_LOW = 2**64 - 1
 WHOLE = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}
+
+
+class Sums(Protocol):
+    """Rows of an order: the values of a term that is a sum, times its `whole`."""
+
+    def sums(self, number: int) -> list[int | None]: ...
 
 
 class Values(Protocol):
@@ -32,8 +39,8 @@ def numbers(source: Values, part: Part) -> np.ndarray:
     return np.ascontiguousarray(values[:, 0])
 
 
-def sums_in(number: int, term: Term, type_: str) -> Callable[[RankedWalk], list[Any]] | None:
-    """What reads the sum that a walk's rows have as their term of this number, in a type that holds it; None if that
+def sums_in(number: int, term: Term, type_: str) -> Callable[[Sums], list[Any]] | None:
+    """What reads the sum that rows have as their term of this number, in a type that holds it; None if that
     is no exact number. What it returns raises BeyondTypeError."""
     if type_ in WHOLE or type_ == "HUGEINT":
         bound, scale = 2 ** WHOLE.get(type_, 127), 0
@@ -43,8 +50,8 @@ def sums_in(number: int, term: Term, type_: str) -> Callable[[RankedWalk], list[
     else:
         return None
 
-    def read(walk: RankedWalk) -> list[Any]:
-        values: list[Any] = walk.sums(number)
+    def read(source: Sums) -> list[Any]:
+        values: list[Any] = source.sums(number)
         if term.whole != 10**scale:
             values = [None if value is None else value * 10**scale // term.whole for value in values]
         if any(value is not None and not -bound <= value < bound for value in values):
@@ -52,6 +59,15 @@ def sums_in(number: int, term: Term, type_: str) -> Callable[[RankedWalk], list[
         return values if scale == 0 else [None if value is None else Decimal(f"{value}e-{scale}") for value in values]
 
     return read
+
+
+def key_sums(order: Order, layout: KeyLayout, keys: np.ndarray, number: int) -> list[int | None]:
+    """The value of a term that is a sum for rows of rank words, times the term's `whole`; None for NULL."""
+    place, constant = layout.starts[number], order.terms[number].constant
+    return [
+        None if nulls else (high << 64) + (low & _LOW) + constant
+        for nulls, high, low in keys[:, place : place + 3].tolist()
+    ]
 
 
 class BeyondTypeError(Exception):

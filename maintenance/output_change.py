@@ -58,7 +58,7 @@ def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> O
     To be called when the epoch has been applied and before anything else is. O(tuples changed).
     """
     if view.top is not None:
-        return _compared(view, view.top.make(view_rows(view, evaluate)))
+        return _compared(view, view.top.change(lambda: view_rows(view, evaluate)))
     assert view.delta is not None
     gathered = _Gathered(view, view.delta, machine)
     if view.definition.mode == "bag":

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from maintenance.exact import numbers
+from maintenance.exact import key_sums, numbers
 from maintenance.ranked import RankedIndex, RankedNode
 from maintenance.ranked_branches import BranchRows, RankedBranches
 from maintenance.ranked_union import RankedUnion
@@ -23,7 +23,6 @@ from storage.order_kernels import sort_addresses
 _open_read, _next_answers = entry_point(kernels.open_read), entry_point(kernels.next_answers)
 _gather_answers = entry_point(kernels.gather_answers)
 _FIRST, _WHOLE = 4, 4096
-_LOW = 2**64 - 1
 
 Block = tuple[np.ndarray, np.ndarray]
 
@@ -74,12 +73,7 @@ class RankedWalk:
 
     def sums(self, number: int) -> list[int | None]:
         """The value of a term that is a sum for the tuples of the batch, times the term's `whole`; None for NULL."""
-        place = self._index.layout.starts[number]
-        constant = self._index.order.terms[number].constant
-        return [
-            None if nulls else (high << 64) + (low & _LOW) + constant
-            for nulls, high, low in self._batch[1][:, place : place + 3].tolist()
-        ]
+        return key_sums(self._index.order, self._index.layout, self._batch[1], number)
 
     def values(self, part: Part) -> np.ndarray:
         """How often each tuple occurs, shape (rows, limbs); no other part is kept."""

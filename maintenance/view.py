@@ -23,7 +23,7 @@ from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, Shape, shape_of
 from maintenance.symmetry import Term
 from maintenance.tally import Tally, is_spread
-from maintenance.top_change import TopRows
+from maintenance.top_change import BestRows, TopRows
 from maintenance.tree import Tree, View
 from maintenance.view_tables import label, view_table
 from planner.plan import Plan
@@ -89,7 +89,7 @@ class MaintainedView:
     pieces: Pieces | None = None
     balance: Balance | None = None
     ranked: dict[int, RankedIndex | RankedUnion | RankedBranches] = field(default_factory=dict)
-    top: TopRows | None = None
+    top: TopRows | BestRows | None = None
     reader: FirstRows | Literal[False] | None = None
     branches: list[MaintainedView] = field(default_factory=list)
 

@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 import sqlfront
+from maintenance.top_change import BestRows
+from storage.table import Table
 
 TABLES = """
     CREATE TABLE r (a INTEGER, b INTEGER, x INTEGER, d DECIMAL(8, 2));
@@ -96,6 +98,36 @@ def test_nothing_of_the_join_is_stored(con):
     assert sorted(con.execute("FROM v").fetchall())[0] == (0, 992 + 990, 249 * 991, 0)
 
 
+def test_a_change_reads_the_first_rows_that_change(con, monkeypatch):
+    """Not those of the other groups, however many there are; nor is anything read when a first row stays."""
+    con.execute("INSERT INTO r SELECT i, i % 100, i, 0 FROM range(2000) x(i)")
+    con.execute("INSERT INTO s SELECT i % 100, 0, i, 1 FROM range(200) x(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    assert isinstance(con._database.engine.views["main.v#1/1"].top, BestRows)
+    read = []
+
+    def changed_best(table):
+        found = original(table)
+        read.append(sum(map(len, found)))
+        return found
+
+    original = Table.changed_best
+    monkeypatch.setattr(Table, "changed_best", changed_best)
+    for change, rows in [
+        ("INSERT INTO r VALUES (7, 7, 9, 0)", 2),
+        ("INSERT INTO r VALUES (7, 7, 8, 0)", 0),
+        ("DELETE FROM r WHERE a = 7 AND x = 9", 2),
+        ("UPDATE r SET x = 5000 WHERE a = 8", 2),
+        ("DELETE FROM r WHERE a = 9", 1),
+        ("BEGIN; DELETE FROM r; ROLLBACK", None),
+        ("INSERT INTO r VALUES (3, 3, NULL, 0)", 0),
+        ("DELETE FROM s WHERE y = 105", 40),
+    ]:
+        con.execute(change)
+        assert rows in (None, *read[-1:]), change
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == [], change
+
+
 def test_a_group_of_nulls_has_null(con):
     con.execute("INSERT INTO r VALUES (1, 1, NULL, 0), (2, 1, 5, 0), (NULL, 1, 7, 0)")
     con.execute("INSERT INTO s VALUES (1, 0, 1, 1)")
@@ -116,3 +148,22 @@ def test_explain_tells_how(con):
     assert "the block of first rows of each group over r, s is kept as a view of its own" in reason
     assert "its first rows by r.x + s.y DESC are read" in reason
     assert "The values of the max of r.x + s.y are kept per group" in reason
+
+
+def test_a_first_row_that_changes_twice_in_an_epoch(con):
+    """By the changes of both tables: what is told is from before the first one to after the last."""
+    con.execute("INSERT INTO r SELECT i, i, i, 0 FROM range(4) x(i)")
+    con.execute("INSERT INTO s SELECT i, 0, 10 * i, 1 FROM range(4) x(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    feed = con.view("v").subscribe(snapshot=False, timeout=0)
+    con.execute("BEGIN; UPDATE r SET x = 7 WHERE a > 0; INSERT INTO s VALUES (2, 0, 99, 1), (3, 0, 0, 1); COMMIT")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    told = [row for batch in feed for row in zip(*batch.select(["a", "best", "_change_type"]).to_pydict().values())]
+    assert sorted(row for row in told if row[2] == "update_postimage") == [
+        (1, 17, "update_postimage"),
+        (2, 106, "update_postimage"),
+        (3, 37, "update_postimage"),
+    ]
+    con.execute("BEGIN; UPDATE r SET x = 100 WHERE a = 2; DELETE FROM s WHERE b = 2; COMMIT")
+    con.execute("INSERT INTO s VALUES (2, 0, 1, 1)")
+    assert con.execute("SELECT best FROM v WHERE a = 2").fetchall() == [(101,)]
