@@ -11,9 +11,12 @@ from planner.plan import Cost, Node, OrderPlan, Plan, Shape
 from planner.query import Definition
 
 
-def can_merge(plans: Sequence[Plan]) -> bool:
-    """Whether the branches of a union, which have these plans, keep nothing but a ranked tree each."""
-    return all(plan.ranked_only and plan.orders[0].root is not None for plan in plans)
+def unmerged(plans: Sequence[Plan]) -> str | None:
+    """Why branches of a union with these plans are not merged, as one keeps more than a ranked tree; None if they are."""
+    for plan in plans:
+        if not plan.ranked_only or plan.orders[0].root is None:
+            return plan.orders[0].reason.partition(": ")[2].rstrip(".")
+    return None
 
 
 def merge_branches(definition: Definition, plans: Sequence[Plan]) -> Plan:

@@ -35,6 +35,8 @@ def with_branches(definition: Definition, unions: Mapping[str, Sequence[Bound]])
         return definition
     columns = [name for name, _ in bound[0][1].columns]
     try:
+        if len(definition.orders) > 1:
+            raise Obstacle("it keeps other orders too")
         return replace(definition, branches=tuple(_branch(definition, columns, *one) for one in bound))
     except Obstacle as why:
         note = f"the rows of the branches are stored, as their orders are not merged ({why})"

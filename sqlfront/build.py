@@ -15,7 +15,7 @@ from maintenance.room import Room
 from maintenance.view import MaintainedView
 from planner.classify import plan_view
 from planner.core import minimise
-from planner.merging import can_merge, merge_branches, merged_definition
+from planner.merging import merge_branches, merged_definition, unmerged
 from planner.plan import Plan
 from planner.query import Definition, is_grouped
 from planner.rules.materialize import TooManyJoins
@@ -155,13 +155,17 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
     if bound.definition.branches and not options.get("strategy"):
         merged = replace(bound, definition=merged_definition(bound.definition))
         parts = _planned_parts(database, con, merged, name, options)
-        if parts:
+        lacking = unmerged([part.plan for part in parts if part.feeds is None])
+        if lacking is None:
             return parts
+        note = f"the rows of the branches are stored, as one of them has no ranked tree ({lacking})"
+        noted = replace(bound.definition, notes=(*bound.definition.notes, note))
+        bound = replace(bound, definition=noted)
     return _planned_parts(database, con, bound, name, options)
 
 
 def _planned_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
-    """The parts of a query; none if its branches were to be merged and cannot be."""
+    """The parts of a query; without its own if its branches were to be merged and cannot be."""
     blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
     names = blocks | unions | {table: source.maintained.name for table, source in bound.fed.items()}
@@ -176,7 +180,9 @@ def _planned_parts(database: Database, con: Any, bound: Bound, name: str, option
         definition = _renamed(definition, names)
         if definition.merged:
             plans = [part.plan for part in parts if part.feeds is None]
-            return [*parts, Part(own, definition, merge_branches(definition, plans), own)] if can_merge(plans) else []
+            if unmerged(plans) is None:
+                parts.append(Part(own, definition, merge_branches(definition, plans), own))
+            return parts
         notes = definition.notes
         if own == name:
             notes = (*notes, *_notes(parts))
