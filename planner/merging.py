@@ -12,7 +12,7 @@ from planner.query import Definition
 
 
 def unmerged(plans: Sequence[Plan]) -> str | None:
-    """Why branches of a union with these plans are not merged, as one keeps more than a ranked tree; None if they are."""
+    """Why branches with these plans are not merged, as one keeps more than a ranked tree; None if they are."""
     for plan in plans:
         if not plan.ranked_only or plan.orders[0].root is None:
             return plan.orders[0].reason.partition(": ")[2].rstrip(".")
