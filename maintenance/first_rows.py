@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from maintenance.output import numbers
+from maintenance.exact import WHOLE, BeyondTypeError, numbers, sums_in
 from maintenance.shapes import COUNT
 from maintenance.top import RankedWalk
 from maintenance.view import MaintainedView
 from maintenance.walk import BATCH
-from planner.query import Limit, Term
+from planner.query import Limit
 from storage.layout import NULL_CODE, RESERVED_LOW
 
 Column = Callable[[RankedWalk, list[list[int]]], list[Any]]
 
-_WHOLE = {"TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63}
 _PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 """Types whose Arrow values are DuckDB's Python values."""
 
@@ -62,24 +60,25 @@ class FirstRows:
 def reader_of(view: MaintainedView) -> FirstRows | None:
     """How the view's first rows are read; None if DuckDB has to compute a column."""
     definition, order = view.definition, view.definition.orders[0]
-    raw, sums = {column.name: column for column in definition.raw}, dict(order.sums)
+    raw = {column.name: column for column in definition.raw}
+    sums = {text: number for text, number in order.places if order.terms[number].form == "sum"}
     columns: list[Column] = []
     places: list[np.ndarray] = []
     for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
         plain = raw.get(expression.strip().strip('"'))
         if plain is not None and plain.type == type_ and plain.variable is not None:
-            if type_ not in _WHOLE and type_ not in _PLAIN:
+            if type_ not in WHOLE and type_ not in _PLAIN:
                 return None
             column = _decoded(view, plain.variable)
-            if type_ in _WHOLE:
+            if type_ in WHOLE:
                 column = _integers(sum(map(len, places)), column)
                 places.append(view.ranked[0].source(plain.variable))
             columns.append(column)
         elif expression in sums:
-            summed = _summed(sums[expression], order.terms[sums[expression]], type_)
+            summed = sums_in(sums[expression], order.terms[sums[expression]], type_)
             if summed is None:
                 return None
-            columns.append(summed)
+            columns.append(_read(summed))
         else:
             return None
     return FirstRows(view, columns, places)
@@ -95,31 +94,10 @@ def _integers(place: int, decoded: Column) -> Column:
     return read
 
 
+def _read(summed: Callable[[RankedWalk], list[Any]]) -> Column:
+    return lambda walk, words: summed(walk)
+
+
 def _decoded(view: MaintainedView, variable: str) -> Column:
     codec = view.codecs[variable]
     return lambda walk, words: codec.decode(walk.words(variable)).to_pylist()
-
-
-def _summed(number: int, term: Term, type_: str) -> Column | None:
-    """A sum that rows are ordered by, in a type that holds it."""
-    if type_ in _WHOLE or type_ == "HUGEINT":
-        bound, scale = 2 ** _WHOLE.get(type_, 127), 0
-    elif type_.startswith("DECIMAL("):
-        digits, _, places = type_[len("DECIMAL(") : -1].partition(",")
-        bound, scale = 10 ** int(digits), int(places)
-    else:
-        return None
-
-    def read(walk: RankedWalk, words: list[list[int]]) -> list[Any]:
-        values: list[Any] = walk.sums(number)
-        if term.whole != 10**scale:
-            values = [None if value is None else value * 10**scale // term.whole for value in values]
-        if any(value is not None and not -bound <= value < bound for value in values):
-            raise BeyondTypeError
-        return values if scale == 0 else [None if value is None else Decimal(f"{value}e-{scale}") for value in values]
-
-    return read
-
-
-class BeyondTypeError(Exception):
-    """A sum does not fit its type."""

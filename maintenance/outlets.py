@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from maintenance.emission import OutputDelta
 from maintenance.machine import Machine
 from maintenance.output_change import OutputChange, read_change, view_rows
-from maintenance.top_change import TopRows
+from maintenance.top_change import TopRows, best_rows
 from maintenance.view import MaintainedView
 from storage.errors import Error, OperationalError
 
@@ -107,9 +107,11 @@ class Outlets:
         for member in view.members:
             if member.definition.limit is not None:
                 if not wanted:
+                    if member.top is not None:
+                        member.top.close()
                     member.top = None
                 elif member.top is None:
-                    member.top = TopRows(view_rows(member, self._evaluate))
+                    member.top = best_rows(member) or TopRows(view_rows(member, self._evaluate))
             elif wanted and member.delta is None:
                 member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
             elif not wanted:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from maintenance.companions import Groups
+from maintenance.exact import numbers
 from maintenance.reading import read
 from maintenance.relation import Relation
 from maintenance.shapes import COUNT, Part
@@ -159,14 +160,6 @@ def _column(view: MaintainedView, source: Source, raw: RawColumn) -> Any:
     if raw.specials is None:
         return array
     return with_specials(array, *(numbers(source, parts[measure]) for measure in raw.specials))
-
-
-def numbers(source: Source, part: Part) -> np.ndarray:
-    """A part's values as int64. DataError if one is beyond that."""
-    values = source.values(part)
-    if values.shape[1] > 1 and (values[:, 1:] != values[:, :1] >> 63).any():
-        raise DataError("a count is beyond BIGINT", hint="group by more columns, or filter")
-    return np.ascontiguousarray(values[:, 0])
 
 
 def empty_group(view: MaintainedView) -> pa.RecordBatch:

@@ -9,9 +9,10 @@ import numpy as np
 
 from maintenance.companion_change import changed_groups, rewound
 from maintenance.emission import Factor, OutputDelta, factors
+from maintenance.exact import numbers
 from maintenance.machine import Machine
 from maintenance.netting import net
-from maintenance.output import Reader, numbers, raw_batch, schema
+from maintenance.output import Reader, raw_batch, schema
 from maintenance.reading import merging, trees_read
 from maintenance.shapes import COUNT, Part
 from maintenance.tree import Tree
@@ -57,7 +58,7 @@ def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> O
     To be called when the epoch has been applied and before anything else is. O(tuples changed).
     """
     if view.top is not None:
-        return _compared(view, view.top.make(view_rows(view, evaluate)))
+        return _compared(view, view.top.change(lambda: view_rows(view, evaluate)))
     assert view.delta is not None
     gathered = _Gathered(view, view.delta, machine)
     if view.definition.mode == "bag":

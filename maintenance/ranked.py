@@ -74,7 +74,8 @@ class RankedIndex:
     """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
 
     `distinct`: rows of equal keys are one row, however often they are derived. Of each of the root's groups, reads
-    go on to at most `quota` different rows (0: all). `tree` is the view's, whose bags it reads.
+    go on to at most `quota` different rows (0: all). `tree` is the view's, whose bags it reads. Where somebody reads
+    which best rows change, they are `noted` at the root until `Table.settle`.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class RankedIndex:
         self.root = self._grow(plan.root, None, plan.top)
         self.leaves = {node.node.atom: node for node in self.nodes if node.node.atom is not None}
         self._bags = [(node, tree.bag(node.node.variables)) for node in self.nodes if node.node.is_bag_leaf]
+        self.noted = False
         self._words: np.ndarray | None = None
         self._sources: dict[str, np.ndarray] = {}
 
@@ -208,7 +210,8 @@ class RankedIndex:
         """The operands of a node's RANK step."""
         assert node.table is not None
         own = self._own(node)
-        words = [self._owner, node.table.address, int(node.parent is None), len(own), *(w for one in own for w in one)]
+        is_last = node.parent is None and not self.noted
+        words = [self._owner, node.table.address, int(is_last), len(own), *(w for one in own for w in one)]
         blocks, number = [], 0
         for place, child in enumerate(node.children):
             assert child.table is not None

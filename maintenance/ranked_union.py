@@ -11,6 +11,7 @@ import numpy as np
 
 from maintenance.programs import Assembler
 from maintenance.ranked import RankedIndex, RankedNode
+from maintenance.ranked_branches import RankedBranches
 from storage.table import Table
 
 
@@ -51,8 +52,8 @@ class RankedUnion:
         return np.array([(leaf.number, place) for place in leaf.shape.places([variable])], np.int64)
 
 
-def ranked_trees(order: RankedIndex | RankedUnion | None) -> list[RankedIndex]:
-    """The ranked trees that an order of a view has."""
+def ranked_trees(order: RankedIndex | RankedUnion | RankedBranches | None) -> list[RankedIndex]:
+    """The ranked trees that an order of a view has of its own."""
     if isinstance(order, RankedUnion):
         return order.indexes
-    return [order] if order is not None else []
+    return [order] if isinstance(order, RankedIndex) else []

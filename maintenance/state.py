@@ -153,6 +153,8 @@ class State:
             self._rebuilt += 1
             self._assemble()
             self.drop_unread()
+            for branch in view.branches:
+                self.drop_view(branch.name)
             for dictionary in self.dictionaries:
                 dictionary.sweep()
 
@@ -278,7 +280,10 @@ class State:
         if number is None:
             raise InternalError(f"more than {MAX_VIEWS - 1} views", hint="drop some")
         self.machine.counters[number] = 0
-        return unbuilt_view(name, definition, plan, number, self.dictionaries, epsilon)
+        view = unbuilt_view(name, definition, plan, number, self.dictionaries, epsilon)
+        if definition.merged:
+            view.merge([self.views[branch.table] for branch in definition.branches], self._evaluate)
+        return view
 
     def _open_stores(self, view: MaintainedView) -> list[tuple[Relation, LeafStore]]:
         """Open the stores the view's atoms read; returns those that are new and empty."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 
 import numpy as np
 
+from maintenance.exact import key_sums, numbers
 from maintenance.ranked import RankedIndex, RankedNode
+from maintenance.ranked_branches import BranchRows, RankedBranches
 from maintenance.ranked_union import RankedUnion
 from maintenance.shapes import COUNT, Part
 from maintenance.walk import BATCH
@@ -20,7 +23,6 @@ from storage.order_kernels import sort_addresses
 _open_read, _next_answers = entry_point(kernels.open_read), entry_point(kernels.next_answers)
 _gather_answers = entry_point(kernels.gather_answers)
 _FIRST, _WHOLE = 4, 4096
-_LOW = 2**64 - 1
 
 Block = tuple[np.ndarray, np.ndarray]
 
@@ -33,9 +35,9 @@ class RankedWalk:
     walk comes to them.
     """
 
-    def __init__(self, index: RankedIndex | RankedUnion) -> None:
+    def __init__(self, index: RankedIndex | RankedUnion | RankedBranches) -> None:
         self._index = index
-        self._answers = _Merged(index) if isinstance(index, RankedUnion) else _Answers(index)
+        self._answers = _answers_of(index)
         self._nodes, self._key = len(index.nodes), len(index.layout.entries)
         self._sums = index.layout.sums
         self._ahead = self._batch = self._nothing()
@@ -71,12 +73,7 @@ class RankedWalk:
 
     def sums(self, number: int) -> list[int | None]:
         """The value of a term that is a sum for the tuples of the batch, times the term's `whole`; None for NULL."""
-        place = self._index.layout.starts[number]
-        constant = self._index.order.terms[number].constant
-        return [
-            None if nulls else (high << 64) + (low & _LOW) + constant
-            for nulls, high, low in self._batch[1][:, place : place + 3].tolist()
-        ]
+        return key_sums(self._index.order, self._index.layout, self._batch[1], number)
 
     def values(self, part: Part) -> np.ndarray:
         """How often each tuple occurs, shape (rows, limbs); no other part is kept."""
@@ -157,6 +154,17 @@ class RankedWalk:
         self._sorted = size
 
 
+def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers | _Merged:
+    """The rows of an order by their keys."""
+    nodes = len(index.nodes)
+    if isinstance(index, RankedUnion):
+        picked = [_Picked(one, index.places(one)) for one in index.indexes]
+        return _Merged(picked, index.root, nodes, distinct=False)
+    if isinstance(index, RankedBranches):
+        return _Merged([_Words(index, one) for one in index.branches], index.root, nodes, distinct=index.distinct)
+    return _Answers(index)
+
+
 class _Answers:
     """The rows of one ranked tree by their keys."""
 
@@ -181,29 +189,89 @@ class _Answers:
         return addresses[:rows], keys[:rows]
 
 
-class _Merged:
-    """The rows of several ranked trees by their keys: what has been fetched of all is merged as far as the tree that
-    has shown least goes, which is then asked for more, twice as many each time."""
+class _Picked:
+    """The rows of one of the trees that a union's pieces have, with the addresses of leaves alone."""
 
-    def __init__(self, union: RankedUnion) -> None:
-        self._root = union.root
-        self._trees = [(_Answers(index), union.places(index)) for index in union.indexes]
-        self._rest = np.empty((0, len(union.nodes)), np.int64), np.empty((0, len(union.layout.entries)), np.int64)
+    def __init__(self, index: RankedIndex, places: list[int]) -> None:
+        self._answers, self._places = _Answers(index), places
+
+    @property
+    def steps(self) -> int:
+        return self._answers.steps
+
+    @property
+    def cells(self) -> int:
+        return self._answers.cells
+
+    def fetch(self, capacity: int) -> Block:
+        """As `_Answers` has it."""
+        addresses, keys = self._answers.fetch(capacity)
+        return addresses[:, self._places], keys
+
+
+class _Words:
+    """The rows of a branch as words of the union's columns, with how often each occurs; they stay as long as this."""
+
+    def __init__(self, union: RankedBranches, branch: BranchRows) -> None:
+        self._walk, self._branch = RankedWalk(branch.index), branch
+        self._keys, self._copied = union.root.shape.keys, union.copied
+        self._made: list[np.ndarray] = []
+
+    @property
+    def steps(self) -> int:
+        return self._walk.steps
+
+    @property
+    def cells(self) -> int:
+        return self._walk.cells
+
+    def fetch(self, capacity: int) -> Block:
+        """As `_Answers` has it: the address of each row's words, and keys; fewer than `capacity` rows are the last."""
+        words = np.ones((capacity, self._keys + 1), np.int64)
+        rows = 0
+        while rows < capacity and self._walk.next(capacity - rows):
+            block = words[rows : rows + self._walk.rows]
+            rows += self._walk.rows
+            place = 0
+            for read in self._branch.columns:
+                for word in read(self._walk):
+                    block[:, place] = word
+                    place += 1
+            if self._branch.counted:
+                block[:, place] = numbers(self._walk, COUNT)
+        self._made.append(words)
+        addresses = address_of(words) + np.arange(rows) * words.strides[0]
+        return addresses.reshape(-1, 1), words[:rows, self._copied]
+
+
+class _Merged:
+    """The rows of several sources by their keys, equal ones once if they are to be `distinct`: what has been fetched of
+    all is merged as far as the source that has shown least goes, which is then asked for more, twice as many each time.
+
+    `order` has a table in whose order keys compare, `nodes` is the number of addresses that each row has.
+    """
+
+    def __init__(self, sources: Sequence[_Picked | _Words], order: RankedNode, nodes: int, *, distinct: bool) -> None:
+        assert order.table is not None
+        self._sources, self._order, self._distinct = sources, order, distinct
+        width = int(order.table.header[at.RANKS])
+        self._rest = np.empty((0, nodes), np.int64), np.empty((0, width), np.int64)
+        self._last = np.empty((0, width), np.int64)
         self._origins = np.empty(0, np.int64)
-        self._ended = np.zeros(len(self._trees), bool)
-        self._asked = np.full(len(self._trees), _FIRST)
+        self._ended = np.zeros(len(sources), bool)
+        self._asked = np.full(len(sources), _FIRST)
         self._ready = 0
 
     @property
     def steps(self) -> int:
-        return sum(answers.steps for answers, _ in self._trees)
+        return sum(source.steps for source in self._sources)
 
     @property
     def cells(self) -> int:
-        return sum(answers.cells for answers, _ in self._trees)
+        return sum(source.cells for source in self._sources)
 
     def fetch(self, capacity: int) -> Block:
-        """As `_Answers` has it, with the addresses of leaves alone."""
+        """As `_Answers` has it."""
         while not self._ready and not (self._ended.all() and not len(self._origins)):
             self._merge()
         count = min(capacity, self._ready)
@@ -213,22 +281,36 @@ class _Merged:
         return np.ascontiguousarray(addresses[:count]), np.ascontiguousarray(keys[:count])
 
     def _merge(self) -> None:
-        """Ask the trees of which nothing is left; the rows that come before the last one of every tree are ready."""
-        waiting = np.flatnonzero(~self._ended & (np.bincount(self._origins, minlength=len(self._trees)) == 0))
+        """Ask the sources of which nothing is left; the rows that come before the last one of every source are
+        ready."""
+        waiting = np.flatnonzero(~self._ended & (np.bincount(self._origins, minlength=len(self._sources)) == 0))
         blocks = [self._rest]
-        for number in waiting:
-            answers, places = self._trees[number]
-            addresses, keys = answers.fetch(int(self._asked[number]))
-            self._ended[number] = len(keys) < self._asked[number]
+        for number in waiting.tolist():
+            block = self._sources[number].fetch(int(self._asked[number]))
+            self._ended[number] = len(block[1]) < self._asked[number]
             self._asked[number] = min(2 * self._asked[number], _WHOLE)
-            blocks.append((addresses[:, places], keys))
+            blocks.append(block)
         origins = np.repeat(waiting, [len(keys) for _, keys in blocks[1:]])
         addresses, keys = (np.ascontiguousarray(np.concatenate(side)) for side in zip(*blocks, strict=True))
-        order = _sorted_places(self._root, keys)
+        order = _sorted_places(self._order, keys)
         self._rest = addresses[order], keys[order]
         self._origins = np.concatenate([self._origins, origins])[order]
         last = [np.flatnonzero(self._origins == number)[-1] for number in np.flatnonzero(~self._ended)]
         self._ready = int(min(last)) + 1 if last else len(order)
+        if self._distinct:
+            self._pass_over_equal()
+
+    def _pass_over_equal(self) -> None:
+        """Leave out the rows that are equal to the one before them, which may have been fetched already."""
+        addresses, keys = self._rest
+        known = np.concatenate([self._last, keys])
+        kept = np.ones(len(known), bool)
+        kept[1:] = (known[1:] != known[:-1]).any(axis=1)
+        kept = kept[len(self._last) :]
+        if self._ready:
+            self._last = keys[self._ready - 1 : self._ready]
+        self._rest, self._origins = (addresses[kept], keys[kept]), self._origins[kept]
+        self._ready = int(kept[: self._ready].sum())
 
 
 def _sorted_places(root: RankedNode, keys: np.ndarray) -> np.ndarray:

@@ -56,4 +56,6 @@ def demanded_indexes(
 
 def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:
     """The codec of every variable."""
+    if definition.merged:
+        return {raw.variable: codec_for(raw.type, dictionaries) for raw in definition.raw if raw.variable is not None}
     return {c.name: codec_for(c.type, dictionaries) for atom in definition.atoms for c in atom.variables}

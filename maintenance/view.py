@@ -15,6 +15,7 @@ from maintenance.paths import build_path, build_projection, update_path
 from maintenance.pieces import Pieces
 from maintenance.programs import Assembler
 from maintenance.ranked import RankedIndex
+from maintenance.ranked_branches import RankedBranches
 from maintenance.ranked_union import RankedUnion
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
@@ -22,7 +23,7 @@ from maintenance.room import Goal, Room, fill
 from maintenance.shapes import Part, Shape, shape_of
 from maintenance.symmetry import Term
 from maintenance.tally import Tally, is_spread
-from maintenance.top_change import TopRows
+from maintenance.top_change import BestRows, TopRows
 from maintenance.tree import Tree, View
 from maintenance.view_tables import label, view_table
 from planner.plan import Plan
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from maintenance.first_rows import FirstRows
+    from maintenance.relation import Evaluate
 
 
 @dataclass
@@ -60,7 +62,8 @@ class MaintainedView:
     keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
     `passes`: it has one table and passes on what its rows become (see State.pass_on).
     `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows of a view with
-    a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does).
+    a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does). `branches` are the views whose rows
+    it merges, if it has none of its own.
     """
 
     name: str
@@ -85,9 +88,10 @@ class MaintainedView:
     epsilon: float = 0.5
     pieces: Pieces | None = None
     balance: Balance | None = None
-    ranked: dict[int, RankedIndex | RankedUnion] = field(default_factory=dict)
-    top: TopRows | None = None
+    ranked: dict[int, RankedIndex | RankedUnion | RankedBranches] = field(default_factory=dict)
+    top: TopRows | BestRows | None = None
     reader: FirstRows | Literal[False] | None = None
+    branches: list[MaintainedView] = field(default_factory=list)
 
     @property
     def members(self) -> list[MaintainedView]:
@@ -101,7 +105,8 @@ class MaintainedView:
 
     @property
     def relations(self) -> set[str]:
-        return {source.relation.name for source in self.sources.values()}
+        own = {source.relation.name for source in self.sources.values()}
+        return own.union(*(branch.relations for branch in self.branches))
 
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
@@ -182,6 +187,12 @@ class MaintainedView:
             starts = [(self.codecs[variable], shape.places([variable])[0]) for variable in self.companion.argument]
             order = 0, [place for codec, start in starts for place in order_places(codec, start)]
         return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
+
+    def merge(self, branches: list[MaintainedView], evaluate: Evaluate) -> None:
+        """Make the rows of `branches`, each with one ranked tree, those of the view."""
+        indexes = [index for branch in branches for index in branch._own_ranked()]
+        self.branches = branches
+        self.ranked[0] = RankedBranches(self.definition, self.codecs, indexes, evaluate)
 
     def build(self, machine: Machine, room: Room | None = None) -> None:
         """Fill the view's tables from its leaves' stores, children first, with wider values as they prove needed.
@@ -423,6 +434,6 @@ def pieces_of(view: MaintainedView) -> Pieces:
     return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
 
 
-def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedIndex | RankedUnion]:
+def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedIndex | RankedUnion | RankedBranches]:
     """The orders that the pieces of a view keep ranked trees of, by their numbers."""
     return {number: RankedUnion([kept.ranked[number] for kept in pieces.trees]) for number in pieces.trees[0].ranked}

@@ -112,7 +112,7 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
         return "it joins by comparisons, and a ranked tree joins by equalities only"
     if plan.shape == "cyclic" and plan.joins:
         return "every join is stored, and no bag"
-    unplaced = next((term for term in order.terms if _misplaces_null(term) and _may_be_null(definition, term)), None)
+    unplaced = next((term for term in order.terms if _misplaces_null(term) and may_be_null(definition, term)), None)
     if unplaced is not None:
         name = _NAMES[unplaced.form]
         return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
@@ -139,7 +139,7 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
 
 def _null_sums(definition: Definition, order: Order) -> bool:
     """Whether a sum that rows are ordered by may be NULL."""
-    return any(term.form == "sum" and _may_be_null(definition, term) for term in order.terms)
+    return any(term.form == "sum" and may_be_null(definition, term) for term in order.terms)
 
 
 def _misplaces_null(term: Term) -> bool:
@@ -150,7 +150,8 @@ def _misplaces_null(term: Term) -> bool:
     return term.form in ("product", "rounded")
 
 
-def _may_be_null(definition: Definition, term: Term) -> bool:
+def may_be_null(definition: Definition, term: Term) -> bool:
+    """Whether one of a term's values may be NULL."""
     safe = {column.name for atom in definition.atoms for column in atom.variables if column.not_null}
     safe |= {name for atom in definition.atoms for name in atom.required}
     return any(name not in safe for _, name in term.parts)

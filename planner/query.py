@@ -183,8 +183,8 @@ class Order:
     `terms` compare rows of the join; they are empty where `obstacle` says why the order is none that can be kept part
     by part. `sorting` is the same order as DuckDB SQL over the raw columns: expressions, each with its direction;
     `served` are its items as a query of the view would write them, None where it cannot.
-    `label` is ORDER BY as the user wrote it, `directions` those of its items and, last, of columns. `sums` say of an
-    item that is a sum which term it is: (expression as in `sorting`, number of the term). `settling` is what `terms`
+    `label` is ORDER BY as the user wrote it, `directions` those of its items and, last, of columns. `places` say of
+    items which term they are: (expression as in `sorting`, number of the term). `settling` is what `terms`
     compare between the items written and the columns, with directions, as the query would write it.
     """
 
@@ -194,7 +194,7 @@ class Order:
     label: str
     directions: tuple[str, ...] = ()
     obstacle: str | None = None
-    sums: tuple[tuple[str, int], ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
     settling: tuple[str, ...] = ()
 
 
@@ -232,6 +232,29 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class BranchColumn:
+    """What a column of a union is in one branch: a variable; or the term of the branch's order with this number, a sum
+    of this type; or a constant, as DuckDB SQL."""
+
+    variable: str | None = None
+    term: int | None = None
+    type: str = ""
+    constant: str = ""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch of a union, as a ranked query of its own: `columns` are those of the union, in their order.
+
+    `table` is its name among the derived views, of which the `definition` may take the place. Its order is the union's.
+    """
+
+    table: str
+    definition: Definition
+    columns: tuple[BranchColumn, ...]
+
+
+@dataclass(frozen=True)
 class Definition:
     """A view's query: the join core, what it sums, and what the user sees.
 
@@ -247,6 +270,8 @@ class Definition:
     definitions of query blocks that are views of their own, by the table name under which atoms read them, each after
     those it reads; `unions` are tables whose rows are those of several of them, each with their names.
     `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
+    `branches` are those of the union whose first rows the view is, if their orders may be merged; `merged` says that
+    they are: then the view has no atoms, and its variables, of which its rows consist, are the columns of the union.
     """
 
     atoms: tuple[Atom, ...]
@@ -267,6 +292,8 @@ class Definition:
     unions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     boolean: bool = False
+    branches: tuple[Branch, ...] = ()
+    merged: bool = False
 
     @property
     def is_filtered(self) -> bool:

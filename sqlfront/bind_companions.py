@@ -2,22 +2,24 @@
 
 COUNT(DISTINCT x) FILTER (WHERE c) over a join is answered from SELECT DISTINCT g, x over the same join, under c and
 x IS NOT NULL, of which only that part is kept that decides which x a group has. Aggregates of the same argument and
-filter share it.
+filter share it. MIN and MAX of an expression over several tables have the value from the first row of each group, a
+view of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from planner.companions import deciding_atoms
 from planner.query import Atom, Companion, Definition
 from sqlfront.bind_conditions import split_conditions
-from sqlfront.bind_from import JoinCore
+from sqlfront.bind_from import Environment, JoinCore
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing
-from sqlfront.parse_tree import SourceText, Tree, atoms_of, conjuncts, key, render, span
+from sqlfront.parse_tree import Tree, atoms_of, conjuncts, expression, key, render, span
 
 
 @dataclass
@@ -42,19 +44,29 @@ class Companions:
     """The companions of one view, made as its aggregates ask for them."""
 
     def __init__(
-        self, core: JoinCore, groups: Sequence[Tree], leaves: Leaves, typing: Typing, source: SourceText
+        self,
+        con: Any,
+        core: JoinCore,
+        groups: Sequence[Tree],
+        leaves: Leaves,
+        typing: Typing,
+        environment: Environment,
     ) -> None:
-        self._core, self._leaves, self._typing, self._source = core, leaves, typing, source
+        self._con, self._core, self._leaves, self._typing = con, core, leaves, typing
+        self._environment, self._source = environment, environment.source
         self._groups = [group for group in groups if atoms_of(group)]
         self._kept: dict[str, Kept] = {}
 
     def keep(self, aggregate: Tree, argument: Sequence[Tree], *, ordered: bool, nulls: bool = False) -> Kept:
         """The companion of these argument expressions under the aggregate's filter. Raises NotSupportedError."""
         conditions = conjuncts(aggregate["filter"])
-        identity = "\n".join([str(nulls), *map(key, argument), "filter", *map(key, conditions)])
+        name = aggregate["function_name"]
+        best = name if name in ("min", "max") and len(atoms_of(argument[0])) > 1 else None
+        identity = "\n".join([str(nulls), str(best), *map(key, argument), "filter", *map(key, conditions)])
         kept = self._kept.get(identity)
         if kept is None:
-            kept = self._kept[identity] = self._make(aggregate, argument, conditions, nulls)
+            make = self._make if best is None else self._make_best
+            kept = self._kept[identity] = make(aggregate, argument, conditions, nulls)
         kept.ordered |= ordered
         return kept
 
@@ -74,43 +86,56 @@ class Companions:
                 why = "by its equality the group column is compared in another type than outside the filter"
                 raise refusal("This FILTER", self._source, span(aggregate), why, "cast the columns to one type")
             names[own] = name
-        words = ", ".join(map(self._spelled, argument))
-        words += f" where {self._spelled(aggregate['filter'])}" if conditions else ""
+        words = ", ".join(map(self._spelled, argument)) + self._spelled_filter(aggregate)
         variables = tuple(leaves.variable(tree) for tree in argument)
         found = [atoms_of(condition) for condition in conditions]
         filtered = frozenset().union(*found) if all(found) else frozenset(atom.name for atom in core.atoms)
         return Kept(len(self._kept), leaves, tuple(names.items()), variables, nulls, words, filtered)
+
+    def _make_best(self, aggregate: Tree, argument: Sequence[Tree], conditions: list[Tree], nulls: bool) -> Kept:
+        """The companion of MIN or MAX of an expression over several tables: the first rows of the groups in its order,
+        which are a view of their own, have the value. That of a group is NULL if it has no row there."""
+        [value] = argument
+        direction = "max" if aggregate["function_name"] == "max" else "min"
+        inner = JoinCore(list(self._core.atoms), [*self._core.conditions, *conditions], self._core.reserved)
+        held = {self._leaves.variable(tree): tree for tree in self._groups}
+        groups = [self._in_type(tree, self._leaves.variable_type(name)) for name, tree in held.items()]
+        label = self._spelled(value)
+        blocks, core = self._environment.blocks, JoinCore()
+        columns = blocks.best(inner, groups, value, label, self._environment, core, descending=direction == "max")
+        typing = Typing(self._con, core.atoms)
+        leaves = Leaves(core.atoms, split_conditions(core, typing, self._source), typing, self._source)
+        *names, best = [leaves.variable(column) for _, column in columns]
+        words = f"the {direction} of {label}{self._spelled_filter(aggregate)}"
+        group = tuple(zip(held, names, strict=True))
+        return Kept(len(self._kept), leaves, group, (best,), nulls, words, frozenset())
+
+    def _in_type(self, tree: Tree, type_: str) -> Tree:
+        """An expression in the type of the variable that holds it."""
+        return tree if self._typing.type_of(tree) == type_ else expression(f"CAST(v AS {type_})", v=tree)
+
+    def _spelled_filter(self, aggregate: Tree) -> str:
+        return f" where {self._spelled(aggregate['filter'])}" if conjuncts(aggregate["filter"]) else ""
 
     def _spelled(self, tree: Tree) -> str:
         return self._source.text(span(tree)) or render(tree)
 
     def _check_argument(self, tree: Tree, aggregate: Tree) -> None:
         atoms = atoms_of(tree)
+        what = aggregate["function_name"]
         if len(atoms) > 1:
             why = "its values are kept per group, each of which must be computed from one table's row"
-            hint = self._ranked(tree, aggregate)
-            what = f"{aggregate['function_name']} of an expression over several tables"
+            hint = "aggregate a column of one table, or keep the columns in the view and aggregate when you read it"
+            what = f"{what} of an expression over several tables"
             raise refusal(what, self._source, span(tree) or span(aggregate), why, hint)
         if not atoms:
-            what = f"{aggregate['function_name']} of a constant"
+            what = f"{what} of a constant"
             raise refusal(what, self._source, span(aggregate), "it has no values to keep", "write the constant itself")
-
-    def _ranked(self, tree: Tree, aggregate: Tree) -> str:
-        """A way out: an extremum is in its group's first row, which is found without computing the join."""
-        name, value = aggregate["function_name"], self._spelled(tree)
-        if name not in ("min", "max") or aggregate["filter"] is not None:
-            return "aggregate a column of one table, or keep the columns in the view and aggregate when you read it"
-        order = f"ORDER BY {value}{' DESC' if name == 'max' else ''} NULLS LAST"
-        if not self._groups:
-            return f"SELECT {name}(m) FROM (SELECT {value} AS m FROM ... {order} LIMIT 1) AS first"
-        groups = ", ".join(map(self._spelled, self._groups))
-        first = f"QUALIFY row_number() OVER (PARTITION BY {groups} {order}) <= 1"
-        return f"SELECT ..., {name}(m) FROM (SELECT {groups}, {value} AS m FROM ... {first}) AS first GROUP BY ..."
 
 
 def _build(kept: Kept) -> Companion:
     needed = frozenset() if kept.nulls else frozenset(kept.argument)
-    atoms = tuple(_without_nulls(atom, needed) for atom in kept.leaves.build())
+    atoms = tuple(without_nulls(atom, needed) for atom in kept.leaves.build())
     names = [name for _, name in kept.group]
     columns = tuple(dict.fromkeys((*names, *kept.argument)))
     whole = Definition(atoms, columns, "set", comparisons=kept.leaves.comparisons)
@@ -123,6 +148,6 @@ def _build(kept: Kept) -> Companion:
     return Companion(definition, group, kept.argument, kept.ordered, kept.label)
 
 
-def _without_nulls(atom: Atom, variables: frozenset[str]) -> Atom:
+def without_nulls(atom: Atom, variables: frozenset[str]) -> Atom:
     nullable = {column.name for column in atom.variables if not column.not_null}
     return replace(atom, required=atom.required | (variables & nullable))

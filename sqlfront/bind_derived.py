@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from planner.query import Definition, output_keys
-from sqlfront.bind_asked import NOTHING, Asked, block_text, read_asked, take_asked
+from planner.query import Definition, Limit, output_keys
+from sqlfront.bind_asked import NOTHING, Asked, block_text, composing_over, read_asked, take_asked
+from sqlfront.bind_branches import by_columns
+from sqlfront.bind_companions import without_nulls
 from sqlfront.bind_conditions import OPERATORS
 from sqlfront.bind_from import (
     Environment,
@@ -25,9 +27,11 @@ from sqlfront.bind_from import (
     unique_names,
 )
 from sqlfront.bind_names import Scope, resolve
+from sqlfront.bind_order import STRICT, ordering_by
 from sqlfront.bind_output import Selection, read_selection
 from sqlfront.bind_refusals import check_expression, refusal
-from sqlfront.bind_unions import as_select, united
+from sqlfront.bind_types import Typing
+from sqlfront.bind_unions import as_select, check_casts, united
 from sqlfront.parse_tree import (
     LOCATION_KEYS,
     SourceText,
@@ -59,13 +63,14 @@ class BindCore(Protocol):
 class DerivedBlocks:
     """The views that a query's blocks have become, by the table name under which the join reads them.
 
-    A later one may read those before it.
+    A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns.
     """
 
     def __init__(self, con: Any, bind_core: BindCore) -> None:
         self._con, self._bind_core = con, bind_core
         self.definitions: dict[str, Definition] = {}
         self.unions: dict[str, tuple[str, ...]] = {}
+        self.branches: dict[str, list[tuple[str, Definition]]] = {}
 
     def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make a block that groups, is DISTINCT or limited an atom of `core`; its columns.
@@ -85,12 +90,38 @@ class DerivedBlocks:
 
     def union(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make the branches of a UNION ALL an atom of `core`, whose rows are those of all of them; its columns."""
-        tables = [self._derive(as_select(branch), environment) for branch in node["children"]]
-        branches = united([self.definitions[table] for table in tables], self._con)
+        tables = [self._derive(as_select(branch), environment, in_order=True) for branch in node["children"]]
+        bound = [self.definitions[table] for table in tables]
+        branches = united([one if one.limit else replace(one, orders=()) for one in bound], self._con)
+        check_casts(bound, branches[0], node, environment.source, self._con)
         self.definitions.update(zip(tables, branches, strict=True))
         name = f'"__union"."{len(self.unions) + 1}"'
-        self.unions[name] = tuple(tables)
+        self.unions[name], self.branches[name] = tuple(tables), list(zip(tables, bound, strict=True))
         return add_atom(core, alias, name, _columns(branches[0]), (), (), None)
+
+    def best(
+        self,
+        inner: JoinCore,
+        groups: Sequence[Tree],
+        value: Tree,
+        label: str,
+        environment: Environment,
+        core: JoinCore,
+        *,
+        descending: bool,
+    ) -> list[tuple[str, Tree]]:
+        """Make the first row of each group of a join, in the order of a value without its NULLs, an atom of `core`; its
+        columns are the groups' and the value."""
+        items = [*((f"g{number}", tree) for number, tree in enumerate(groups)), ("best", value)]
+        composing = composing_over(inner, Typing(self._con, inner.atoms), environment)
+        ordering = ordering_by(value, items, label, composing, descending=descending)
+        limit = Limit(1, clause="first of each group" if groups else None)
+        table = self._add(inner, Selection("bag", items), environment, Asked([ordering], limit, groups))
+        definition = self.definitions[table]
+        needed = {name for term in definition.orders[0].terms for _, name in term.parts if term.form in STRICT}
+        atoms = tuple(without_nulls(atom, frozenset(needed)) for atom in definition.atoms)
+        self.definitions[table] = replace(definition, atoms=atoms)
+        return self._atom(table, "best", core)
 
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
         """Make `IN (SELECT ...)` or EXISTS an atom of `core` and conditions on it. Raises NotSupportedError."""
@@ -160,14 +191,15 @@ class DerivedBlocks:
         core.conditions += [_equal(column, theirs) for column, (_, theirs) in zip(columns, pairs, strict=False)]
         core.conditions += [bound.over(columns[-1]) for bound in bounds]
 
-    def _derive(self, node: Tree, environment: Environment) -> str:
-        """Bind a block as a view of its own; the name under which it is read."""
+    def _derive(self, node: Tree, environment: Environment, *, in_order: bool = False) -> str:
+        """Bind a block as a view of its own, `in_order` of its columns; the name under which it is read."""
         alone = replace(environment, outer=Scope())
         if is_limited(node):
             return self._first_rows(node, alone, JoinCore(), JoinCore())[0]
         inner = JoinCore()
         scope, inside = bind_block(node, alone, inner)
-        return self._add(inner, read_selection(node, scope, inside), inside)
+        selection = read_selection(node, scope, inside)
+        return self._add(inner, selection, inside, Asked(by_columns(selection)) if in_order else NOTHING)
 
     def _first_rows(
         self, node: Tree, environment: Environment, inner: JoinCore, around: JoinCore

@@ -60,6 +60,19 @@ class Blocks(Protocol):
     def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make a block that groups, is DISTINCT or limited an atom of `core`; its columns."""
 
+    def best(
+        self,
+        inner: JoinCore,
+        groups: Sequence[Tree],
+        value: Tree,
+        label: str,
+        environment: Environment,
+        core: JoinCore,
+        *,
+        descending: bool,
+    ) -> list[tuple[str, Tree]]:
+        """Make the first row of each group of a join, in the order of a value, an atom of `core`; its columns."""
+
     def union(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make the branches of a UNION ALL, together, an atom of `core`; its columns."""
 

@@ -48,6 +48,8 @@ class Leaves:
             name = self._declare(equality_class.type, equality_class.members)
             for element in equality_class.elements:
                 self._by_element[element] = name
+            for atom, tree in equality_class.members.items():
+                self._by_element.setdefault((atom, key(self._cast(tree, equality_class.type))), name)
         self.comparisons = tuple(dict.fromkeys(self._compare(sides) for sides in conditions.comparisons))
 
     def variable(self, tree: Tree) -> str:

@@ -34,6 +34,9 @@ from sqlfront.parse_tree import (
 from storage.errors import ProgrammingError
 from storage.order import is_orderable
 
+STRICT = ("sum", "product", "rounded")
+"""The forms of terms whose value is NULL if one of theirs is."""
+
 
 @dataclass(frozen=True)
 class Item:
@@ -147,21 +150,19 @@ def bind_orders(
     for ordering in orderings:
         sorting = tuple((projection[places[key(item.tree)]], item.direction) for item in ordering.items)
         terms: tuple[Term, ...] = ()
-        summed: dict[str, int] = {}
+        numbers: dict[str, int] = {}
         obstacle = None
         if selection.mode != "group":
             try:
-                compared = _terms(ordering.items, leaves, typing, composing, evaluate)
-                terms = tuple(term for term, _ in compared)
-                summed = {key(item.tree): number for number, (term, item) in enumerate(compared) if term.form == "sum"}
+                terms, numbers = _terms(ordering.items, leaves, typing, composing, evaluate)
             except Obstacle as why:
                 obstacle = str(why)
         shown = {key(tree): name for (_, tree), name in reversed(list(zip(selection.items, columns, strict=False)))}
         served = tuple(_served(item.tree, shown) for item in ordering.items)
         texts = zip(sorting, ordering.items, strict=True)
-        sums = tuple((text, summed[key(item.tree)]) for (text, _), item in texts if key(item.tree) in summed)
+        compared = tuple((text, numbers[key(item.tree)]) for (text, _), item in texts if key(item.tree) in numbers)
         directions, settling = ordering.directions, ordering.settling
-        found.append(Order(terms, sorting, served, ordering.label, directions, obstacle, sums, settling))
+        found.append(Order(terms, sorting, served, ordering.label, directions, obstacle, compared, settling))
     return tuple(found)
 
 
@@ -238,6 +239,20 @@ def ordering_of(
     return Ordering(tuple(first.values()), ", ".join(names) or "all columns", directions, settling)
 
 
+def ordering_by(
+    tree: Tree, shown: Sequence[tuple[str, Tree]], label: str, composing: Composing, *, descending: bool
+) -> Ordering:
+    """The order by a resolved expression, NULL last, and then by the output columns."""
+    first = Item(tree, descending, nulls_first=False)
+    try:
+        composed = composing.read(tree)
+    except Obstacle:
+        composed = None
+    settled = composed.settling if composed is not None else ()
+    unique = {key(one): replace(first, tree=one) for one in (tree, *settled, *(one for _, one in shown))}
+    return Ordering(tuple(unique.values()), label + (" DESC" if descending else ""), ())
+
+
 def _settling(item: Item, written: Tree | None, composing: Composing) -> list[tuple[str, Tree]]:
     """What settles the last item of ORDER BY, as text and resolved; nothing if it needs none, or has no parts."""
     try:
@@ -303,33 +318,36 @@ def resolved_item(
 
 def _terms(
     items: Sequence[Item], leaves: Leaves, typing: Typing, composing: Composing, evaluate: Callable[[Tree], Any]
-) -> list[tuple[Term, Item]]:
-    terms: list[tuple[Term, Item]] = []
-    compared: set[str] = set()
+) -> tuple[tuple[Term, ...], dict[str, int]]:
+    """The terms of a list of items, and which of them each item is, by its key."""
+    terms: list[Term] = []
+    numbers: dict[str, int] = {}
+    compared: dict[str, int] = {}
     settled = 0
     for place, item in enumerate(items):
         atoms = atoms_of(item.tree)
-        if place < settled:
+        if place < settled or not atoms:
             continue
+        numbers[key(item.tree)] = len(terms)
         if len(atoms) == 1:
             variable = leaves.variable(item.tree)
             if not is_orderable(leaves.variable_type(variable)):
                 raise Obstacle(f"{leaves.variable_type(variable)} has no order that is kept")
-            if variable not in compared:
-                terms.append((Term(((1, variable),), "value", item.descending, item.nulls_first), item))
-            compared.add(variable)
+            numbers[key(item.tree)] = compared.setdefault(variable, len(terms))
+            if compared[variable] == len(terms):
+                terms.append(Term(((1, variable),), "value", item.descending, item.nulls_first))
         elif (composed := composing.read(item.tree)) is not None:
-            terms.append((_composed(composed, item, leaves), item))
+            terms.append(_composed(composed, item, leaves))
             end = place + 1 + len(composed.settling)
             settled = end if composed.form != "rounded" else 0  # Numbers are items of their own.
             following = [(key(one.tree), one.direction) for one in items[place + 1 : end]]
             if following != [(key(tree), item.direction) for tree in composed.settling]:
                 hint = "write it out, as the last item of ORDER BY"
                 raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it ({hint})")
-        elif atoms:
+        else:
             parts, whole, constant = _codes(_linear(item.tree, typing, evaluate), leaves)
-            terms.append((Term(parts, "sum", item.descending, item.nulls_first, whole, constant), item))
-    return terms
+            terms.append(Term(parts, "sum", item.descending, item.nulls_first, whole, constant))
+    return tuple(terms), numbers
 
 
 def _composed(composed: Composed, item: Item, leaves: Leaves) -> Term:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.query import Definition
-from sqlfront.bind_refusals import set_operator
+from sqlfront.bind_refusals import refusal, set_operator
 from sqlfront.parse_tree import LOCATION_KEYS, SourceText, Span, Tree, key, parse_select, quoted, relocate, span
 
 _ALONE: Tree = {"modifiers": [], "cte_map": {"map": []}, "setop_all": True}
@@ -39,6 +39,41 @@ def united(definitions: Sequence[Definition], con: Any) -> list[Definition]:
     types = [row[1] for row in con.execute(f"DESCRIBE {selects}").fetchall()]
     columns = tuple((name, type_) for (name, _), type_ in zip(definitions[0].columns, types, strict=True))
     return [_cast(definition, columns) for definition in definitions]
+
+
+def check_casts(branches: Sequence[Definition], united: Definition, node: Tree, source: SourceText, con: Any) -> None:
+    """Refuse a union whose column has a type to which DuckDB cannot cast another branch's: it finds that out when it
+    casts a value."""
+    import duckdb
+
+    for place, (name, wanted) in enumerate(united.columns):
+        for branch in branches:
+            _, own = branch.columns[place]
+            if own == wanted or (sample := _SAMPLES.get(own.partition("(")[0])) is None:
+                continue
+            try:
+                con.execute(f"SELECT CAST(v AS {wanted}) FROM (SELECT CAST('{sample}' AS {own}) AS v)")
+            except duckdb.Error as error:
+                if "Unimplemented type for cast" in str(error):
+                    why = (
+                        f"{name} is {own} in one branch and {wanted} in another, and DuckDB casts no {own} to {wanted}"
+                    )
+                    hint = "cast the column to one type in all branches, VARCHAR for example"
+                    raise refusal("This union", source, set_operator(node, source), why, hint) from None
+
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_SAMPLES = {
+    **{sign + name: "1" for sign in ("", "U") for name in _WHOLE},
+    **dict.fromkeys(["FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIT", "BIGNUM"], "1"),
+    **dict.fromkeys(["DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"], "2000-01-01"),
+    "TIMESTAMP WITH TIME ZONE": "2000-01-01 00:00:00+00",
+    "TIME": "00:00:00",
+    "INTERVAL": "1 day",
+    "UUID": "00000000-0000-0000-0000-000000000000",
+    "BLOB": "",
+}
+"""A value of each type, from which a cast is tried."""
 
 
 def typed_select(definition: Definition) -> str:

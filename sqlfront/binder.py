@@ -17,6 +17,7 @@ from typing import Any
 from planner.query import Definition
 from sqlfront.bind_aggregates import Aggregates, SummedArguments
 from sqlfront.bind_asked import NOTHING, Asked, composing_over, read_asked, take_asked
+from sqlfront.bind_branches import with_branches
 from sqlfront.bind_companions import Companions
 from sqlfront.bind_conditions import split_conditions
 from sqlfront.bind_derived import DerivedBlocks
@@ -89,6 +90,7 @@ def bind_view(
     if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
+    definition = with_branches(definition, blocks.branches)
     return replace(definition, columns=columns, derived=derived, unions=unions, boolean=node is not parsed)
 
 
@@ -110,7 +112,7 @@ def _bind_core(
     conditions = split_conditions(core, typing, source)
     leaves = Leaves(core.atoms, conditions, typing, source)
     summed = SummedArguments(aggregates_of(selection, functions.is_aggregate), selection.scalar)
-    companions = Companions(core, selection.groups, leaves, typing, source)
+    companions = Companions(con, core, selection.groups, leaves, typing, environment)
     aggregates = Aggregates(con, typing, leaves, companions, source, core.atoms[0].name, summed)
     output = bind_output(selection, leaves, aggregates, typing, functions.is_aggregate, source)
     if selection.mode == "group":

@@ -15,6 +15,7 @@ from maintenance.room import Room
 from maintenance.view import MaintainedView
 from planner.classify import plan_view
 from planner.core import minimise
+from planner.merging import merge_branches, merged_definition, unmerged
 from planner.plan import Plan
 from planner.query import Definition, is_grouped
 from planner.rules.materialize import TooManyJoins
@@ -134,14 +135,14 @@ def build_view(
 class Part:
     """One of the engine's views that a materialized view consists of: its own is the last.
 
-    The others feed the relation called `feeds`: their own, or that of a union, with its other branches. A branch that
-    `passes` its rows on stores none.
+    The others feed the relation called `feeds`: their own, or that of a union, with its other branches; None, if they
+    are merged when the view is read. A branch that `passes` its rows on stores none.
     """
 
     name: str
     definition: Definition
     plan: Plan
-    feeds: str
+    feeds: str | None
     passes: bool = False
 
 
@@ -149,16 +150,39 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
     """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant.
 
     Views that they read are called as the engine calls them: so those that take their places may be built beside them.
+    Of a union whose first rows the query is, the branches are merged if each keeps nothing but a ranked tree.
     """
+    if bound.definition.branches and not options.get("strategy"):
+        merged = replace(bound, definition=merged_definition(bound.definition))
+        parts = _planned_parts(database, con, merged, name, options)
+        lacking = unmerged([part.plan for part in parts if part.feeds is None])
+        if lacking is None:
+            return parts
+        note = f"the rows of the branches are stored, as one of them has no ranked tree ({lacking})"
+        noted = replace(bound.definition, notes=(*bound.definition.notes, note))
+        bound = replace(bound, definition=noted)
+    return _planned_parts(database, con, bound, name, options)
+
+
+def _planned_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
+    """The parts of a query; without its own if its branches were to be merged and cannot be."""
     blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
     names = blocks | unions | {table: source.maintained.name for table, source in bound.fed.items()}
-    feeds = {blocks[branch]: unions[table] for table, branches in bound.definition.unions for branch in branches}
+    feeds: dict[str, str | None] = {}
+    feeds |= {blocks[branch]: unions[table] for table, branches in bound.definition.unions for branch in branches}
+    if bound.definition.merged:
+        feeds |= {blocks[branch.table]: None for branch in bound.definition.branches}
     unchecked = {database.relation_key(table.name) for table in database.change_tables.values() if not table.retain}
     parts: list[Part] = []
     rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
     for own, definition in zip([*blocks.values(), name], bound.definitions, strict=True):
         definition = _renamed(definition, names)
+        if definition.merged:
+            plans = [part.plan for part in parts if part.feeds is None]
+            if unmerged(plans) is None:
+                parts.append(Part(own, definition, merge_branches(definition, plans), own))
+            return parts
         notes = definition.notes
         if own == name:
             notes = (*notes, *_notes(parts))
@@ -166,12 +190,13 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
         weights = update_weights(database, con, definition, options, names)
         weights |= {table: rates[table] for table in {atom.table for atom in definition.atoms} & rates.keys()}
         fed = feeds.get(own, own)
-        rates[fed] = rates.get(fed, 0.0) + sum(weights.values())
+        rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
         divided, single = own == name and divides(definition, plan, options), own == name and is_single(options)
         plan = with_epsilon(definition, plan, epsilon, divided=divided, single=single)
-        parts.append(Part(own, definition, plan, fed, fed != own and _passes(definition, unchecked)))
+        passes = fed is not None and fed != own and _passes(definition, unchecked)
+        parts.append(Part(own, definition, plan, fed, passes))
     return parts
 
 
@@ -186,7 +211,8 @@ def _renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
     """The definition and its companions with tables called by `names`."""
     atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
     companions = tuple(replace(one, definition=_renamed(one.definition, names)) for one in definition.companions)
-    return replace(definition, atoms=atoms, companions=companions)
+    branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
+    return replace(definition, atoms=atoms, companions=companions, branches=branches)
 
 
 def _notes(parts: Sequence[Part]) -> Iterator[str]:
@@ -196,7 +222,7 @@ def _notes(parts: Sequence[Part]) -> Iterator[str]:
     for part in parts:
         if part.feeds == part.name:
             blocks[_spelled(part), _kept(part)] += 1
-        else:
+        elif part.feeds is not None:
             how = "passed on and not stored" if part.passes else "kept as a view of its own"
             branches.setdefault(part.feeds, []).append(f"{_spelled(part)} {how} ({_kept(part)})")
     for (block, how), count in blocks.items():
@@ -356,7 +382,7 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float, u
         maintained = engine.create_view(part.name, part.definition, part.plan, load, own, room, passes=part.passes)
         undo.callback(_drop, engine, part.name)
         feeding = [one.name for one in parts if one.feeds == part.feeds]
-        if part is not parts[-1] and part.name == feeding[-1]:
+        if part is not parts[-1] and part.feeds is not None and part.name == feeding[-1]:
             engine.expose(part.feeds, feeding, inner=True)
     for part in parts:
         if part.passes:

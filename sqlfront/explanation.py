@@ -149,6 +149,7 @@ class Explanation:
         grouped = is_grouped(self.definition)
         for number, (order, plan) in enumerate(zip(self.definition.orders, self.plan.orders, strict=True)):
             running = self.maintained.ranked.get(number) if self.maintained is not None else None
+            members = [self.maintained, *self.maintained.branches] if self.maintained is not None else []
             found.append(
                 {
                     "order": order.label + (" of each group" if grouped and number == 0 else ""),
@@ -156,7 +157,11 @@ class Explanation:
                     "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
                     "reason": plan.reason,
                     "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
-                    "trees": [_ranked(one.root, self.definition) for one in ranked_trees(running)],
+                    "trees": [
+                        _ranked(one.root, member.definition)
+                        for member in members
+                        for one in ranked_trees(member.ranked.get(number))
+                    ],
                 }
             )
         return found

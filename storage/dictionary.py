@@ -102,12 +102,16 @@ class Dictionary:
     def pin(self, value: bytes) -> int:
         """The code of one string, which stays valid until `unpin`."""
         code = self.encode_one(value)
-        self.refs[code] += 1
-        self._pins[code] = self._pins.get(code, 0) + 1
+        self.hold(code)
         return code
 
+    def hold(self, code: int) -> None:
+        """Let the code of a string that is held stay valid until `unpin`."""
+        self.refs[code] += 1
+        self._pins[code] = self._pins.get(code, 0) + 1
+
     def unpin(self, code: int) -> None:
-        """Take one `pin` back."""
+        """Take one `pin` or `hold` back."""
         self.refs[code] -= 1
         self._pins[code] -= 1
         if self._pins[code] == 0:

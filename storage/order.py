@@ -10,6 +10,7 @@ _WORDS = {
     "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "FLOAT", "DOUBLE", "DATE", "TIME",
     "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS",
 }  # fmt: skip
+_SIGNED = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _STRINGS = ("VARCHAR", "JSON", "BLOB")
 _NAMED = ("DECIMAL", "ENUM")
 _LOW, _HIGH = ("BIGINT", "HUGEINT", "DECIMAL"), ("UBIGINT", "UHUGEINT", "UUID")
@@ -22,6 +23,18 @@ def is_orderable(type_: str) -> bool:
     """Whether ordered groups can compare values of a DuckDB type."""
     family = type_.partition("(")[0]
     return family in {*_WORDS, *_STRINGS, *_NAMED, *_PAIRED, "INTERVAL"} and not type_.endswith("]")
+
+
+def has_same_codes(one: str, other: str) -> bool:
+    """Whether a value that two DuckDB types have has the same code in both, compared in the same order."""
+    scales = [type_.partition(",")[2] for type_ in (one, other) if is_narrow_decimal(type_)]
+    return one == other or {one, other} <= _SIGNED or (len(scales) == 2 and scales[0] == scales[1])
+
+
+def is_narrow_decimal(type_: str) -> bool:
+    """Whether a DuckDB type is a DECIMAL of one word."""
+    family, _, digits = type_.partition("(")
+    return family == "DECIMAL" and int(digits.partition(",")[0]) <= 18
 
 
 def equality_places(codec: Codec, place: int) -> Places:

@@ -244,8 +244,15 @@ def run(program, scratch, data, first, rows, sign):
             delta = load(scratch, BUFFERS + 3 * load(pc, 3))
             width = load(pc, 7) + 2
         elif operation == AGGREGATE:
-            n = step_aggregate(pc, scratch, delta, n)
-            delta = load(scratch, BUFFERS + 3 * load(pc, 3))
+            table = load(pc, 2)
+            if depth > 0:  # A delta that comes in pieces is added up whole.
+                if n > 0:
+                    step_upsert(pc, scratch, delta, n)
+                after = load(stack, 4 * (depth - 1))
+            else:
+                n = step_aggregate(pc, scratch, delta, n)
+                delta = load(scratch, BUFFERS + 3 * load(pc, 3))
+                width = load(table, KEYS) + load(table, VALUES) * load(table, LIMBS)
         elif operation == TRANSITION:
             n = step_transition(pc, scratch, delta, width, n)
         elif operation == SIGN:

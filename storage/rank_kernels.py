@@ -307,7 +307,8 @@ def keep_changed(table):
         if same:
             release(group, load(entry, 0))
         else:
-            store(touched + kept * (2 + ranks) * 8, 0, load(entry, 0))
+            for j in range(2 + ranks):
+                store(touched + kept * (2 + ranks) * 8, j, load(entry, j))
             kept += 1
     store(table, TOUCHED_USED, kept)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from storage import layout as at
 from storage import order_kernels as ordering
+from storage import rank_kernels as ranking
 from storage import table_kernels as kernels
 from storage import upkeep_kernels as upkeep
 from storage.errors import InternalError
@@ -170,10 +171,34 @@ class Table:
         kernels.reserve(self.address, rows)
 
     def shrink(self) -> None:
-        """Compact the table and its groups where most of their memory is unused. O(rows kept)."""
+        """Compact the table and its groups where most of their memory is unused, unless changed groups are noted by
+        their places. O(rows kept)."""
+        if self.header[at.TOUCHED_USED]:
+            return
         for table in (self, *self.groups):
             if upkeep.wants_shrink(table.address):
                 upkeep.compact(table.address, -1)
+
+    def changed_best(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of a ranked table's groups whose best row is another one since `settle`: the rank words of the best rows that
+        they had, and of those that they have. O(groups changed)."""
+        ranks, group = int(self.header[at.RANKS]), self.groups[0]
+        count, width = int(self.header[at.TOUCHED_USED]), int(self.header[at.WIDTH])
+        noted = _words(self.header[at.TOUCHED], count * (2 + ranks)).reshape(count, 2 + ranks)
+        size = int(group.header[at.WIDTH])
+        groups = _words(group.header[at.ROWS], int(group.header[at.USED]) * size).reshape(-1, size)
+        lists = np.ascontiguousarray(groups[noted[:, 0]]).view(np.int32).reshape(count, 2 * size)
+        heads = lists[:, 2 * int(group.header[at.TAIL])]
+        rows = _words(self.header[at.ROWS], int(self.header[at.USED]) * width).reshape(-1, width)
+        first = int(self.header[at.TAIL]) + 1
+        return noted[noted[:, 1] != 0, 2:].copy(), rows[heads[heads > 0] - 1, first : first + ranks].copy()
+
+    def settle(self) -> None:
+        """Forget which groups have changed."""
+        if self.header[at.TOUCHED_USED]:
+            scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+            ranking.settle(self.address, scratch.ctypes.data)
+            self.shrink()
 
     def compact(self, index: int = -1) -> None:
         """Lay rows out in the order of an index's groups, which makes enumeration sequential. O(rows)."""

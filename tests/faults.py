@@ -245,6 +245,33 @@ FAULTS = [
         "tests/maintenance/test_ring_rows.py -k first_rows_are",
     ),
     Fault(
+        "rows of several branches of a UNION come once more with the next block", "maintenance/top.py",
+        "        known = np.concatenate([self._last, keys])\n",
+        "        known = np.concatenate([self._last, keys])\n        self._last = self._last[:0]\n",
+        "tests/sqlfront/test_ranked_unions.py -k follow",
+    ),
+    Fault(
+        "a branch's sums are compared in the direction that they have in it", "sqlfront/bind_branches.py",
+        "replace(own, descending=term.descending, nulls_first=term.nulls_first)", "own",
+        "tests/sqlfront/test_ranked_unions.py -k those_of_the_union",
+    ),
+    Fault(
+        "the least of an expression over several tables is the greatest", "sqlfront/bind_companions.py",
+        'descending=direction == "max"', "descending=True",
+        "tests/sqlfront/test_best_of_joins.py -k those_of_the_query",
+    ),
+    Fault(
+        "what a change makes appear is told of each piece of a long list", "storage/program_kernels.py",
+        "            if depth > 0:  # A delta", "            if depth > 99:  # A delta",
+        "tests/sqlfront/test_distinct_aggregates.py -k many_ways",
+    ),
+    Fault(
+        "a first row that changes twice in an epoch was what it was between", "storage/rank_kernels.py",
+        "            for j in range(2 + ranks):\n                store(touched",
+        "            for j in range(1):\n                store(touched",
+        "tests/sqlfront/test_best_of_joins.py -k twice",
+    ),
+    Fault(
         "values that move are not ranked anew", "maintenance/rebalance.py",
         "        pieces.add_ranking(sweep)\n", "", "tests/maintenance/test_ring_rows.py -k ordered",
     ),

@@ -235,3 +235,16 @@ def test_duckdb_takes_the_same_of_two_rows_that_tie() -> None:
     plain = duckdb.connect()
     plain.execute("CREATE TABLE q AS FROM (VALUES (1, 5, 'b'), (1, 5, 'a'), (2, 5, 'c'), (1, NULL, 'd')) q(g, x, s)")
     assert plain.execute(without_ties(query)).fetchall() == [("a", "b")]
+
+
+@pytest.mark.parametrize(("ways", "values"), [(63, 64), (2, 3000), (1, 5000)])
+def test_values_that_come_about_in_many_ways_at_once(ways, values):
+    """One change brings more combinations than a program takes at a time, several for each value."""
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE r (a INTEGER, b INTEGER, x INTEGER); CREATE TABLE s (b INTEGER, y INTEGER)")
+    query = "SELECT a, min(x) AS least, count(DISTINCT x) AS n FROM r JOIN s ON r.b = s.b GROUP BY a"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute(f"INSERT INTO r SELECT i % 2, 0, i FROM range({values}) t(i)")
+    for change in (f"INSERT INTO s SELECT 0, i FROM range({ways}) t(i)", "DELETE FROM s WHERE y > 0", "DELETE FROM s"):
+        con.execute(change)
+        assert con.execute("FROM v ORDER BY a").fetchall() == con.execute(f"{query} ORDER BY a").fetchall(), change

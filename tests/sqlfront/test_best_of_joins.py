@@ -1,0 +1,169 @@
+"""MIN and MAX of an expression over several tables: from the first row of each group, without computing the join."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+import sqlfront
+from maintenance.top_change import BestRows
+from storage.table import Table
+
+TABLES = """
+    CREATE TABLE r (a INTEGER, b INTEGER, x INTEGER, d DECIMAL(8, 2));
+    CREATE TABLE s (b BIGINT, c INTEGER, y INTEGER, p UINTEGER NOT NULL)"""
+VIEWS = {
+    "grouped": "SELECT a, max(r.x + s.y) AS best, count(*) AS n, min(r.x) AS m FROM r JOIN s ON r.b = s.b GROUP BY a",
+    "alone": "SELECT max(r.x + s.y) AS most, min(r.x - s.y) AS least FROM r JOIN s ON r.b = s.b",
+    "by the joined column": "SELECT r.b, min(r.d + 2 * s.y) AS m FROM r JOIN s ON r.b = s.b GROUP BY r.b",
+    "by columns of both": "SELECT a, c, max(x + y) + 1 AS m FROM r JOIN s ON r.b = s.b GROUP BY a, c",
+    "filtered": "SELECT a, max(x + y) FILTER (WHERE x > 0) AS m, sum(x) AS t FROM r JOIN s ON r.b = s.b GROUP BY a",
+    "having": "SELECT a FROM r JOIN s ON r.b = s.b GROUP BY a HAVING max(x + y) > 3",
+    "greatest": "SELECT a, max(greatest(x, y)) AS m FROM r JOIN s ON r.b = s.b GROUP BY a",
+    "sorted": "SELECT a, max(x * y) AS m, min(x || 's' || y) AS t FROM r JOIN s ON r.b = s.b GROUP BY a",
+    "itself": "SELECT q.a, min(p.x - q.x) AS m FROM r AS p JOIN r AS q ON p.b = q.b GROUP BY q.a",
+    "inside": "SELECT m, count(*) FROM (SELECT a, max(x + y) AS m FROM r JOIN s ON r.b = s.b GROUP BY a) GROUP BY m",
+}
+
+
+def change(choose):
+    def number():
+        return choose.choice(["NULL", "0", "1", "2", "3"])
+
+    return choose.choices(
+        [
+            f"INSERT INTO r VALUES ({number()}, {number()}, {number()}, {number()})",
+            f"INSERT INTO s VALUES ({number()}, {number()}, {number()}, 1)",
+            f"DELETE FROM r WHERE x = {number()}",
+            f"DELETE FROM s WHERE y = {number()} AND c = {number()}",
+            f"UPDATE r SET x = {number()} WHERE b = {number()}",
+            "INSERT INTO r SELECT * FROM r",
+            "DELETE FROM r WHERE x = (SELECT max(x) FROM r)",
+            "BEGIN; DELETE FROM s; INSERT INTO r VALUES (1, 1, 9, 9); ROLLBACK",
+        ],
+        [24, 24, 6, 6, 8, 2, 6, 3],
+    )[0]
+
+
+def test_extrema_are_those_of_the_query():
+    """After every change, and by the feed; when all rows are gone nothing is left."""
+    con = sqlfront.connect()
+    con.execute(TABLES)
+    for number, query in enumerate(VIEWS.values()):
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        assert con.execute(f"DESCRIBE v{number}").fetchall() == con.execute(f"DESCRIBE {query}").fetchall()
+    feeds = [con.view(f"v{number}").subscribe(timeout=0) for number in range(len(VIEWS))]
+    followed = [Counter() for _ in VIEWS]
+    changed, before, choose = Counter(), {}, random.Random(8)
+    con.execute("INSERT INTO r SELECT i % 3, i % 2, i % 4, i FROM range(5) x(i)")
+    con.execute("INSERT INTO s SELECT i % 2, 0, i, 1 FROM range(3) x(i)")
+    for _ in range(16):
+        con.execute(change(choose))
+        for number, query in enumerate(VIEWS.values()):
+            found = Counter(con.execute(f"FROM v{number}").fetchall())
+            assert found == Counter(con.execute(query).fetchall()), query
+            for batch in feeds[number]:
+                for *row, kind, _, _ in zip(*batch.to_pydict().values(), strict=True):
+                    followed[number][tuple(row)] += 1 if kind in ("insert", "update_postimage") else -1
+            assert +followed[number] == found, query
+            changed[number] += found != before.get(number)
+            before[number] = found
+    assert min(changed.values()) > 1, changed
+    con.execute("DELETE FROM r; DELETE FROM s")
+    for number in range(len(VIEWS)):
+        assert con.execute(f"CHECK MATERIALIZED VIEW v{number}").fetchall() == []
+        con.execute(f"DROP MATERIALIZED VIEW v{number}")
+    engine = con._database.engine
+    assert not engine.views and not engine.relations
+
+
+@pytest.fixture
+def con():
+    connection = sqlfront.connect()
+    connection.execute(TABLES)
+    yield connection
+    connection.close()
+
+
+def test_nothing_of_the_join_is_stored(con):
+    """Of a million rows of the join the groups' first are kept."""
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    con.execute("INSERT INTO r SELECT i % 4, 0, i, 0 FROM range(1000) x(i)")
+    con.execute("INSERT INTO s SELECT 0, 0, i, 1 FROM range(1000) x(i)")
+    assert sorted(con.execute("FROM v").fetchall())[0] == (0, 996 + 999, 250_000, 0)
+    assert sum(row["rows"] for row in con.view("v").state()) < 10_000
+    con.execute("DELETE FROM s WHERE y > 990; DELETE FROM r WHERE x = 996")
+    assert sorted(con.execute("FROM v").fetchall())[0] == (0, 992 + 990, 249 * 991, 0)
+
+
+def test_a_change_reads_the_first_rows_that_change(con, monkeypatch):
+    """Not those of the other groups, however many there are; nor is anything read when a first row stays."""
+    con.execute("INSERT INTO r SELECT i, i % 100, i, 0 FROM range(2000) x(i)")
+    con.execute("INSERT INTO s SELECT i % 100, 0, i, 1 FROM range(200) x(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    assert isinstance(con._database.engine.views["main.v#1/1"].top, BestRows)
+    read = []
+
+    def changed_best(table):
+        found = original(table)
+        read.append(sum(map(len, found)))
+        return found
+
+    original = Table.changed_best
+    monkeypatch.setattr(Table, "changed_best", changed_best)
+    for change, rows in [
+        ("INSERT INTO r VALUES (7, 7, 9, 0)", 2),
+        ("INSERT INTO r VALUES (7, 7, 8, 0)", 0),
+        ("DELETE FROM r WHERE a = 7 AND x = 9", 2),
+        ("UPDATE r SET x = 5000 WHERE a = 8", 2),
+        ("DELETE FROM r WHERE a = 9", 1),
+        ("BEGIN; DELETE FROM r; ROLLBACK", None),
+        ("INSERT INTO r VALUES (3, 3, NULL, 0)", 0),
+        ("DELETE FROM s WHERE y = 105", 40),
+    ]:
+        con.execute(change)
+        assert rows in (None, *read[-1:]), change
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == [], change
+
+
+def test_a_group_of_nulls_has_null(con):
+    con.execute("INSERT INTO r VALUES (1, 1, NULL, 0), (2, 1, 5, 0), (NULL, 1, 7, 0)")
+    con.execute("INSERT INTO s VALUES (1, 0, 1, 1)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    con.execute(f"CREATE MATERIALIZED VIEW w AS {VIEWS['alone']}")
+    assert sorted(con.execute("FROM v").fetchall(), key=repr) == [(1, None, 1, None), (2, 6, 1, 5), (None, 8, 1, 7)]
+    con.execute("DELETE FROM r WHERE x IS NOT NULL")
+    assert con.execute("FROM v").fetchall() == [(1, None, 1, None)]
+    assert con.execute("FROM w").fetchall() == [(None, None)]
+    con.execute("DELETE FROM r")
+    assert con.execute("FROM v").fetchall() == []
+    assert con.execute("FROM w").fetchall() == [(None, None)]
+
+
+def test_explain_tells_how(con):
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    reason = con.explain("v").to_dict()["reason"]
+    assert "the block of first rows of each group over r, s is kept as a view of its own" in reason
+    assert "its first rows by r.x + s.y DESC are read" in reason
+    assert "The values of the max of r.x + s.y are kept per group" in reason
+
+
+def test_a_first_row_that_changes_twice_in_an_epoch(con):
+    """By the changes of both tables: what is told is from before the first one to after the last."""
+    con.execute("INSERT INTO r SELECT i, i, i, 0 FROM range(4) x(i)")
+    con.execute("INSERT INTO s SELECT i, 0, 10 * i, 1 FROM range(4) x(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    feed = con.view("v").subscribe(snapshot=False, timeout=0)
+    con.execute("BEGIN; UPDATE r SET x = 7 WHERE a > 0; INSERT INTO s VALUES (2, 0, 99, 1), (3, 0, 0, 1); COMMIT")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    told = [row for batch in feed for row in zip(*batch.select(["a", "best", "_change_type"]).to_pydict().values())]
+    assert sorted(row for row in told if row[2] == "update_postimage") == [
+        (1, 17, "update_postimage"),
+        (2, 106, "update_postimage"),
+        (3, 37, "update_postimage"),
+    ]
+    con.execute("BEGIN; UPDATE r SET x = 100 WHERE a = 2; DELETE FROM s WHERE b = 2; COMMIT")
+    con.execute("INSERT INTO s VALUES (2, 0, 1, 1)")
+    assert con.execute("SELECT best FROM v WHERE a = 2").fetchall() == [(101,)]
