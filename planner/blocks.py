@@ -97,7 +97,7 @@ class Blocks:
         order = dict.fromkeys((*definition.free, *columns))
         found = []
         for name in order:
-            if is_hashable(columns[name]) and (not path or name in _telling(definition)):
+            if is_hashable(columns[name].type) and (not path or name in _telling(definition)):
                 label = definition.label(name)
                 values = tuple(self.hashed(definition, name, path).items())
                 own = Dimension(f"{label} of {path[-1]}" if path else label, values, None if path else name)
@@ -144,10 +144,10 @@ class Blocks:
         return found
 
 
-def is_hashable(column: LeafColumn) -> bool:
-    """Whether equal values of a column have one text."""
-    kind = column.type.split("(")[0]
-    return kind.split("_")[0] in _TEXTS and not column.type.endswith("]")
+def is_hashable(type_: str) -> bool:
+    """Whether equal values of a type have one text."""
+    kind = type_.split("(")[0]
+    return kind.split("_")[0] in _TEXTS and not type_.endswith("]")
 
 
 def folded(definition: Definition) -> list[Atom]:
@@ -203,11 +203,12 @@ class _Placing:
 
 
 def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...]:
-    """All that the view reads of an atom's rows, in companions too."""
+    """All that the view reads of an atom's rows, in companions and conditions too."""
     blocks = [definition, *(companion.definition for companion in definition.companions)]
     same = [own for block in blocks for own in block.atoms if own.name == atom]
-    columns = [column for own in same for column in (*own.variables, *own.factors) if is_hashable(column)]
-    return tuple(dict.fromkeys((column.expression, column.type) for column in columns))
+    read = [(column.expression, column.type) for own in same for column in (*own.variables, *own.factors)]
+    read += [column for own in same for condition in own.conditions for column in condition.columns]
+    return tuple(dict.fromkeys(column for column in read if is_hashable(column[1])))
 
 
 def _keeps_all(definition: Definition) -> bool:

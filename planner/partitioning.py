@@ -24,7 +24,7 @@ from planner.wording import enumerate_words
 
 MOST_SHARDS = 1 << 16
 _SLACK = 1e-9
-_NOTHING_HASHED = "besides its conditions, it reads no column that can be hashed"
+_NOTHING_HASHED = "it reads no column that can be hashed"
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ def _argument_cuts(definition: Definition, blocks: Blocks, number: int) -> Itera
     for variable in companion.argument:
         values = blocks.hashed(companion.definition, variable)
         column = next(c for atom in companion.definition.atoms for c in atom.variables if c.name == variable)
-        if values and is_hashable(column) and own.issuperset(values):
+        if values and is_hashable(column.type) and own.issuperset(values):
             yield Dimension(companion.label, tuple(values.items()))
 
 

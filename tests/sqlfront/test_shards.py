@@ -32,6 +32,7 @@ QUERIES = {
         "GROUP BY r.a HAVING sum(n) > 2"
     ),
     "everything": "SELECT count(*) AS n, sum(c) AS total, avg(n) AS mean FROM r, s WHERE r.b = s.b",
+    "rows under a condition": "SELECT count(*) AS n FROM r WHERE n > 1 AND (b <> 'x' OR a = 1)",
     "everything of one table": "SELECT count(*) AS n, sum(n) + 1 AS total, min(b) AS first FROM r",
     "extremes": "SELECT r.a, min(s.c) AS least, max(s.m) AS most FROM r, s WHERE r.b = s.b GROUP BY r.a",
     "values of a table joined with itself": (
