@@ -257,23 +257,9 @@ def explain(database: Database, con: Any, view_or_sql: str, shards: int | None =
     found = explain_view(database, con, parts) if is_name else explain_query(database, con, view_or_sql)
     if shards is None:
         return found
-    return spread_over(database, con, found, shards, parts if is_name else view_or_sql)
-
-
-def spread_over(
-    database: Database, con: Any, explained: Explanation, shards: int, written: str | Sequence[str]
-) -> Explanation:
-    """The explanation with that of shards; of a query as `written`, or of a view by the parts of its name."""
-    from sqlfront.build import bind, bind_stored
-    from sqlfront.catalog import EngineCatalog
     from sqlfront.shards.explanation import in_shards
 
-    catalog = EngineCatalog(database, con)
-    if isinstance(written, str):
-        bound = bind(catalog, con, written)
-    else:
-        bound = bind_stored(catalog, con, database.view(con, written))
-    return in_shards(database, con, explained, bound, shards)
+    return in_shards(database, con, found, shards, parts if is_name else view_or_sql)
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:

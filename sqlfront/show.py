@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront import statements as own
 from sqlfront.check import check_view
-from sqlfront.explanation import Explanation, explain_query, explain_view, spread_over
+from sqlfront.explanation import Explanation, explain_query, explain_view
 from sqlfront.names import shown
 from sqlfront.options import check_options
 from sqlfront.state import state_rows
@@ -65,8 +65,11 @@ def _explained(
     import pyarrow as pa
 
     shards = check_options("EXPLAIN", options).get("shards")
-    found = explained if shards is None else spread_over(database, con, explained, shards, written)
-    return _table({"property": pa.string(), "value": pa.string()}, found.lines())
+    if shards is not None:
+        from sqlfront.shards.explanation import in_shards
+
+        explained = in_shards(database, con, explained, shards, written)
+    return _table({"property": pa.string(), "value": pa.string()}, explained.lines())
 
 
 def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from planner.blocks import Dimension
 from planner.partitioning import Partitioning, Stream
 from planner.wording import table_name
-from sqlfront.build import Bound
+from sqlfront.build import bind, bind_stored
+from sqlfront.catalog import EngineCatalog
 from sqlfront.shards.plan import combined, spread, table_sizes, with_views
 
 if TYPE_CHECKING:
@@ -74,8 +75,18 @@ class Spread:
         return sum(stream.table == table for stream in streams)
 
 
-def in_shards(database: Database, con: Any, explained: Explanation, bound: Bound, shards: int) -> Explanation:
-    """The explanation of a view with that of its shards. ProgrammingError for a number of shards that is none."""
+def in_shards(
+    database: Database, con: Any, explained: Explanation, shards: int, written: str | Sequence[str]
+) -> Explanation:
+    """The explanation with that of shards; of a query as `written`, or of a view by the parts of its name.
+
+    ProgrammingError for a number of shards that is none.
+    """
+    catalog = EngineCatalog(database, con)
+    if isinstance(written, str):
+        bound = bind(catalog, con, written)
+    else:
+        bound = bind_stored(catalog, con, database.view(con, written))
     definition = with_views(database, con, bound)
     found = spread(definition, shards, table_sizes(database, con, definition))
     return replace(explained, spread=Spread(shards, found, combined(definition, found).note))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import pytest
 
 from sqlfront.shards.plan import plan_shards
 from tests.definition_oracle import same_bag
+from tests.random_blocks import random_query
 from tests.shards import LocalShards, arrow, declared, oracle, stream
 
 BLOCKS = {
@@ -170,6 +172,15 @@ def test_shards_have_the_rows_of_a_view_over_views(con, name):
     query, sent = READERS[name]
     found = check(con, query, VIEWS + query, 4)
     assert sent is None or found.rows_sent == {f"main.{table}": copies for table, copies in sent.items()}
+
+
+@pytest.mark.parametrize("seed", [7, 8, 103])
+def test_shards_have_the_rows_of_random_queries(con, seed):
+    random, spread = Random(seed), 0
+    for _ in range(6):
+        query = random_query(random)
+        spread += check(con, query, query, random.choice([2, 4, 6]), steps=2).shards > 1
+    assert spread
 
 
 def test_explain_says_what_is_sent_for_a_block(con):
