@@ -146,7 +146,7 @@ FAULTS = [
     Fault(
         "a union is spread by some of its branches", "planner/blocks.py",
         "if len(choices) == 1 or not all(choices):", "if len(choices) == 1 or not any(choices):",
-        f"{BLOCKS_IN_SHARDS} -k one_row",
+        BLOCKS_IN_SHARDS,
     ),
     Fault(
         "a value that is counted is in several shards", "planner/partitioning.py",

@@ -113,8 +113,8 @@ def shards(
 
     `streams` are streaming DataFrames of the tables' changes, by the tables' names, in any shape of changes. `sizes`
     are the tables' expected rows, from which the planner chooses what is sent where (con.explain(query, shards=8) shows
-    it). Nothing runs before a query over `.changes` is started, or `.into` starts one.
-    NotSupportedError, with the reason, for a view that cannot be spread over shards.
+    it); what cannot be spread is on one shard, and `.plan.partitioning.reason` says why. Nothing runs before a query
+    over `.changes` is started, or `.into` starts one.
     """
     from sqlfront.shards.plan import named_tables, plan_shards
     from sqlfront.spark.shard_job import start_shards
