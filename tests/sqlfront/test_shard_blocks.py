@@ -174,7 +174,7 @@ def test_shards_have_the_rows_of_a_view_over_views(con, name):
     assert sent is None or found.rows_sent == {f"main.{table}": copies for table, copies in sent.items()}
 
 
-@pytest.mark.parametrize("seed", [7, 8, 103])
+@pytest.mark.parametrize("seed", [7, 21, 103])
 def test_shards_have_the_rows_of_random_queries(con, seed):
     random, spread = Random(seed), 0
     for _ in range(6):
