@@ -28,6 +28,12 @@ QUERIES = {
         "SELECT c, kind, count(*) AS n FROM orders JOIN items USING (o) JOIN products USING (p) GROUP BY c, kind"
     ),
     "orders by products": "SELECT c, kind, count(*) AS n FROM orders CROSS JOIN products GROUP BY c, kind",
+    "orders and their items' number": (
+        "SELECT c, sum(n) AS n FROM orders JOIN (SELECT o, count(*) AS n FROM items GROUP BY o) g USING (o) GROUP BY c"
+    ),
+    "items of the best products": (
+        "SELECT o, f.kind FROM items JOIN (SELECT p, kind FROM products ORDER BY kind, p LIMIT 100) f USING (p)"
+    ),
     "triangles of followers": (
         "SELECT count(*) AS n FROM follows a, follows b, follows c WHERE a.y = b.x AND b.y = c.x AND c.y = a.x"
     ),

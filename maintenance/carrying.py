@@ -76,15 +76,22 @@ def _steps(tree: Tree, base: View, entry: tuple[str, ...]) -> list[Step]:
 
 
 def _descend(tree: Tree, view: View, bound: set[str], steps: list[Step]) -> None:
-    known = tree.ordered(view, bound)
+    known, inner = tree.ordered(view, bound), bound | set(view.node.variables)
     # The children to multiply in when the view is expanded; none if its own values will do.
-    inside = view.children if any(carries(tree, child) for child in view.children) else []
-    summed = None if carries(tree, view) else tree.look_up(view, bound)
+    inside = view.children if any(_lacks(tree, child, inner) for child in view.children) else []
+    summed = None if _lacks(tree, view, bound) else tree.look_up(view, bound)
     if summed is not None:
         steps.append(summed)
         return
     whole = len(known) == len(view.node.variables)
-    steps.append(Step(view, "row" if whole else "members", known, not inside))
-    bound |= set(view.node.variables)
+    listing = Step(view, "row" if whole else "members", known, not inside)
+    steps.append(listing if whole else tree.within_bounds(listing, bound))
+    bound |= inner
     for child in inside:
         _descend(tree, child, bound, steps)
+
+
+def _lacks(tree: Tree, view: View, bound: set[str]) -> bool:
+    """Whether the subtree holds output variables that are not bound: what its parent only compares may be one."""
+    assert tree.output is not None
+    return any(v in tree.output and v not in bound for node in view.node.walk() for v in node.variables)

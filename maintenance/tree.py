@@ -287,7 +287,7 @@ class Tree:
             else:
                 partners = self._partners(sibling, order[place + 1 :], bound) if parent.is_bag else ()
                 listing = Step(sibling, "members", self.ordered(sibling, bound), True, partners)
-                steps.append(self._sorted(listing, parent, bound))
+                steps.append(self.within_bounds(listing, bound))
             known = bound | set(sibling.link) if steps[-1].binds else bound
             steps += ready_tests(parent, known, bound, steps[-1].comparisons)
             bound = known
@@ -312,13 +312,14 @@ class Tree:
             return None
         return Step(view, "range sum", key, True, comparisons=tuple(tests))
 
-    def _sorted(self, listing: Step, parent: View, bound: Set[str]) -> Step:
+    def within_bounds(self, listing: Step, bound: Set[str]) -> Step:
         """The listing of just what lies within the bounds that the parent's comparisons set to one variable, if the
         members can be sorted by it."""
         view, fresh = listing.view, listing.fresh
+        assert view.parent is not None
         tests = [
             test
-            for test in parent.node.comparisons
+            for test in view.parent.node.comparisons
             if test.operator != "<>" and test.scheme & bound and len(test.scheme & fresh) == 1
         ]
         for first in tests if not listing.partners else ():

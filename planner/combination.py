@@ -13,8 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from planner.blocks import Path, placed
 from planner.product import Product, unused_names
 from planner.query import Definition, Limit, RawColumn, is_grouped
+from planner.wording import enumerate_words
 
 
 class Combination(Protocol):
@@ -132,10 +134,10 @@ class Multiplied:
 
 
 def combine(
-    definition: Definition, hashed: Sequence[Collection[str]], streams: Mapping[str, str], found: Product | None = None
+    definition: Definition, hashed: Sequence[Collection[str]], streams: Mapping[Path, str], found: Product | None = None
 ) -> Combination:
-    """The combination of a view whose atoms read these tables, and whose shards are decided by these variables: in each
-    of the components, if it is `found` to be a product."""
+    """The combination of a view whose tables occur in a shard as these, and whose shards are decided by these
+    variables: in each of the components, if it is `found` to be a product."""
     if found is None:
         return _merged(definition, hashed[0], streams)
     parts = zip(found.components, hashed, strict=True)
@@ -144,12 +146,12 @@ def combine(
     return Multiplied(definition, found, factors, mark)
 
 
-def _merged(definition: Definition, hashed: Collection[str], streams: Mapping[str, str]) -> Merged:
-    own = _moved(definition, streams)
+def _merged(definition: Definition, hashed: Collection[str], streams: Mapping[Path, str]) -> Merged:
+    own = placed(definition, streams)
     apart = _is_apart(definition, hashed)
     if apart and (definition.limit is None or _is_whole_in_shards(definition, hashed)):
         return Merged(definition, own, apart=True, whole=True)
-    raw = definition.raw if apart else tuple(part for column in definition.raw for part in _parts(column))
+    raw = definition.raw if apart else tuple(part for column in definition.raw for part in _parts(definition, column))
     limit = definition.limit if apart else None
     if limit is not None and not is_grouped(definition):
         limit = Limit(limit.end)
@@ -161,21 +163,22 @@ def _merged(definition: Definition, hashed: Collection[str], streams: Mapping[st
     return Merged(definition, shard, apart, whole=False)
 
 
-def obstacle(definition: Definition, hashed: Collection[str]) -> str | None:
-    """Why the rows of several shards that these variables decide cannot be combined; None if they can."""
+def obstacle(definition: Definition, hashed: Collection[str], *, values_apart: bool) -> str | None:
+    """Why the rows of several shards that these variables decide cannot be combined; None if they can. `values_apart`:
+    the distinct values that a group counts lie in one shard each, if not the group."""
     if definition.limit is not None and not definition.raw:
         return "none of its tables' columns are put out, by which the shards' rows could be ordered"
-    if _is_apart(definition, hashed):
+    counted = counted_companions(definition)
+    if _is_apart(definition, hashed) or values_apart or not counted:
         return None
-    for column in definition.raw:
-        if column.companion is None:
-            continue
-        kept = definition.companions[column.companion]
-        if column.kind not in ("least", "greatest"):
-            return f"distinct values of {kept.label} are counted, and the same value may be in several shards"
-        if len(kept.argument) > 1:
-            return f"the row of the first of {kept.label} would have to be known to compare those of the shards"
-    return None
+    labels = enumerate_words(definition.companions[number].label for number in counted)
+    return f"distinct values of {labels} are counted, and the same value may be in several shards"
+
+
+def counted_companions(definition: Definition) -> list[int]:
+    """The companions whose values are counted or summed: those of shards cannot be, unless no value is in several."""
+    found = (column.companion for column in definition.raw if column.kind not in ("least", "greatest"))
+    return list(dict.fromkeys(number for number in found if number is not None))
 
 
 def _is_apart(definition: Definition, hashed: Collection[str]) -> bool:
@@ -190,25 +193,24 @@ def _is_whole_in_shards(definition: Definition, hashed: Collection[str]) -> bool
     return limit is not None and is_grouped(definition) and set(hashed) <= set(limit.variables or ())
 
 
-def _moved(definition: Definition, streams: Mapping[str, str]) -> Definition:
-    """The definition over the tables that atoms read in a shard. Foreign keys do not hold there."""
-    atoms = tuple(replace(atom, table=streams[atom.name], references=()) for atom in definition.atoms)
-    companions = tuple(replace(one, definition=_moved(one.definition, streams)) for one in definition.companions)
-    return replace(definition, atoms=atoms, companions=companions)
-
-
-def _parts(column: RawColumn) -> tuple[RawColumn, ...]:
-    """The raw columns that a shard keeps for one: an average is a sum and a count, if not of distinct values, which are
-    in one shard."""
-    if column.kind != "avg" or column.companion is not None:
+def _parts(definition: Definition, column: RawColumn) -> tuple[RawColumn, ...]:
+    """The raw columns that a shard keeps for one: an average is a sum and a count, the first of several values all of
+    them."""
+    if column.kind in ("least", "greatest"):
+        assert column.companion is not None
+        kept = definition.companions[column.companion]
+        types = {own.name: own.type for atom in kept.definition.atoms for own in atom.variables}
+        by = enumerate(kept.argument[:-1], 1)
+        return *(replace(column, name=f"{column.name} by {n}", variable=v, type=types[v]) for n, v in by), column
+    if column.kind != "avg":
         return (column,)
     type_ = "DOUBLE" if column.argument_type in ("FLOAT", "DOUBLE") else f"DECIMAL(38,{column.scale})"
     if column.argument_type is not None and not column.argument_type.startswith(("DECIMAL", "FLOAT", "DOUBLE")):
         type_ = "HUGEINT"
-    assert column.present is not None
+    terms = ((1, column.present),) if column.present is not None else ()
     return (
         replace(column, name=f"{column.name} sum", kind="sum", type=type_, from_sum=False),
-        RawColumn(f"{column.name} count", "count", "BIGINT", terms=((1, column.present),)),
+        RawColumn(f"{column.name} count", "count", "BIGINT", terms=terms, companion=column.companion),
     )
 
 
@@ -228,22 +230,28 @@ def _selected(definition: Definition, rows: str, *, filtered: bool = False) -> s
 def _combined(definition: Definition, parts: str) -> str:
     """The raw columns from those of the shards."""
     group = [_quote(column.name) for column in definition.raw if column.kind == "variable"]
-    items = [_total(column) for column in definition.raw]
+    items = [_total(column, [_quote(part.name) for part in _parts(definition, column)]) for column in definition.raw]
     grouping = f" GROUP BY {', '.join(group)}" if group else ""
     return f"SELECT {', '.join(items)} FROM {parts}{grouping}"
 
 
-def _total(column: RawColumn) -> str:
+def _total(column: RawColumn, parts: Sequence[str]) -> str:
+    """A raw column from the shards' parts of it."""
     name = _quote(column.name)
     if column.kind == "variable":
         return name
     if column.kind == "count":
         return f"COALESCE(CAST(SUM({name}) AS BIGINT), 0) AS {name}"
-    if column.kind == "avg" and column.companion is None:
-        total, count = (_quote(part.name) for part in _parts(column))
+    if column.kind == "avg":
+        total, count = parts
         return f"CAST(SUM({total}) AS DOUBLE) / SUM({count}) AS {name}"
-    function = {"sum": "SUM", "avg": "MAX", "least": "MIN", "greatest": "MAX"}[column.kind]
-    return f"CAST({function}({name}) AS {column.type}) AS {name}"
+    if column.kind == "sum":
+        return f"CAST(SUM({name}) AS {column.type}) AS {name}"
+    if len(parts) == 1:
+        return f"{'MIN' if column.kind == 'least' else 'MAX'}({name}) AS {name}"
+    direction = "ASC" if column.kind == "least" else "DESC"
+    order = ", ".join(f"{part} {direction}" for part in parts)
+    return f"first({name} ORDER BY {order}) FILTER (WHERE {parts[0]} IS NOT NULL) AS {name}"
 
 
 def _limiting(definition: Definition) -> str:

@@ -16,38 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log, prod
 
-from planner.combination import obstacle
-from planner.hypergraph import occurrences
+from planner.blocks import Blocks, Dimension, Path, folded, is_hashable
+from planner.combination import counted_companions, obstacle
 from planner.product import NoProduct, Product, product
-from planner.query import Atom, Definition, LeafColumn
+from planner.query import Atom, Definition
 from planner.wording import enumerate_words
 
 MOST_SHARDS = 1 << 16
 _SLACK = 1e-9
-_NOTHING_HASHED = ": besides its conditions, it reads no column that can be hashed"
-
-# Types of which equal values have one text: what is hashed is the text.
-_TEXTS = (
-    "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "ENUM", "FLOAT", "HUGEINT", "INTEGER", "SMALLINT",
-    "TIMESTAMP", "TIME", "TINYINT", "UBIGINT", "UHUGEINT", "UINTEGER", "USMALLINT", "UTINYINT", "UUID", "VARCHAR",
-)  # fmt: skip
-
-
-class NoPartitioning(Exception):
-    """A view cannot be spread over shards: the text is the reason, `hint` a way out."""
-
-    def __init__(self, why: str, hint: str) -> None:
-        super().__init__(why)
-        self.hint = hint
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """A coordinate of the grid: `shares` parts of the hash of a variable or, with none, of all that `atom` reads."""
-
-    shares: int
-    variable: str | None = None
-    atom: str | None = None
+_NOTHING_HASHED = "it reads no column that can be hashed"
 
 
 @dataclass(frozen=True)
@@ -73,13 +50,13 @@ class Grid:
 
     @property
     def hashed(self) -> frozenset[str]:
-        """The variables that decide on a cell; that of a whole row is none that a view has, and called by its atom."""
-        return frozenset(d.variable or f"row of {d.atom}" for d in self.dimensions if d.shares > 1)
+        """The variables that decide on a cell; what else is hashed is none that a view has, and called by its label."""
+        return frozenset(d.variable or f"hash of {d.label}" for d in self.dimensions if d.shares > 1)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The rows of a table on one way to the shards, which `atoms` read there as table `name`.
+    """The rows of a table on one way to the shards, where table `name` holds them for the occurrences in `atoms`.
 
     `shares` are those of the grid. In the dimensions that are not hashed a row goes to every cell: to `copies` shards
     altogether. Rows that meet none of the `conditions` are not sent; None sends all.
@@ -87,7 +64,7 @@ class Stream:
 
     name: str
     table: str
-    atoms: tuple[str, ...]
+    atoms: tuple[Path, ...]
     shares: tuple[int, ...]
     hashed: tuple[Hashed, ...]
     conditions: tuple[str, ...] | None
@@ -144,32 +121,30 @@ def partition(definition: Definition, shards: int, sizes: Mapping[str, float] | 
 
     Components have grids of their own where the view is their product; `reason` says why if it has several and is not.
     `sizes` are the tables' expected numbers of rows (by the definition's names, else 1). The shares are searched for
-    among the variables to which the linear programme of Beame, Koutris and Suciu (2014) gives a part; ties go to
-    variables that are put out, whose groups lie in one shard. Raises NoPartitioning with the reason; ValueError for a
-    number of shards that is none.
+    among the hashes to which the linear programme of Beame, Koutris and Suciu (2014) gives a part; ties go to
+    variables that are put out, whose groups lie in one shard. Blocks are computed in each shard from the rows that it
+    is sent: see blocks.py. What cannot be spread is on one shard, and `reason` says why. ValueError for a number of
+    shards that is none.
     """
     if not 1 <= shards <= MOST_SHARDS:
         raise ValueError(f"{shards} shards: give a number from 1 to {MOST_SHARDS}")
-    if definition.derived:
-        raise NoPartitioning(
-            "a block of its query is a view of its own, whose changes would have to be sent on from shard to shard",
-            "keep the block as a sharded view of its own, and shard a view over that",
-        )
-    rows = sizes or {}
+    rows, blocks = sizes or {}, Blocks(definition)
     why = ""
     try:
         factors = product(definition) if shards > 1 else None
         if factors is not None:
-            grids = [_grid(one, shards, rows, of_product=True) for one in factors.components]
+            if any(map(blocks.is_never_empty, factors.components)):
+                raise NoProduct("one of them has rows before any are sent: that of a block without groups")
+            grids = [_grid(one, blocks, shards, rows) for one in factors.components]
             if max(grid.shards for grid in grids) > 1:
-                return replace(_spread(definition, grids, rows, _reasons(grids)), product=factors)
-    except (NoProduct, NoPartitioning) as problem:
+                return replace(_spread(definition, blocks, grids, rows, _reasons(grids)), product=factors)
+    except NoProduct as problem:
         why = f"; its components share a grid, as {problem}"
-    grid = _grid(definition, shards, rows)
-    return _spread(definition, [grid], rows, grid.reason + why)
+    grid = _grid(definition, blocks, shards, rows)
+    return _spread(definition, blocks, [grid], rows, grid.reason + why)
 
 
-def exponents(holders: Sequence[frozenset[str]], sizes: Mapping[str, float], shards: int) -> list[float]:
+def exponents(holders: Sequence[frozenset[Path]], sizes: Mapping[Path, float], shards: int) -> list[float]:
     """The share exponents of variables, by the atoms that hold them: a variable has shards^exponent shares.
 
     They minimise the largest number of rows that an atom sends to one shard, which on data without skew no algorithm of
@@ -189,79 +164,88 @@ def exponents(holders: Sequence[frozenset[str]], sizes: Mapping[str, float], sha
 # Inside ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """What may be hashed: a variable or the rows of an atom; the atoms that have it."""
-
-    atoms: frozenset[str]
-    variable: str | None = None
-
-
-def _candidates(definition: Definition, *, apart: bool = False) -> list[_Candidate]:
-    """The variables, those put out first, and the rows of the atoms; of several in the same atoms the first, and none
-    whose atoms another one has too: shares are better given to that. `apart`: only variables that are put out."""
-    columns = {c.name: c for atom in definition.atoms for c in atom.variables}
-    holders = occurrences({atom.name: atom.scheme for atom in definition.atoms})
-    order = dict.fromkeys(definition.free if apart else (*definition.free, *columns))
-    found = [_Candidate(holders[name], name) for name in order if _is_hashable(columns[name])]
-    if not apart:
-        found += [_Candidate(frozenset([a.name])) for a in definition.atoms if _row_values(definition, a.name)]
-    first: dict[frozenset[str], _Candidate] = {}
-    for candidate in found:
-        first.setdefault(candidate.atoms, candidate)
-    return [one for one in first.values() if not any(one.atoms < other for other in first)]
-
-
-def _is_hashable(column: LeafColumn) -> bool:
-    kind = column.type.split("(")[0]
-    return kind.split("_")[0] in _TEXTS and not column.type.endswith("]")
-
-
-def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...]:
-    """All that the view reads of an atom's rows, in companions too."""
-    blocks = [definition, *(companion.definition for companion in definition.companions)]
-    same = [own for block in blocks for own in block.atoms if own.name == atom]
-    columns = [column for own in same for column in (*own.variables, *own.factors) if _is_hashable(column)]
-    return tuple(dict.fromkeys((column.expression, column.type) for column in columns))
-
-
-def _grid(definition: Definition, shards: int, sizes: Mapping[str, float], *, of_product: bool = False) -> Grid:
-    """The best grid by which the shards' rows can be combined. Raises NoPartitioning."""
-    found = _cells(definition, shards, _candidates(definition), sizes)
-    everywhere = of_product and definition.scalar  # Each shard has the one row of a component without groups.
-    problem = obstacle(definition, found.hashed) if found.hashed or everywhere else None
+def _grid(definition: Definition, blocks: Blocks, shards: int, sizes: Mapping[str, float]) -> Grid:
+    """The best grid by which the shards' rows can be combined."""
+    cuts = blocks.cuts(definition, sizes)
+    found = _cells(definition, blocks, shards, cuts, sizes)
+    problem = _problem(definition, blocks, found)
     if problem is None:
         return found
-    found = _cells(definition, shards, _candidates(definition, apart=True), sizes)
-    if found.shards == 1 < shards:
-        raise NoPartitioning(problem, "group by a column of every row, or use one shard")
-    return found
+    arguments = [cut for one in counted_companions(definition) for cut in _argument_cuts(definition, blocks, one)]
+    kept = [cut for cut in (*cuts, *arguments) if _keeps_values(definition, blocks, cut)]
+    found = _cells(definition, blocks, shards, kept, sizes)
+    if found.dimensions and _problem(definition, blocks, found) is None:
+        return found
+    return Grid(found.atoms, (), f"everything is on one shard: {problem}")
 
 
-def _cells(definition: Definition, shards: int, candidates: Sequence[_Candidate], sizes: Mapping[str, float]) -> Grid:
-    rows = {atom.name: max(sizes.get(atom.table, 1.0), 1.0) for atom in definition.atoms}
-    chosen = list(candidates) if shards > 1 else []
+def _problem(definition: Definition, blocks: Blocks, grid: Grid) -> str | None:
+    """Why the rows of a grid's cells cannot be combined."""
+    if not grid.hashed:
+        return None
+    whole = all(_keeps_values(definition, blocks, one) for one in grid.dimensions)
+    return obstacle(definition, grid.hashed, values_apart=whole)
+
+
+def _argument_cuts(definition: Definition, blocks: Blocks, number: int) -> Iterator[Dimension]:
+    """The hashes of the argument of an aggregate over distinct values."""
+    companion, own = definition.companions[number], {path for path, _ in blocks.leaves(definition)}
+    own -= {(atom.name,) for atom in folded(definition)}
+    for variable in companion.argument:
+        values = blocks.hashed(companion.definition, variable)
+        column = next(c for atom in companion.definition.atoms for c in atom.variables if c.name == variable)
+        if values and is_hashable(column.type) and own.issuperset(values):
+            yield Dimension(companion.label, tuple(values.items()))
+
+
+def _keeps_values(definition: Definition, blocks: Blocks, cut: Dimension) -> bool:
+    """Whether each of the values that a group counts lies in one shard: where its group does, or by a hash of it."""
+    if cut.variable in definition.free:
+        return True
+    for number in counted_companions(definition):
+        companion = definition.companions[number]
+        leaves = {path for path, _ in blocks.leaves(companion.definition)}
+        here = {path: values for path, values in cut.values if path in leaves}
+        if not here or all(blocks.hashed(companion.definition, one) != here for one in companion.argument):
+            return False
+    return True
+
+
+def _cells(
+    definition: Definition, blocks: Blocks, shards: int, cuts: Sequence[Dimension], sizes: Mapping[str, float]
+) -> Grid:
+    own = {(atom.name,) for atom in folded(definition)}
+    rows = {path: max(sizes.get(a.table, 1.0), 1.0) for path, a in blocks.leaves(definition) if path not in own}
+    chosen = _worthwhile(cuts) if shards > 1 else []
     if len(chosen) > 1:
-        parts = exponents([candidate.atoms for candidate in chosen], rows, shards)
-        chosen = [candidate for candidate, part in zip(chosen, parts, strict=True) if part > _SLACK]
-    shares = _integer_shares([candidate.atoms for candidate in chosen], rows, shards)
-    dimensions = tuple(
-        Dimension(share, one.variable, None if one.variable else next(iter(one.atoms)))
-        for one, share in zip(chosen, shares, strict=True)
-        if share > 1
-    )
-    return Grid(tuple(rows), dimensions, _reason(definition, dimensions, shards))
+        parts = exponents([cut.leaves for cut in chosen], rows, shards)
+        chosen = [cut for cut, part in zip(chosen, parts, strict=True) if part > _SLACK]
+    shares = _integer_shares([cut.leaves for cut in chosen], rows, shards)
+    dimensions = [replace(one, shares=share) for one, share in zip(chosen, shares, strict=True) if share > 1]
+    atoms = tuple(atom.name for atom in definition.atoms)
+    return Grid(atoms, tuple(dimensions), _reason(definition, blocks, dimensions, shards))
 
 
-def _spread(definition: Definition, grids: Sequence[Grid], sizes: Mapping[str, float], reason: str) -> Partitioning:
-    streams = tuple(_streams(definition, grids))
-    tables = dict.fromkeys(atom.table for atom in definition.atoms)
+def _worthwhile(cuts: Sequence[Dimension]) -> list[Dimension]:
+    """Of several hashes of the same occurrences of tables the first, and none whose occurrences another one has too:
+    shares are better given to that."""
+    first: dict[frozenset[Path], Dimension] = {}
+    for cut in cuts:
+        first.setdefault(cut.leaves, cut)
+    return [one for one in first.values() if not any(one.leaves < other for other in first)]
+
+
+def _spread(
+    definition: Definition, blocks: Blocks, grids: Sequence[Grid], sizes: Mapping[str, float], reason: str
+) -> Partitioning:
+    streams = tuple(_streams(definition, blocks, grids))
+    tables = dict.fromkeys(atom.table for _, atom in blocks.leaves(definition))
     stated = tuple((table, sizes.get(table, 1.0)) for table in tables)
     load = sum(sizes.get(stream.table, 1.0) * stream.copies / prod(stream.shares) for stream in streams)
     return Partitioning(tuple(grids), streams, stated, load, reason)
 
 
-def _integer_shares(holders: Sequence[frozenset[str]], rows: Mapping[str, float], shards: int) -> list[int]:
+def _integer_shares(holders: Sequence[frozenset[Path]], rows: Mapping[Path, float], shards: int) -> list[int]:
     """The whole shares with a product of at most `shards` and the fewest expected rows per shard, by exact search.
 
     More shares never add rows to a shard, so the last variable takes what is left.
@@ -288,29 +272,24 @@ def _integer_shares(holders: Sequence[frozenset[str]], rows: Mapping[str, float]
     return best[1]
 
 
-def _streams(definition: Definition, grids: Sequence[Grid]) -> Iterator[Stream]:
-    """One for each table and distinct tuple of hashed columns: a table whose atoms hash the same is sent once, in grids
-    with the same shares too."""
-    ways: dict[tuple[str, tuple[int, ...], tuple[Hashed, ...]], list[Atom]] = {}
+def _streams(definition: Definition, blocks: Blocks, grids: Sequence[Grid]) -> Iterator[Stream]:
+    """One for each table and distinct tuple of hashed columns: a table whose occurrences hash the same is sent once, in
+    grids with the same shares too."""
+    ways: dict[tuple[str, tuple[int, ...], tuple[Hashed, ...]], list[tuple[Path, Atom]]] = {}
     places = {name: grid.dimensions for grid in grids for name in grid.atoms}
-    for atom in (*definition.atoms, *_folded(definition)):
-        dimensions = places.get(atom.name, grids[0].dimensions)
+    for path, atom in blocks.leaves(definition):
+        dimensions = places.get(path[0], grids[0].dimensions)
         shares = tuple(dimension.shares for dimension in dimensions)
-        hashed = tuple(_hashed(definition, atom, dimensions)) if atom.name in places else ()
-        ways.setdefault((atom.table, shares, hashed), []).append(atom)
+        hashes = enumerate(dict(dimension.values).get(path) for dimension in dimensions)
+        hashed = tuple(Hashed(number, values) for number, values in hashes if values is not None)
+        ways.setdefault((atom.table, shares, hashed), []).append((path, atom))
+    sends_all = blocks.is_never_empty(definition)
     for number, ((table, shares, hashed), atoms) in enumerate(ways.items(), 1):
-        tests = [_condition(atom) for atom in atoms]
+        tests = [None if sends_all else _condition(atom) for _, atom in atoms]
         conditions = None if None in tests else tuple(dict.fromkeys(test for test in tests if test is not None))
         decided = prod(shares[one.dimension] for one in hashed)
-        names = tuple(dict.fromkeys(atom.name for atom in atoms))
-        yield Stream(f"stream_{number}", table, names, shares, hashed, conditions, prod(shares) // decided)
-
-
-def _folded(definition: Definition) -> list[Atom]:
-    """The atoms that are left in companions only (core.py): their variables are named apart from the view's, so that
-    they are sent everywhere. A product has none."""
-    own = {atom.name for atom in definition.atoms}
-    return [atom for one in definition.companions for atom in one.definition.atoms if atom.name not in own]
+        paths = tuple(dict.fromkeys(path for path, _ in atoms))
+        yield Stream(f"main.stream_{number}", table, paths, shares, hashed, conditions, prod(shares) // decided)
 
 
 def _condition(atom: Atom) -> str | None:
@@ -320,29 +299,38 @@ def _condition(atom: Atom) -> str | None:
     return " AND ".join([*tests, *(f"({text}) IS NOT NULL" for text in needed)]) or None
 
 
-def _hashed(definition: Definition, atom: Atom, dimensions: Sequence[Dimension]) -> Iterator[Hashed]:
-    own = {column.name: column for column in atom.variables}
-    for number, dimension in enumerate(dimensions):
-        if dimension.variable in own:
-            column = own[dimension.variable]
-            yield Hashed(number, ((column.expression, column.type),))
-        elif dimension.atom == atom.name:
-            yield Hashed(number, _row_values(definition, atom.name))
-
-
-def _reason(definition: Definition, dimensions: Sequence[Dimension], shards: int) -> str:
+def _reason(definition: Definition, blocks: Blocks, dimensions: Sequence[Dimension], shards: int) -> str:
     if not dimensions:
-        return "everything is on one shard" + (_NOTHING_HASHED if shards > 1 else "")
-    named = [_spell(definition, dimension) for dimension in dimensions]
-    without = [a.name for a in definition.atoms if len(list(_hashed(definition, a, dimensions))) < len(dimensions)]
-    without += [atom.name for atom in _folded(definition)]
+        return "everything is on one shard" + (f": {_unspread(definition, blocks)}" if shards > 1 else "")
+    named = [one.label for one in dimensions]
+    found = dict(blocks.leaves(definition))
+    reached = {path: sum(path in one.leaves for one in dimensions) for path in found}
+    full = [path for path in found if len(path) > 1 and not reached[path]]
+    without = [path for path in found if path not in full and reached[path] < len(dimensions)]
+    computed = ""
+    if full:
+        tables = enumerate_words(map(_spelled, full))
+        computed = f"; a row of {tables} goes to all, as blocks over them are computed in full in every shard"
     if not without:
-        hashed = enumerate_words(named) if dimensions[0].variable else "all that is read of it"
-        return f"every row is hashed by {hashed} and sent to one shard, so no state is ever moved"
-    lacking = enumerate_words(without)
-    return (
-        f"hashed by {enumerate_words(named)}; a row of {lacking} goes to all shards that agree with what it has of them"
-    )
+        alone = len(found) == 1 and dimensions[0].atom is not None
+        hashed = "all that is read of it" if alone else enumerate_words(named)
+        every = "every other row" if full else "every row"
+        still = "" if full else ", so no state is ever moved"
+        return f"{every} is hashed by {hashed} and sent to one shard{still}{computed}"
+    lacking = enumerate_words(map(_spelled, without))
+    hashed = enumerate_words(named)
+    return f"hashed by {hashed}; a row of {lacking} goes to all shards that agree with what it has of them{computed}"
+
+
+def _unspread(definition: Definition, blocks: Blocks) -> str:
+    if any(blocks.read_by(atom, (atom.name,)) for atom in definition.atoms):
+        return "no hash keeps the groups of its blocks whole"
+    return _NOTHING_HASHED
+
+
+def _spelled(path: Path) -> str:
+    """The occurrence of a table, and the block that it is in."""
+    return " in ".join(reversed(path))
 
 
 def _reasons(grids: Sequence[Grid]) -> str:
@@ -353,7 +341,3 @@ def _reasons(grids: Sequence[Grid]) -> str:
         atoms.setdefault(grid.reason, []).extend(grid.atoms)
     told = "; ".join(f"of {enumerate_words(names)}, {reason}" for reason, names in atoms.items())
     return f"its components are hashed apart, and no row is sent to meet another's: {told}"
-
-
-def _spell(definition: Definition, dimension: Dimension) -> str:
-    return definition.label(dimension.variable) if dimension.variable else f"the row of {dimension.atom}"

@@ -36,10 +36,12 @@ class LeafColumn:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on the rows of one table, as DuckDB SQL; `equates` are two expressions of one type it sets equal."""
+    """A condition on the rows of one table, as DuckDB SQL; `equates` are two expressions of one type it sets equal,
+    `columns` those it reads, with their types."""
 
     text: str
     equates: tuple[str, str] | None = None
+    columns: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from sqlfront.parse_tree import (
     columns_of,
     expression,
     key,
+    quoted,
     render,
     render_all,
     span,
@@ -184,9 +185,14 @@ class Leaves:
         )
         columns = iter(texts[len(predicates) :])
         return [
-            (atom, Condition(text, (next(columns), next(columns)) if pair else None))
-            for (atom, _), text, pair in zip(predicates, texts, sides, strict=False)
+            (atom, Condition(text, (next(columns), next(columns)) if pair else None, self._read(tree)))
+            for (atom, tree), text, pair in zip(predicates, texts, sides, strict=False)
         ]
+
+    def _read(self, tree: Tree) -> tuple[tuple[str, str], ...]:
+        """The columns that a condition reads, with their types."""
+        read = [self._atoms[atom].column(name) for atom, name in sorted(columns_of(tree))]
+        return tuple((quoted(name), type_) for name, type_, _ in read)
 
     def _atom(
         self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn], conditions: list[Condition]

@@ -177,7 +177,7 @@ def _planned_parts(database: Database, con: Any, bound: Bound, name: str, option
     parts: list[Part] = []
     rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
     for own, definition in zip([*blocks.values(), name], bound.definitions, strict=True):
-        definition = _renamed(definition, names)
+        definition = renamed(definition, names)
         if definition.merged:
             plans = [part.plan for part in parts if part.feeds is None]
             if unmerged(plans) is None:
@@ -205,14 +205,6 @@ def _passes(definition: Definition, unchecked: Collection[str]) -> bool:
     as nobody else does: a row is not deleted more often than it is there."""
     is_one = definition.mode == "bag" and len(definition.atoms) == 1 and definition.limit is None
     return is_one and definition.atoms[0].table not in unchecked
-
-
-def _renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
-    """The definition and its companions with tables called by `names`."""
-    atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
-    companions = tuple(replace(one, definition=_renamed(one.definition, names)) for one in definition.companions)
-    branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
-    return replace(definition, atoms=atoms, companions=companions, branches=branches)
 
 
 def _notes(parts: Sequence[Part]) -> Iterator[str]:
@@ -263,6 +255,14 @@ def plan_definition(definition: Definition, weights: dict[str, float], strategy:
             why=f"each change must find its join with all other tables ready, and that makes {error}",
             hint="leave the option out: strategy = 'auto' stores no join that a tree can do without",
         ) from None
+
+
+def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
+    """The definition and its companions with tables called by `names`."""
+    atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
+    companions = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.companions)
+    branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
+    return replace(definition, atoms=atoms, companions=companions, branches=branches)
 
 
 def discard(database: Database, con: Any, entry: ViewEntry) -> None:

@@ -264,7 +264,7 @@ def explain(database: Database, con: Any, view_or_sql: str, shards: int | None =
         return found
     from sqlfront.shards.explanation import in_shards
 
-    return in_shards(database, con, found, shards)
+    return in_shards(database, con, found, shards, parts if is_name else view_or_sql)
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:

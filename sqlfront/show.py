@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 def show(connection: Connection, statement: own.Statement) -> pa.Table:
     """The result of a SHOW, EXPLAIN or CHECK statement as an Arrow table."""
-    import pyarrow as pa
 
     database, con = connection._database, connection._duck
     match statement:
@@ -36,12 +35,11 @@ def show(connection: Connection, statement: own.Statement) -> pa.Table:
             with database.engine.lock:
                 return _table(_STATE, state_rows(database, entries))
         case own.ExplainMaterializedView(name=name, options=options):
-            rows = _in_shards(database, con, explain_view(database, con, name.parts), options).lines()
-            return _table({"property": pa.string(), "value": pa.string()}, rows)
+            explained = explain_view(database, con, name.parts)
+            return _explained(database, con, explained, options, name.parts)
         case own.ExplainMaterialized(query=query, query_start=start, options=options):
             explained = explain_query(database, con, query, statement.text, start)
-            rows = _in_shards(database, con, explained, options).lines()
-            return _table({"property": pa.string(), "value": pa.string()}, rows)
+            return _explained(database, con, explained, options, query)
         case own.CheckMaterializedView(name=name):
             return check_view(connection, database.view(con, name.parts))
     raise InternalError(f"no handler for {type(statement).__name__}")
@@ -60,13 +58,18 @@ _STATE = {
 }  # fmt: skip
 
 
-def _in_shards(database: Database, con: Any, explained: Explanation, options: Sequence[tuple[str, Any]]) -> Explanation:
-    shards = check_options("EXPLAIN", options).get("shards")
-    if shards is None:
-        return explained
-    from sqlfront.shards.explanation import in_shards
+def _explained(
+    database: Database, con: Any, explained: Explanation, options: Sequence[tuple[str, Any]], written: Any
+) -> pa.Table:
+    """The rows of EXPLAIN, over shards if the options ask for them."""
+    import pyarrow as pa
 
-    return in_shards(database, con, explained, shards)
+    shards = check_options("EXPLAIN", options).get("shards")
+    if shards is not None:
+        from sqlfront.shards.explanation import in_shards
+
+        explained = in_shards(database, con, explained, shards, written)
+    return _table({"property": pa.string(), "value": pa.string()}, explained.lines())
 
 
 def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:

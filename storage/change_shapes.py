@@ -137,6 +137,20 @@ def _branches(shape: str, dialect: Dialect) -> list[tuple[str, str, str | None]]
     return [("", "1", None)]
 
 
+_KNOWN = {
+    "_weight": "a number of copies that come, or go if it is negative",
+    "_change_type": "insert, delete, update_preimage or update_postimage",
+    "op": "c, r, u or d",
+}
+
+
 def _error(dialect: Dialect, what: str, value: str) -> str:
     """An expression that fails: the value is none that the shape has."""
-    return f"CAST({dialect.error}(CONCAT('{what} is not known: ', COALESCE({dialect.text(value)}, 'NULL'))) AS INT)"
+    found = f"CONCAT('{what} is not known: ', COALESCE({dialect.text(value)}, 'NULL'), '{_way_out(what)}')"
+    return f"CAST({dialect.error}({found}) AS INT)"
+
+
+def _way_out(what: str) -> str:
+    why = f"in changes of this shape it says what happened to a row: {_KNOWN[what]}"
+    hint = f"correct or filter these rows, or give shape = plain if {what} is an ordinary column"
+    return f"\nWhy: {why}\nTry: {hint}"

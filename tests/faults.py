@@ -27,6 +27,7 @@ EXTEND, CYCLIC = "tests/maintenance/test_extend.py", "tests/sqlfront/test_cyclic
 RANKED, ORDERED = "tests/sqlfront/test_ranked.py", "tests/sqlfront/test_ordered_reads.py"
 QUALIFY, BLOCKS = "tests/sqlfront/test_qualify.py", "tests/sqlfront/test_first_blocks.py"
 PRODUCTS = "tests/sqlfront/test_shard_products.py"
+BLOCKS_IN_SHARDS = "tests/sqlfront/test_shard_blocks.py"
 SHARDS, COMPOSED = "tests/sqlfront/test_shards.py", "tests/sqlfront/test_composed_orders.py"
 INEQUALITY, RANGES = "tests/sqlfront/test_inequality.py", "tests/storage/test_range_sums.py"
 REPLACING = "tests/sqlfront/test_replacing.py"
@@ -137,6 +138,19 @@ FAULTS = [
         "a row is sent to meet another component's", "planner/partitioning.py",
         "max(grid.shards for grid in grids) > 1:", "max(grid.shards for grid in grids) > MOST_SHARDS:",
         "tests/planner/test_partitioning.py",
+    ),
+    Fault(
+        "a block's groups are in several shards", "planner/blocks.py",
+        "    own = every if definition.mode ==", "    own = every if definition.mode !=", BLOCKS_IN_SHARDS,
+    ),
+    Fault(
+        "a union is spread by some of its branches", "planner/blocks.py",
+        "if len(choices) == 1 or not all(choices):", "if len(choices) == 1 or not any(choices):",
+        BLOCKS_IN_SHARDS,
+    ),
+    Fault(
+        "a value that is counted is in several shards", "planner/partitioning.py",
+        "        if not here or all(", "        if not here and all(", SHARDS,
     ),
     Fault(
         "a sum over an empty product is 0", "planner/product.py",

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from planner.combination import combine
-from planner.partitioning import Dimension, Partitioning, Stream
-from planner.query import Definition
+from planner.blocks import Dimension
+from planner.partitioning import Partitioning, Stream
 from planner.wording import table_name
-from sqlfront.shards.plan import spread, table_sizes
-from storage.errors import NotSupportedError
+from sqlfront.build import bind, bind_stored
+from sqlfront.catalog import EngineCatalog
+from sqlfront.shards.plan import combined, spread, table_sizes, with_views
 
 if TYPE_CHECKING:
     from sqlfront.database import Database
@@ -20,20 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """A view in at most `asked` shards: its partitioning and how rows are combined; or why it has none."""
+    """A view in at most `asked` shards: its partitioning, and how rows are combined."""
 
     asked: int
-    definition: Definition
-    partitioning: Partitioning | None = None
-    combined: str = ""
-    why: str = ""
+    partitioning: Partitioning
+    combined: str
 
     def to_dict(self) -> dict[str, Any]:
         """asked, used, hashed {column: shares}, the same by component in grids {atoms, hashed}, tables {table: copies,
-        rows, ways}, communication, load, reason, combined; of a view that cannot be in shards, asked, used, reason."""
+        rows, ways}, communication, load, reason, combined."""
         found = self.partitioning
-        if found is None:
-            return {"asked": self.asked, "used": None, "reason": self.why}
         sent = found.rows_sent
         return {
             "asked": self.asked,
@@ -51,9 +47,7 @@ class Spread:
         }
 
     def lines(self) -> list[str]:
-        data, found = self.to_dict(), self.partitioning
-        if found is None:
-            return [f"none: {self.why}"]
+        data = self.to_dict()
         spelled = [" x ".join(f"{column} in {n}" for column, n in grid["hashed"].items()) for grid in data["grids"]]
         grids = "; ".join(filter(None, spelled))
         lines = [
@@ -71,11 +65,9 @@ class Spread:
             share += f": {data['load']:,.0f} of {stated}"
         return [*lines, f"{mean}; {share}"]
 
-    def _hashed(self, dimensions: Sequence[Dimension]) -> dict[str, int]:
-        return {self._spelled(dimension): dimension.shares for dimension in dimensions}
-
-    def _spelled(self, dimension: Dimension) -> str:
-        return self.definition.label(dimension.variable) if dimension.variable else f"the row of {dimension.atom}"
+    @staticmethod
+    def _hashed(dimensions: Sequence[Dimension]) -> dict[str, int]:
+        return {dimension.label: dimension.shares for dimension in dimensions}
 
     @staticmethod
     def _ways(found: Partitioning, table: str) -> int:
@@ -83,16 +75,18 @@ class Spread:
         return sum(stream.table == table for stream in streams)
 
 
-def in_shards(database: Database, con: Any, explained: Explanation, shards: int) -> Explanation:
-    """The explanation of a view with that of its shards. ProgrammingError for a number of shards that is none."""
-    definition = explained.definition
-    if explained.blocks or explained.views:
-        why = "it reads a view, or a block that is one of its own, whose changes would have to be sent on to shards"
-        return replace(explained, spread=Spread(shards, definition, why=why))
-    try:
-        found = spread(definition, shards, table_sizes(database, con, definition))
-    except NotSupportedError as error:
-        return replace(explained, spread=Spread(shards, definition, why=error.why or ""))
-    names = {atom: stream.name for stream in found.streams for atom in stream.atoms}
-    note = combine(definition, found.hashed, names, found.product).note
-    return replace(explained, spread=Spread(shards, definition, found, note))
+def in_shards(
+    database: Database, con: Any, explained: Explanation, shards: int, written: str | Sequence[str]
+) -> Explanation:
+    """The explanation with that of shards; of a query as `written`, or of a view by the parts of its name.
+
+    ProgrammingError for a number of shards that is none.
+    """
+    catalog = EngineCatalog(database, con)
+    if isinstance(written, str):
+        bound = bind(catalog, con, written)
+    else:
+        bound = bind_stored(catalog, con, database.view(con, written))
+    definition = with_views(database, con, bound)
+    found = spread(definition, shards, table_sizes(database, con, definition))
+    return replace(explained, spread=Spread(shards, found, combined(definition, found).note))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from maintenance.relation import Column
+from planner.blocks import Blocks
 from planner.combination import Combination, combine
-from planner.partitioning import NoPartitioning, Partitioning, Stream, partition
+from planner.partitioning import Partitioning, Stream, partition
 from planner.query import Atom, Definition
-from planner.wording import table_name
-from sqlfront.build import bind
+from sqlfront.build import Bound, bind, bind_stored, renamed
 from sqlfront.catalog import EngineCatalog
-from sqlfront.names import name_parts, shown
+from sqlfront.names import name_parts
 from sqlfront.parse_tree import expression, walk
-from storage.errors import NotSupportedError, ProgrammingError
+from storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
@@ -56,44 +56,48 @@ class ShardPlan:
 
 
 def plan_shards(connection: Connection, query: str, shards: int, sizes: Mapping[str, float] | None = None) -> ShardPlan:
-    """The plan of a SELECT, or of the query of a materialized view, over tables that the connection knows.
+    """The plan of a SELECT over tables, and materialized views, that the connection knows.
 
     `sizes` are the expected rows of tables, by name; those of the tables as they are by default.
-    NotSupportedError, with the reason, for a view that cannot be spread over shards.
+    ProgrammingError for a number of shards that is none.
     """
     connection._ready()
     database, con = connection._database, connection._duck
     catalog = EngineCatalog(database, con)
-    bound = bind(catalog, con, query)
-    if bound.fed:
-        names = ", ".join(shown(source.name) for source in bound.fed.values())
-        raise NotSupportedError(
-            f"shards of a view that reads {names}",
-            why="it is a materialized view of its own, whose changes are not sent to shards",
-            hint="write its query as a part of this one, or shard it alone",
-        )
-    definition = bound.definition
+    definition = with_views(database, con, bind(catalog, con, query))
     expected = table_sizes(database, con, definition) | named_tables(connection, sizes or {})
     partitioning = spread(definition, shards, expected)
-    read = {atom: f"main.{stream.name}" for stream in partitioning.streams for atom in stream.atoms}
-    combination = combine(definition, partitioning.hashed, read, partitioning.product)
-    tables = {atom.table: _columns(catalog, atom.table) for atom in definition.atoms}
-    sent = tuple(_needed(definition, stream, tables[stream.table]) for stream in partitioning.streams)
+    combination = combined(definition, partitioning)
+    tables = {table: _columns(catalog, table) for table, _ in partitioning.sizes}
+    atoms = [atom for shard in combination.shards for atom in _atoms(shard)]
+    sent = tuple(_needed(stream, atoms, tables[stream.table]) for stream in partitioning.streams)
     return ShardPlan(query, definition, partitioning, combination, tuple(tables.items()), sent)
 
 
+def with_views(database: Database, con: Any, bound: Bound) -> Definition:
+    """The definition of a query, with the materialized views that it reads as blocks."""
+    derived, unions = list(bound.definition.derived), list(bound.definition.unions)
+    for table, view in bound.fed.items():
+        own = with_views(database, con, bind_stored(EngineCatalog(database, con), con, view))
+        names = {name: f"{name} of {table}" for name, _ in (*own.derived, *own.unions)}
+        derived += [(names[name], renamed(block, names)) for name, block in own.derived]
+        derived.append((table, renamed(replace(own, derived=(), unions=()), names)))
+        unions += [(names[name], tuple(names[branch] for branch in branches)) for name, branches in own.unions]
+    return replace(bound.definition, derived=tuple(derived), unions=tuple(unions))
+
+
 def spread(definition: Definition, shards: int, sizes: Mapping[str, float]) -> Partitioning:
-    """The planner's partitioning. NotSupportedError for a view that has none, ProgrammingError for a wrong number."""
+    """The planner's partitioning. ProgrammingError for a number of shards that is none."""
     try:
         return partition(definition, shards, sizes)
-    except NoPartitioning as problem:
-        raise NotSupportedError(
-            f"a view over {', '.join(dict.fromkeys(table_name(atom.table) for atom in definition.atoms))} in shards",
-            why=str(problem),
-            hint=problem.hint,
-        ) from None
     except ValueError as error:
         raise ProgrammingError(str(error)) from None
+
+
+def combined(definition: Definition, partitioning: Partitioning) -> Combination:
+    """How the rows of a partitioning's shards become the view's."""
+    tables = {path: stream.name for stream in partitioning.streams for path in stream.atoms}
+    return combine(definition, partitioning.hashed, tables, partitioning.product)
 
 
 def table_sizes(database: Database, con: Any, definition: Definition) -> dict[str, float]:
@@ -103,7 +107,7 @@ def table_sizes(database: Database, con: Any, definition: Definition) -> dict[st
     ).fetchall()
     rows = {tuple(map(str.casefold, (schema, name))): float(size) for schema, name, size in estimated}
     catalog, found = EngineCatalog(database, con), {}
-    for table in dict.fromkeys(atom.table for atom in definition.atoms):
+    for table in dict.fromkeys(atom.table for _, atom in Blocks(definition).leaves(definition)):
         relation = database.engine.relations.get(table)
         kept = relation.base.table.live if relation is not None and relation.base is not None else 0
         found[table] = max(1.0, float(kept), rows.get(catalog.name(table).key, 1.0))
@@ -125,10 +129,17 @@ def _columns(catalog: EngineCatalog, table: str) -> tuple[Column, ...]:
     return tuple(Column(*column) for column in catalog.columns(table) or ())
 
 
-def _needed(definition: Definition, stream: Stream, columns: Iterable[Column]) -> tuple[Column, ...]:
-    """The columns that the stream's atoms read, in companions too; one at least, to count rows by."""
-    own = [*definition.atoms, *(atom for one in definition.companions for atom in one.definition.atoms)]
-    read = {name for atom in own if atom.name in stream.atoms for text in _texts(atom) for name in _names(text)}
+def _atoms(definition: Definition) -> Iterator[Atom]:
+    """All that a shard's view has, in companions and blocks too."""
+    yield from definition.atoms
+    for inner in (*(one.definition for one in definition.companions), *(block for _, block in definition.derived)):
+        yield from _atoms(inner)
+
+
+def _needed(stream: Stream, atoms: Iterable[Atom], columns: Iterable[Column]) -> tuple[Column, ...]:
+    """The columns that atoms read of a stream; one at least, to count rows by."""
+    own = dict.fromkeys(text for atom in atoms if atom.table == stream.name for text in _texts(atom))
+    read = {name for text in own for name in _names(text)}
     found = [column for column in columns if column.name.casefold() in read]
     return tuple(found or list(columns)[:1])
 

@@ -9,6 +9,7 @@ sqlfront.spark.shards(con, "SELECT ...", {"t": stream}, shards=8)   # a view tha
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str =
         values = {"address": server.address, "secret": server.secret, "called": called}
         values |= {"session": context.applicationId, "parallelism": context.defaultParallelism}
         spark.dataSource.register(type(kind.__name__, (kind,), values))
+        server.sources.add(called.casefold())
     refresh(spark, con, name=name)
 
 
@@ -68,12 +70,13 @@ def unregister(con: Connection) -> None:
 def sql(spark: Any, con: Connection, statement: str) -> Any:
     """Run one statement in Spark's dialect: sqlfront's own here, any other in Spark. A DataFrame, or None.
 
-    Views that are created or dropped are so in Spark too.
+    Views that are created or dropped are so in Spark too. `CREATE TABLE t USING sqlfront OPTIONS (view 'v')`, whose
+    options Spark forgets, makes a temporary view `t` of v.
     """
     if con._database.spark is not spark:
         raise ProgrammingError("this session is not registered", hint="sqlfront.spark.register(spark, con) first")
     if not is_ours(statement):
-        return spark.sql(statement)
+        return spark.sql(_as_view(spark, statement, _servers[con._database].sources))
     before = {entry.name.name for entry in con._database.views.values()}
     con.execute(statement, dialect="spark")
     for gone in before - {entry.name.name for entry in con._database.views.values()}:
@@ -85,6 +88,23 @@ def sql(spark: Any, con: Connection, statement: str) -> Any:
     return spark.createDataFrame(found) if found.num_columns else None
 
 
+_TABLE = re.compile(
+    r"\s*CREATE\s+(?P<replace>OR\s+REPLACE\s+)?TABLE\s+(?P<once>IF\s+NOT\s+EXISTS\s+)?"
+    r"(?P<name>`(?:[^`]|``)+`|\w+)\s+USING\s+(?P<source>`[^`]+`|\w+)(?P<rest>\s.*|)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _as_view(spark: Any, statement: str, sources: set[str]) -> str:
+    """The statement, with a temporary view in place of a table that would be one of these sources."""
+    table = _TABLE.fullmatch(statement)
+    if table is None or table["source"].strip("`").casefold() not in sources:
+        return statement
+    if table["once"] and spark.catalog.tableExists(table["name"]):
+        return "SELECT 1 AS there WHERE false"
+    return f"CREATE {table['replace'] or ''}TEMPORARY VIEW {table['name']} USING {table['source']}{table['rest']}"
+
+
 def shards(
     con: Connection, query: str, streams: Mapping[str, Any], *, shards: int, sizes: Mapping[str, float] | None = None,
     shape: str = "auto",
@@ -93,8 +113,8 @@ def shards(
 
     `streams` are streaming DataFrames of the tables' changes, by the tables' names, in any shape of changes. `sizes`
     are the tables' expected rows, from which the planner chooses what is sent where (con.explain(query, shards=8) shows
-    it). Nothing runs before a query over `.changes` is started, or `.into` starts one.
-    NotSupportedError, with the reason, for a view that cannot be spread over shards.
+    it); what cannot be spread is on one shard, and `.plan.partitioning.reason` says why. Nothing runs before a query
+    over `.changes` is started, or `.into` starts one.
     """
     from sqlfront.shards.plan import named_tables, plan_shards
     from sqlfront.spark.shard_job import start_shards

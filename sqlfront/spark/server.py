@@ -13,6 +13,7 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,7 +21,8 @@ import pyarrow.flight as flight
 
 from sqlfront.feed import HELD_ROWS, Subscription
 from sqlfront.loading import lossless
-from sqlfront.names import name_parts
+from sqlfront.names import locate, name_parts
+from sqlfront.search_path import look_up
 from storage.capture_sql import quote, table_sql
 from storage.errors import Error, OperationalError, ProgrammingError
 from storage.spark_types import spark_columns, spark_schema
@@ -41,6 +43,7 @@ class ViewServer(flight.FlightServerBase):
     def __init__(self, connection: Connection, host: str = "127.0.0.1") -> None:
         super().__init__(f"grpc://{host}:0")
         self.address, self.secret = f"grpc://{host}:{self.port}", secrets.token_hex(16)
+        self.sources: set[str] = set()  # The names under which Spark knows it.
         self._connection = connection
         self._lock = threading.Lock()
         self._snapshots: OrderedDict[str, pa.Table | None] = OrderedDict()
@@ -65,7 +68,7 @@ class ViewServer(flight.FlightServerBase):
 
     def _describe(self, request: dict[str, Any]) -> dict[str, Any]:
         """A view's columns, and its changes' columns, as Spark's DDL."""
-        columns = spark_schema(self._entry(request).definition.columns)
+        columns = spark_schema(self._readable(request)[1])
         return {"schema": columns, "changes": f"{columns}, {_CONTROL}"}
 
     def _slice(self, request: dict[str, Any]) -> pa.Table:
@@ -89,13 +92,13 @@ class ViewServer(flight.FlightServerBase):
 
     def _read(self, request: dict[str, Any]) -> pa.Table:
         """The wanted columns of a view's rows, of the present epoch."""
-        entry = self._entry(request)
-        types = {name.casefold(): (name, type_) for name, type_ in entry.definition.columns}
+        view, own = self._readable(request)
+        types = {name.casefold(): (name, type_) for name, type_ in own}
         columns = spark_columns(types[name.casefold()] for name in request["columns"]) or "1 AS one"
         given = [(words, request.get(name)) for name, words in _CLAUSES.items()]
         clauses = "".join(f" {words} {text}" for words, text in given if text)
         with self._connection.cursor() as cursor:
-            rows = f"FROM {table_sql(cursor._database.name, entry.name)}{clauses}"
+            rows = f"FROM {view}{clauses}"
             if request.get("limit"):  # Casts in the query would hide from the tree that it keeps the order.
                 names = ", ".join(quote(types[name.casefold()][0]) for name in request["columns"]) or "1 AS one"
                 with lossless(cursor._duck):
@@ -153,15 +156,33 @@ class ViewServer(flight.FlightServerBase):
             query = f"SELECT {spark_columns(columns)} FROM (SELECT {own} FROM __sqlfront_changes)"
             return cursor.execute(f"{query} WHERE _commit_version <= {int(request['end'])}").to_arrow_table()
 
+    def _readable(self, request: dict[str, Any]) -> tuple[str, Sequence[tuple[str, str]]]:
+        """A view as SQL calls it, and its columns: a materialized one, or an ordinary one, as shards are read by."""
+        parts = self._name(request)
+        with self._connection.cursor() as cursor:
+            database, con = cursor._database, cursor._duck
+            found = look_up(con, parts, temporary=False).first()
+            if found is not None and found.is_view and locate(database, con, parts, temporary=False) is None:
+                view = ".".join(map(quote, (found.database, found.schema, found.name)))
+                return view, [(name, type_) for name, type_, *_ in cursor.execute(f"DESCRIBE FROM {view}").fetchall()]
+            entry = database.view(con, parts)
+            return table_sql(database.name, entry.name), entry.definition.columns
+
     def _entry(self, request: dict[str, Any]) -> ViewEntry:
+        parts = self._name(request)
+        with self._connection.cursor() as cursor:
+            return cursor._database.view(cursor._duck, parts)
+
+    @staticmethod
+    def _name(request: dict[str, Any]) -> list[str]:
         if not request.get("view"):
             raise ProgrammingError(
                 "no view is named",
                 why="Spark keeps no options of a CREATE TABLE ... USING a Python data source",
-                hint="option('view', 'v'), or CREATE TEMPORARY VIEW v USING sqlfront OPTIONS (view 'v')",
+                hint='sqlfront.spark.sql(spark, con, "CREATE TABLE ..."), which makes a temporary view of it, or '
+                "CREATE TEMPORARY VIEW v USING sqlfront OPTIONS (view 'v'), or .option('view', 'v')",
             )
-        with self._connection.cursor() as cursor:
-            return cursor._database.view(cursor._duck, name_parts(request["view"]))
+        return name_parts(request["view"])
 
 
 def _told(answer: Any, request: dict[str, Any]) -> Any:

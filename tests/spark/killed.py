@@ -1,7 +1,7 @@
-"""A streaming job that dies at a COMMIT: killed.py DIRECTORY before|after N [SHARDS], for test_exactly_once.py.
+"""A streaming job that dies at a COMMIT: killed.py DIRECTORY before|after N, for test_exactly_once.py.
 
 `before N` dies when it is about to commit its N-th batch, `after N` when DuckDB has committed it and Spark does not
-know yet. With so many SHARDS the view is kept by Spark's workers, whose state is committed with the batch.
+know yet.
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ import threading
 from typing import Any
 
 import sqlfront
-import sqlfront.spark
 from sqlfront.spark.session import start
 from tests.sqlfront.crashing import watch
 
 NAMES = ("kept", "passing")
 
 
-def main(directory: str, when: str, number: int, shards: int = 0) -> None:
+def main(directory: str, when: str, number: int) -> None:
     path, left = f"{directory}/fed.duckdb", [number]
 
     def step(at: str, arguments: tuple) -> None:
@@ -31,22 +30,16 @@ def main(directory: str, when: str, number: int, shards: int = 0) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     watch(path, step)
-    follow(start(2), directory, shards)
+    follow(start(2), directory)
 
 
-def follow(spark: Any, directory: str, shards: int = 0) -> list[list[tuple]]:
+def follow(spark: Any, directory: str) -> list[list[tuple]]:
     """Take in what there is, from where the job is; the rows of its views then."""
     with sqlfront.connect(f"{directory}/fed.duckdb") as con:
         if not con.execute("SHOW CHANGE TABLES").fetchall():
             make_tables(con)
         stream = spark.readStream.schema("a BIGINT, n BIGINT").option("maxFilesPerTrigger", 1).json(f"{directory}/in")
         trigger = {"availableNow": True}
-        if shards:
-            con.execute("CREATE CHANGE TABLE IF NOT EXISTS spread (a BIGINT, n BIGINT) WITH (retain = false)")
-            select = "SELECT a, sum(n)::BIGINT AS n FROM spread GROUP BY a"
-            view = sqlfront.spark.shards(con, select, {"spread": stream}, shards=shards)
-            view.into("of_spread", checkpoint=f"{directory}/checkpoint", trigger=trigger).awaitTermination()
-            return [sorted(con.execute("FROM of_spread").fetchall())]
         for name in NAMES:
             query = con.register_changes(name, stream, checkpoint=f"{directory}/checkpoint-{name}", trigger=trigger)
             query.awaitTermination()
@@ -61,4 +54,4 @@ def make_tables(con: sqlfront.Connection) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), *map(int, sys.argv[4:]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -11,30 +11,38 @@ from pathlib import Path
 import pytest
 
 import sqlfront
+from tests.spark import killed_shards
 from tests.spark.killed import follow
 
 pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
 
 
-def run(directory, when, number, *shards):
+def run(module, directory, when, number):
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
-    command = [sys.executable, "-m", "tests.spark.killed", str(directory), when, str(number), *map(str, shards)]
+    command = [sys.executable, "-m", f"tests.spark.{module}", str(directory), when, str(number)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
 
 
-def check(spark, directory, deaths, *shards, views=2):
+def give(directory, batches):
+    """A file for each batch; what each `a` adds up to in the end."""
     (directory / "in").mkdir()
     expected: dict[int, int] = {}
-    for number in range(4):
-        with open(directory / "in" / f"{number}.json", "w") as file:
-            for a in range(4):
-                file.write(f'{{"a": {a}, "n": {10**number}}}\n' * (a + 1))
-                expected[a] = expected.get(a, 0) + 10**number * (a + 1)
+    for number in range(batches):
+        path = directory / "in" / f"{number}.json"
+        path.write_text("".join(f'{{"a": {a}, "n": {10**number}}}\n' * (a + 1) for a in range(4)))
+        os.utime(path, (1_000_000 + number, 1_000_000 + number))
+        for a in range(4):
+            expected[a] = expected.get(a, 0) + 10**number * (a + 1)
+    return expected
+
+
+def check(spark, directory, deaths):
+    expected = give(directory, 4)
     for when, number in deaths:
-        done = run(directory, when, number, *shards)
+        done = run("killed", directory, when, number)
         assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr[-2000:]
-    assert follow(spark, str(directory), *shards) == [sorted(expected.items())] * views
+    assert follow(spark, str(directory)) == [sorted(expected.items())] * 2
 
 
 def test_a_killed_stream_loses_nothing_and_doubles_nothing(spark, tmp_path):
@@ -47,8 +55,37 @@ def test_a_stream_may_be_killed_at_every_batch(spark, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_stream_of_shards_loses_nothing_and_doubles_nothing(spark, tmp_path):
-    check(spark, tmp_path, [("after", 2), ("before", 2)], 2, views=1)
+def test_a_job_of_shards_may_be_killed_between_any_two_steps(spark, tmp_path):
+    """Each death is in another batch: where Spark and DuckDB are then says that it was at that point."""
+    expected = give(tmp_path, len(killed_shards.POINTS) + 1)
+    found = {}
+    for batch, point in enumerate(killed_shards.POINTS):
+        done = run("killed_shards", tmp_path, point, batch)
+        assert done.returncode == -signal.SIGKILL, (point, done.stdout + done.stderr[-2000:])
+        noted = [(tmp_path / "checkpoint" / kind / str(batch)).exists() for kind in ("offsets", "commits")]
+        found[point] = (*noted, versions(tmp_path) == [batch + 1] * killed_shards.SHARDS, taken(tmp_path) == batch)
+    assert found == {
+        # Spark has planned the batch, and committed it; its state store has the batch, and so has DuckDB.
+        "planned": (True, False, False, False),
+        "applied": (True, False, False, False),
+        "kept": (True, False, True, False),
+        "taken": (True, False, True, True),
+        "logged": (True, True, True, True),
+    }
+    assert killed_shards.follow(spark, str(tmp_path)) == [(expected[a], 1) for a in range(4)]
+
+
+def versions(directory):
+    """The last version of the state of each partition that Spark's state store has committed."""
+    parts = [path for path in (directory / "checkpoint" / "state" / "0").glob("*") if path.name.isdigit()]
+    numbers = [[int(path.name.split(".")[0].split("_")[0]) for path in part.glob("[0-9]*.*")] for part in parts]
+    return [max(own, default=0) for own in numbers]
+
+
+def taken(directory):
+    """The last batch that DuckDB has committed; -1 for none."""
+    with sqlfront.connect(str(directory / "fed.duckdb")) as con:
+        return max((offset["batch"] for offset in con._database.offsets.values()), default=-1)
 
 
 def test_a_batch_that_was_committed_is_ignored_when_it_comes_again(spark, tmp_path, monkeypatch):

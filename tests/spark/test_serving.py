@@ -167,6 +167,27 @@ def test_a_view_is_made_in_sparks_dialect(spark, con):
     assert "by kind" not in {table.name for table in spark.catalog.listTables()}
 
 
+def test_a_table_of_the_source_is_a_temporary_view(spark, con):
+    """Spark forgets the options of CREATE TABLE, so ours makes a view; Spark's own table says so when it is read."""
+    made = "CREATE TABLE {} of_totals USING sqlfront OPTIONS (view 'totals')"
+    sqlfront.spark.sql(spark, con, made.format(""))
+    sqlfront.spark.sql(spark, con, made.format("IF NOT EXISTS"))
+    same(sqlfront.spark.sql(spark, con, "SELECT s, n FROM of_totals"), con, "SELECT s, n FROM totals")
+    spark.catalog.dropTempView("of_totals")
+    with pytest.raises(Exception, match=r"(?s)no view is named.*sqlfront.spark.sql\(spark, con, "):
+        spark.sql(made.format(""))
+        spark.table("of_totals").collect()
+    spark.sql("DROP TABLE IF EXISTS of_totals")
+
+
+def test_an_ordinary_view_is_read_too(spark, con):
+    """As the one is that `into` makes over what shards put out."""
+    con.execute("CREATE VIEW doubled AS SELECT s, total * 2 AS twice FROM totals WHERE n > 1")
+    same(load(spark, "doubled"), con, "SELECT s, twice::DECIMAL(38, 0) FROM doubled")
+    assert load(spark, "doubled", where="s = 's1'").count() == 1
+    con.execute("DROP VIEW doubled")
+
+
 def test_what_is_wrong_is_said(spark, con):
     with pytest.raises(Exception, match="there is no materialized view nosuch"):
         load(spark, "nosuch").collect()

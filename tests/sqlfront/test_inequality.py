@@ -27,6 +27,8 @@ QUERIES = [
     "SELECT a.x, b.x AS w FROM r a, r b WHERE a.x < b.x",
     "SELECT count(*) AS n FROM r a, r b, r c WHERE a.x < b.x AND b.x < c.x",
     "SELECT r.y, max(s.y) AS m, count(DISTINCT s.z) AS c FROM r JOIN s ON r.x BETWEEN s.y AND s.z GROUP BY r.y",
+    "SELECT r.x, max(s.z) AS m, count(DISTINCT s.z) AS c FROM r, s WHERE r.x < s.z GROUP BY r.x",
+    "SELECT s.z, min(r.x) AS m FROM r, s, t WHERE s.z = t.u AND r.x <= s.z AND r.x > t.v GROUP BY s.z",
     "SELECT r.t, s.t AS u FROM r, s WHERE r.t < s.t",
     "SELECT r.t, count(*) AS n FROM r, s WHERE r.t <> s.t AND r.k = s.k GROUP BY r.t",
     "SELECT r.f, count(*) AS n FROM r, s WHERE r.f < s.f GROUP BY r.f",
