@@ -167,6 +167,15 @@ def test_any_number_of_shards_has_them(con, name, shards):
     check(con, BLOCKS[name], BLOCKS[name], shards)
 
 
+def test_the_row_of_a_block_without_groups_is_there_when_no_row_meets_its_conditions(con):
+    local = LocalShards(plan_shards(con, BLOCKS["only one group"], 4))
+    local.apply({"main.e": arrow("e", [((0, 5), 1)])})
+    assert local.rows() == [(None,)]
+    local.apply({"main.e": arrow("e", [((2, 7), 1)])})
+    assert local.rows() == [(7,)]
+    local.close()
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_shards_have_the_rows_of_a_view_over_views(con, name):
     query, sent = READERS[name]
