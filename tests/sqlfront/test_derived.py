@@ -167,7 +167,7 @@ def test_rows_are_equal_as_duckdb_has_it() -> None:
     """NULL equals NULL within a row, so values of one table that meet there do; those that join have a value."""
     with sqlfront.connect() as con:
         con.execute("CREATE TABLE r (a INTEGER, b INTEGER); CREATE TABLE s (a INTEGER NOT NULL, b INTEGER, c INTEGER)")
-        query = "SELECT r.b, s.b AS sb FROM r JOIN s ON (r.a, (s.b, 1)) = (s.a, (s.c, 1))"
+        query = "SELECT r.b, s.b AS sb FROM r JOIN s ON (r.a, s.b, (s.b, 1)) = (s.a, s.c, (s.c, 1))"
         con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
         con.execute("INSERT INTO r VALUES (1, 7), (NULL, 8)")
         con.execute("INSERT INTO s VALUES (1, NULL, NULL), (1, 2, 2), (1, 2, NULL)")
