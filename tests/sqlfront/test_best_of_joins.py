@@ -164,6 +164,12 @@ def test_a_first_row_that_changes_twice_in_an_epoch(con):
         (2, 106, "update_postimage"),
         (3, 37, "update_postimage"),
     ]
+    con.execute("DELETE FROM r; DELETE FROM s; INSERT INTO s VALUES (0, 0, 0, 1), (1, 0, 0, 1), (2, 0, 0, 1)")
+    con.execute(
+        "INSERT INTO r VALUES (0, 0, 90, 0), (0, 1, 1, 0), (9, 1, 1, 0), (5, 0, 90, 0), (5, 1, 1, 0), (2, 2, 7, 0)"
+    )
+    con.execute("INSERT INTO s VALUES (1, 0, 5, 1)")  # The first rows of two groups stay, that between them goes.
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     con.execute("BEGIN; UPDATE r SET x = 100 WHERE a = 2; DELETE FROM s WHERE b = 2; COMMIT")
     con.execute("INSERT INTO s VALUES (2, 0, 1, 1)")
     assert con.execute("SELECT best FROM v WHERE a = 2").fetchall() == [(101,)]
