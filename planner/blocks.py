@@ -182,7 +182,8 @@ class _Placing:
             replace(atom, table=self._table(atom, (*path, atom.name)), references=()) for atom in definition.atoms
         )
         companions = tuple(replace(one, definition=self._moved(one.definition, path)) for one in definition.companions)
-        return replace(definition, atoms=atoms, companions=companions)
+        # The branches of a union's first rows are stored in shards, not merged.
+        return replace(definition, atoms=atoms, companions=companions, branches=())
 
     def _table(self, atom: Atom, path: Path) -> str:
         inner = self._blocks.read_by(atom, path)

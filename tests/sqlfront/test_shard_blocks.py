@@ -55,6 +55,8 @@ BLOCKS = {
     "a union joined on what one branch computes": (
         "SELECT u.k, r.n FROM (SELECT c AS k FROM s UNION ALL SELECT y + 1 FROM e) u JOIN r ON r.a = u.k"
     ),
+    "first rows of a union": "SELECT a, b FROM r UNION ALL SELECT c, b FROM s ORDER BY a DESC NULLS LAST, b LIMIT 4",
+    "the greatest over two tables": "SELECT r.b, max(r.n + e.y) AS m FROM r JOIN e ON r.a = e.x GROUP BY r.b",
     "first rows": "SELECT a, count(*) AS n FROM (SELECT a, b FROM r ORDER BY b, a LIMIT 4) f GROUP BY a",
     "first rows joined": "SELECT r.a, f.c FROM (SELECT b, c FROM s ORDER BY c, b LIMIT 3) f JOIN r ON r.b = f.b",
     "first rows of each": (
@@ -145,6 +147,7 @@ SENT = {
     "union of groups": (4, {"r": 1, "s": 1}),
     "a union with one row": (1, {"r": 1, "e": 1}),
     "a union joined on what one branch computes": (4, {"r": 1, "s": 1, "e": 1}),
+    "first rows of a union": (4, {"r": 1, "s": 1}),
     "first rows": (1, {"r": 1}),
     "first rows joined": (4, {"r": 1, "s": 4}),
     "first rows of each": (4, {"r": 1, "e": 1}),
