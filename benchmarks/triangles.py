@@ -298,7 +298,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--edges", type=int, default=55_000)
     parser.add_argument("--changes", type=int, default=10_000)
     parser.add_argument("--arms", type=int, default=25_000)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=9)
     return parser.parse_args(arguments)
 
 

@@ -66,7 +66,7 @@ def test_views_over_blocks_equal_their_queries():
         con.execute(f"CREATE MATERIALIZED VIEW {view} AS {query}")
     choose = random.Random(3)
     changes, before = Counter(), {}
-    for _ in range(60):
+    for _ in range(40):
         con.execute(random_change(choose))
         for view, query in views.items():
             found = sorted(con.execute(f"FROM {view}").fetchall(), key=repr)
