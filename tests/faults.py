@@ -154,6 +154,18 @@ FAULTS = [
         BLOCKS_IN_SHARDS,
     ),
     Fault(
+        "a NaN goes to another shard than one of the other sign", "sqlfront/shards/routes.py",
+        "isnan({cast}) THEN", "isinf({cast}) THEN", f"{SHARDS} -k whatever_their_sign",
+    ),
+    Fault(
+        "a shard goes on with the log of another view's rows", "sqlfront/shards/plan.py",
+        ", _told(self.combination.shards))", ")", f"{BLOCKS_IN_SHARDS} -k replaced",
+    ),
+    Fault(
+        "a plan is another one in each process", "sqlfront/shards/plan.py",
+        "        return sorted(value)", "        return value", f"{BLOCKS_IN_SHARDS} -k process",
+    ),
+    Fault(
         "a value that is counted is in several shards", "planner/partitioning.py",
         "        if not here or all(", "        if not here and all(", SHARDS,
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from maintenance.relation import Column
@@ -45,8 +45,9 @@ class ShardPlan:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """Equal for plans by which every row goes to the same shards, and those answer the same query."""
-        told = (self.query, self.streams, self.sent)
+        """Equal for plans by which every row goes to the same shards, and those answer the same query: views that it
+        reads may have been replaced under their names."""
+        told = (self.query, self.streams, self.sent, _told(self.combination.shards))
         return hashlib.sha256(repr(told).encode()).hexdigest()[:16]
 
     @property
@@ -123,6 +124,17 @@ def named_tables(connection: Connection, values: Mapping[str, Any]) -> dict[str,
             raise ProgrammingError(f"there is no table {name}", hint="CREATE CHANGE TABLE declares its columns")
         found[table] = value
     return found
+
+
+def _told(value: Any) -> Any:
+    """Plain data with a text that is the same in every process: a set has no order of its own."""
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return tuple(map(_told, value))
+    if is_dataclass(value):
+        return tuple(_told(getattr(value, own.name)) for own in fields(value) if own.compare)
+    return value
 
 
 def _columns(catalog: EngineCatalog, table: str) -> tuple[Column, ...]:

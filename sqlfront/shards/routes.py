@@ -101,4 +101,6 @@ def _part(hashed: Hashed, share: int) -> str:
 def _text(value: str, type_: str) -> str:
     """The text of a value: equal for what SQL takes as equal."""
     cast = f"CAST({value} AS {type_})"
-    return f"CAST({cast} + 0 AS VARCHAR)" if type_ in ("FLOAT", "DOUBLE") else f"CAST({cast} AS VARCHAR)"
+    if type_ in ("FLOAT", "DOUBLE"):  # Zeros, and NaNs, of both signs are equal.
+        return f"CASE WHEN isnan({cast}) THEN 'nan' ELSE CAST({cast} + 0 AS VARCHAR) END"
+    return f"CAST({cast} AS VARCHAR)"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from random import Random
 
 import pytest
 
+import sqlfront
+from sqlfront.shards import shard
 from sqlfront.shards.plan import plan_shards
 from tests.definition_oracle import same_bag
 from tests.random_blocks import random_query
@@ -184,6 +189,38 @@ def test_shards_have_the_rows_of_a_view_over_views(con, name):
     query, sent = READERS[name]
     found = check(con, query, VIEWS + query, 4)
     assert sent is None or found.rows_sent == {f"main.{table}": copies for table, copies in sent.items()}
+
+
+@pytest.mark.parametrize("query", ["SELECT b, n FROM kept", "SELECT n, count(*) AS m FROM kept GROUP BY n"])
+def test_the_log_of_a_view_that_has_been_replaced_is_refused(query):
+    with declared() as con:
+        con.execute("CREATE MATERIALIZED VIEW kept AS SELECT b, sum(c) AS n FROM s GROUP BY b")
+        local = LocalShards(plan_shards(con, query, 1))
+        local.apply({"main.s": arrow("s", [(("x", 5, None), 1), (("x", 6, None), 1)])})
+        con.execute("CREATE OR REPLACE MATERIALIZED VIEW kept AS SELECT b, sum(2 * c) AS n FROM s GROUP BY b")
+        with pytest.raises(sqlfront.OperationalError, match="has been replaced"):
+            shard.advance(plan_shards(con, query, 1), local.query, 0, local.logs[0], [])
+        local.close()
+
+
+def test_every_process_has_the_same_plan():
+    """One that starts again goes on with the logs."""
+    program = (
+        "from tests.shards import declared\n"
+        "from sqlfront.shards.plan import plan_shards\n"
+        "from tests.sqlfront.test_shard_blocks import BLOCKS\n"
+        "con = declared()\n"
+        "print([plan_shards(con, query, 4).fingerprint for query in BLOCKS.values()])\n"
+        "con.close()\n"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", program], env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]  # fmt: skip
+    assert found[0] == found[1] != ""
 
 
 @pytest.mark.parametrize("seed", [7, 21, 103])

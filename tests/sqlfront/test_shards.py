@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from decimal import Decimal
 
+import pyarrow as pa
 import pytest
 
 import sqlfront
@@ -140,6 +142,17 @@ def test_equal_values_of_several_types_go_to_one_shard(con):
         [(one, _, _)] = router.route("main.r", arrow("r", [((value, None, None), 1)]))
         [(other, _, _)] = router.route("main.e", arrow("e", [((value, None), 1)]))
         assert one == other
+
+
+@pytest.mark.parametrize("type_", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_floating_values_that_are_equal_whatever_their_sign_go_to_one_shard(type_, value):
+    with sqlfront.connect() as con:
+        con.execute(f"CREATE CHANGE TABLE f (v {type_}) WITH (retain = false)")
+        router = Router(plan_shards(con, "SELECT v, count(*) AS n FROM f GROUP BY v", 1024))
+        rows = pa.table({"v": [value, math.copysign(value, -1)], "_weight": [1, 1]})
+        [(_, _, sent)] = router.route("main.f", rows)
+        assert sent.num_rows == 2
 
 
 def test_only_what_the_view_reads_is_sent(con):
