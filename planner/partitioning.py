@@ -248,13 +248,19 @@ def _spread(
 def _integer_shares(holders: Sequence[frozenset[Path]], rows: Mapping[Path, float], shards: int) -> list[int]:
     """The whole shares with a product of at most `shards` and the fewest expected rows per shard, by exact search.
 
-    More shares never add rows to a shard, so the last variable takes what is left.
+    More shares never add rows to a shard, so the last variable takes what is left, and of shares that leave equally
+    many for the rest only the most are tried.
     """
     best: tuple[float, list[int]] = (float("inf"), [])
 
-    def load(shares: Sequence[int]) -> float:
-        pairs = list(zip(holders, shares, strict=True))
-        return sum(size / prod(share for atoms, share in pairs if atom in atoms) for atom, size in rows.items())
+    def load(shares: Sequence[int], left: int = 1) -> float:
+        """The rows per shard, if for each atom all that is left were given to variables it has."""
+        found = 0.0
+        for atom, size in rows.items():
+            held = [place for place, atoms in enumerate(holders) if atom in atoms]
+            known = prod(shares[place] for place in held if place < len(shares))
+            found += size / (known * (left if held and held[-1] >= len(shares) else 1))
+        return found
 
     def search(shares: list[int], left: int) -> None:
         nonlocal best
@@ -263,10 +269,12 @@ def _integer_shares(holders: Sequence[frozenset[Path]], rows: Mapping[Path, floa
             full = [*shares, *[left] * missing]
             best = min(best, (load(full), full), key=lambda found: found[0] * (1 + _SLACK * prod(found[1])))
             return
-        if load([*shares, *[left] * missing]) >= best[0]:
+        if load(shares, left) >= best[0]:
             return
-        for share in range(left, 0, -1):
+        share = left
+        while share >= 1:
             search([*shares, share], left // share)
+            share = left // (left // share + 1)
 
     search([], shards)
     return best[1]
