@@ -225,3 +225,41 @@ def test_branches_of_types_that_duckdb_does_not_cast_are_refused(con):
     with pytest.raises(sqlfront.NotSupportedError, match="DuckDB casts no BIGINT to DATE"):
         con.execute("CREATE MATERIALIZED VIEW v AS SELECT k FROM u UNION ALL SELECT DATE '2026-01-01' FROM r")
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT s FROM u UNION ALL SELECT DATE '2026-01-01' FROM r")
+
+
+def test_sums_of_a_branch_that_differ_by_a_constant(con):
+    con.execute("INSERT INTO r VALUES (1, 1, 5, 'a'), (2, 1, 7, 'a'); INSERT INTO t VALUES (1, 1, 1), (1, 1, 2)")
+    query = "SELECT x + y AS n, x + y + 1 AS m, x + y + 0.5 AS h FROM r JOIN t ON r.b = t.b UNION SELECT k, z, d FROM u"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY m LIMIT 5")
+    assert con.explain("v").plan.strategy == "ranked enumeration of a union"
+    assert con.view("v").top(5) == con.execute(f"{query} ORDER BY m").fetchall()
+
+
+def test_branches_over_unions(con):
+    """These are stored and feed the branches that read them."""
+    query = """
+        SELECT n.a, t.c FROM (SELECT a, b FROM r UNION ALL SELECT k, k FROM u) n JOIN t ON n.b = t.b
+        UNION ALL (SELECT a, b FROM r UNION SELECT k, z FROM u)"""
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY 1 DESC, 2 LIMIT 4")
+    assert con.explain("v").plan.strategy == "ranked enumeration of a union"
+    con.execute("INSERT INTO r VALUES (1, 1, 5, 'a'), (2, 1, 7, 'a'); INSERT INTO t VALUES (1, 1, 1), (2, 1, 2)")
+    con.execute("INSERT INTO u VALUES (2, 1, 0, 'a'), (2, 1, 0, 'b'), (3, 1, 0, 'b')")
+    assert con.view("v").top(4) == con.execute(f"SELECT * FROM ({query}) ORDER BY 1 DESC, 2 LIMIT 4").fetchall()
+    con.execute("DELETE FROM u; DELETE FROM t WHERE b = 2")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    con.execute("DROP MATERIALIZED VIEW v")
+    assert not con._database.engine.views and not con._database.engine.relations
+
+
+def test_a_sum_that_does_not_fit_its_type(con):
+    """As in DuckDB it has no value: the reader is told."""
+    query = "SELECT x + y AS n FROM r JOIN t ON r.b = t.b UNION ALL SELECT x FROM r"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query} LIMIT 9")
+    con.execute("INSERT INTO r VALUES (1, 1, 2147483647, 'a'); INSERT INTO t VALUES (1, 1, 0)")
+    assert con.view("v").top(3) == [(2147483647,), (2147483647,)]
+    con.execute("INSERT INTO t VALUES (1, 1, 1)")
+    for read in (con.view("v").rows, lambda: con.view("v").top(9), lambda: list(con.view("v").ordered())):
+        with pytest.raises(sqlfront.DataError, match="does not fit its type"):
+            read()
+    con.execute("DELETE FROM t WHERE y = 1")
+    assert con.view("v").top(3) == [(2147483647,), (2147483647,)]
