@@ -263,3 +263,26 @@ def test_a_sum_that_does_not_fit_its_type(con):
             read()
     con.execute("DELETE FROM t WHERE y = 1")
     assert con.view("v").top(3) == [(2147483647,), (2147483647,)]
+
+
+def test_first_rows_of_constants_over_a_join(con):
+    """Nothing tells these rows apart."""
+    joined = "r JOIN t ON r.b = t.b"
+    queries = [
+        f"SELECT 'j' AS s FROM {joined} UNION ALL SELECT s FROM u",
+        f"SELECT 'j' AS s FROM {joined} UNION SELECT s FROM u",
+        f"SELECT DISTINCT 1 FROM {joined}",
+        f"SELECT 1 FROM {joined}",
+    ]
+    for number, query in enumerate(queries):
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query} LIMIT 9")
+    for change in [
+        "INSERT INTO r VALUES (1, 1, 5, 'a'), (2, 2, 7, 'a'); INSERT INTO u VALUES (1, 1, 1, 'k')",
+        "INSERT INTO t VALUES (1, 1, 1), (1, 1, 1), (2, 3, 4)",
+        "DELETE FROM t WHERE b = 1; INSERT INTO r VALUES (1, 1, 5, 'a')",
+    ]:
+        con.execute(change)
+        for number, query in enumerate(queries):
+            assert sorted(con.execute(f"FROM v{number}").fetchall()) == sorted(con.execute(query).fetchall()), query
+    con.execute("DELETE FROM r; DELETE FROM t; DELETE FROM u")
+    assert all(not table.live for view in con._database.engine.views.values() for table in view.all_tables())
