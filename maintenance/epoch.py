@@ -173,12 +173,14 @@ class RowGate:
                 lock.release()
 
     def _encode(self, row: Sequence[Any]) -> tuple[Any, ...] | None:
-        """The codes of a row's values, or None if one has none."""
+        """The codes of a row's values, or None if one has none, or it is no tuple or list."""
+        if not isinstance(row, (tuple, list)) or len(row) != self._columns:
+            return None
         if self._encoders is None:
             return tuple(row)
-        if len(row) != self._columns or NULL_CODE in row:
-            return None
         try:
+            if NULL_CODE in row:
+                return None
             return tuple([encode(value) for encode, value in zip(self._encoders, row)])
         except (TypeError, ValueError, DataError):
             return None

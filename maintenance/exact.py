@@ -70,5 +70,8 @@ def key_sums(order: Order, layout: KeyLayout, keys: np.ndarray, number: int) -> 
     ]
 
 
-class BeyondTypeError(Exception):
+class BeyondTypeError(DataError):
     """A sum does not fit its type."""
+
+    def __init__(self) -> None:
+        super().__init__("a sum that rows are ordered by does not fit its type", hint="cast it to HUGEINT")

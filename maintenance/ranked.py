@@ -279,4 +279,6 @@ def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
         for word, (_, kind, operand) in enumerate(order_places(codecs[variable], first)):
             entries.append((first + word, kind | down | (nulls if word == 0 else 0), operand))
             own.setdefault(variable, []).append((at.RANK_COPY, first + word, word, 0, 0))
+    if not entries:  # Rows of constants all tie: a table is ranked if it has rank words.
+        entries.append((0, at.ORDER_WORD, 0))
     return KeyLayout(tuple(entries), {name: tuple(words) for name, words in own.items()}, tuple(sums), tuple(starts))

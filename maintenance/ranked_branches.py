@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.exact import BeyondTypeError, sums_in
+from maintenance.exact import sums_in
 from maintenance.programs import Assembler
 from maintenance.ranked import RankedIndex, RankedNode, layout_of
 from maintenance.shapes import COUNT, shape_of
 from planner.plan import Node
 from planner.query import BranchColumn, Definition, Order
 from storage.encoding import Codec
-from storage.errors import DataError
 from storage.table import Table
 
 if TYPE_CHECKING:
@@ -122,10 +121,7 @@ class RankedBranches:
 
 
 def _encoded(codec: Codec, read: Callable[[RankedWalk], list[Any]], walk: RankedWalk) -> list[np.ndarray]:
-    try:
-        rows = [codec.encode_value(value) for value in read(walk)]
-    except BeyondTypeError as error:
-        raise DataError("a sum that rows are ordered by does not fit its type", hint="cast it to HUGEINT") from error
+    rows = [codec.encode_value(value) for value in read(walk)]
     return list(np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, codec.words).T))
 
 

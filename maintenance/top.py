@@ -118,11 +118,7 @@ class RankedWalk:
             for place in self._sums[1:]:
                 missing |= keys[:, place] != 0
             self._sorted = int(missing.argmax()) if missing.any() else len(keys)
-            if self._sorted == len(keys):
-                self._sorted = 0
-                found, self._ahead = self._ahead, self._nothing()
-                return found
-            if not self._sorted:
+            if len(keys) and not self._sorted:
                 self._sort_block()
         count = min(capacity, self._sorted)
         found = np.ascontiguousarray(self._ahead[0][:count]), self._ahead[1][:count]

@@ -50,10 +50,13 @@ def merge_branches(definition: Definition, plans: Sequence[Plan]) -> Plan:
 
 
 def merged_definition(definition: Definition) -> Definition:
-    """The definition of a view whose branches are merged: they take the places of its atom and its union."""
+    """The definition of a view whose branches are merged: they take the places of its atom and its union. Unions that
+    the branches read stay."""
+    own = {atom.table for atom in definition.atoms}
+    unions = tuple(union for union in definition.unions if union[0] not in own)
     ranked = {branch.table: branch.definition for branch in definition.branches}
     derived = tuple((table, ranked.get(table, block)) for table, block in definition.derived)
-    return replace(definition, atoms=(), derived=derived, unions=(), merged=True)
+    return replace(definition, atoms=(), derived=derived, unions=unions, merged=True)
 
 
 def _costs(plan: Plan) -> tuple[str, str, str, str]:

@@ -6,7 +6,7 @@ Ordinary tables are written through DuckDB (write_through.py); change tables go 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 from maintenance.engine import Change
@@ -76,6 +76,8 @@ def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int
     database = connection._database
     if not isinstance(weight, int) or isinstance(weight, bool):
         raise DataError(f"a weight of {weight!r}", hint="give a whole number")
+    if isinstance(row, (str, bytes, Mapping, Set)) or not isinstance(row, Collection):
+        raise DataError(f"{row!r} is no row of {name}", hint="give a tuple or a list, in the table's column order")
     table = _change_table(connection, name)
     if table is not None and not table.durable and connection._transaction is None:
         relation = database.relation_key(table.name)

@@ -66,7 +66,7 @@ def _branch(union: Definition, columns: Sequence[str], table: str, branch: Defin
             found[variable] = BranchColumn(constant=f"CAST({text} AS {types[variable]})")
             continue
         own, type_ = known
-        alike = [other for other in terms if (other.form, other.parts) == (own.form, own.parts)]
+        alike = [other for other in terms if _value_of(other) == _value_of(own)]
         if not alike:
             alike = [replace(own, descending=term.descending, nulls_first=term.nulls_first)]
             terms += alike
@@ -78,6 +78,11 @@ def _branch(union: Definition, columns: Sequence[str], table: str, branch: Defin
     ranked = Order(tuple(terms), (), (), order.label)
     definition = replace(branch, mode="set" if is_set else branch.mode, orders=(ranked,), limit=Limit(None))
     return Branch(table, definition, tuple(found[column.variable or ""] for column in union.raw))
+
+
+def _value_of(term: Term) -> tuple[object, ...]:
+    """What tells whether two terms have the same value in each row."""
+    return term.form, term.parts, term.whole, term.constant
 
 
 def _own_term(branch: Definition, place: int, wanted: str) -> tuple[Term, str] | None:

@@ -12,7 +12,7 @@ from sqlfront.failures import translated
 from sqlfront.names import shown
 from sqlfront.scans import Scan
 from sqlfront.stored_views import view_query
-from storage.errors import DataError, NotSupportedError, ProgrammingError, StaleRead
+from storage.errors import NotSupportedError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
     from maintenance.first_rows import FirstRows
@@ -84,8 +84,6 @@ def _refuse_parted(entry: ViewEntry) -> None:
 def _in_turn(
     connection: Connection, entry: ViewEntry, batches: Iterator[list[tuple[Any, ...]]], version: int
 ) -> Iterator[tuple[Any, ...]]:
-    from maintenance.first_rows import BeyondTypeError
-
     engine = connection._database.engine
     while True:
         with engine.lock:
@@ -95,10 +93,7 @@ def _in_turn(
                     why="a reader never mixes epochs",
                     hint="begin again, or take the rows at once with View.top(k)",
                 )
-            try:
-                batch = next(batches, None)
-            except BeyondTypeError as error:
-                raise DataError("a sum that rows are ordered by does not fit its type") from error
+            batch = next(batches, None)
         if batch is None:
             return
         yield from batch

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from storage.errors import DataError
@@ -42,7 +43,9 @@ class Caster:
                 connection.unregister("__input")
 
     def cast_value(self, value: Any, type: str) -> pa.Array:
-        """One Python value, as an array of one row."""
+        """One Python value, which may be numpy's, as an array of one row."""
+        if isinstance(value, np.generic):
+            value = value.item()
         with self._lock:
             self._ready()
             try:

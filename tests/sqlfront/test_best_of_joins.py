@@ -173,3 +173,17 @@ def test_a_first_row_that_changes_twice_in_an_epoch(con):
     con.execute("BEGIN; UPDATE r SET x = 100 WHERE a = 2; DELETE FROM s WHERE b = 2; COMMIT")
     con.execute("INSERT INTO s VALUES (2, 0, 1, 1)")
     assert con.execute("SELECT best FROM v WHERE a = 2").fetchall() == [(101,)]
+
+
+def test_an_extremum_beyond_its_type_is_refused(con):
+    """As in DuckDB it has no value; nothing of the change stays."""
+    con.execute("INSERT INTO r VALUES (1, 1, 2147483647, 0), (2, 2, 5, 0); INSERT INTO s VALUES (1, 0, 0, 1)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
+    assert isinstance(con._database.engine.views["main.v#1/1"].top, BestRows)
+    with pytest.raises(sqlfront.DataError, match="does not fit its type"):
+        con.execute("INSERT INTO s VALUES (2, 0, 0, 1), (1, 0, 1, 1)")
+    assert con.execute("FROM v").fetchall() == [(1, 2147483647, 1, 2147483647)]
+    assert con.execute("SELECT count(*) FROM s").fetchall() == [(1,)]
+    con.execute("INSERT INTO s VALUES (2, 0, 0, 1), (1, 0, -1, 1)")
+    con.execute("DELETE FROM s WHERE y = 0 AND b = 1")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []

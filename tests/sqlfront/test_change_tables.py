@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from collections import namedtuple
 
 import duckdb
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -156,6 +158,24 @@ def test_single_rows(fed):
     with pytest.raises(sqlfront.IntegrityError, match="more often"):
         fed.apply_row("k", (1, "absent"), weight=-1)
     assert rows(fed) == [(1, None, 2)]
+
+
+@pytest.mark.parametrize("types", [("BIGINT", "BIGINT"), ("BIGINT", "VARCHAR")])
+def test_a_row_is_a_sequence_of_values(con, types):
+    """Whether it goes the short way or not: the first row opens that."""
+    con.execute(f"CREATE CHANGE TABLE k (a {types[0]}, b {types[1]}); CREATE MATERIALIZED VIEW v AS SELECT a, b FROM k")
+    second = 2 if types[1] == "BIGINT" else "2"
+    for _ in range(2):
+        for row in ({1: 3, 2: 4}, {1, 2}, "12", b"12", 12, None, iter((1, 2))):
+            with pytest.raises(sqlfront.DataError, match="is no row of k"):
+                con.apply_row("k", row)
+        con.apply_row("k", (1, second))
+    con.apply_row("k", [np.int64(1), second])
+    con.apply_row("k", namedtuple("Row", "a b")(True, second))
+    con.apply_row("k", np.array([1, 2]))
+    with pytest.raises(sqlfront.DataError):
+        con.apply_row("k", (np.array([1, 2]), second))
+    assert con.execute("FROM v").fetchall() == [(1, second)] * 5
 
 
 def test_ordinary_and_change_tables_in_one_epoch(con):
