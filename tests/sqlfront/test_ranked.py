@@ -87,6 +87,17 @@ def test_combinations_are_each_met_once(con: Any) -> None:
     assert con.view("v").top(1000) == sorted(((a, b) for a in range(10) for b in range(10)), key=lambda r: (sum(r), r))
 
 
+def test_a_walk_gives_what_it_is_asked_for_behind_sums_that_are_null(con: Any) -> None:
+    """Rows that are fetched ahead, to sort those whose sum is NULL, wait until they are asked for."""
+    con.execute("CREATE TABLE r(k INT, a INT, x INT); CREATE TABLE s(k INT, y INT); INSERT INTO s VALUES (1, 1)")
+    con.execute("INSERT INTO r SELECT 1, i, CASE WHEN i >= 10 THEN i END FROM range(50) x(i)")
+    query = "SELECT a, x + y AS n FROM r JOIN s ON r.k = s.k ORDER BY n NULLS FIRST, a DESC"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    walk = RankedWalk(ranked(con, "v"))
+    assert [walk.next(3) for _ in range(18)] == [3, 3, 3, 1, *[3] * 13, 1]
+    assert con.view("v").top(50) == [*((a, None) for a in range(9, -1, -1)), *((a, a + 1) for a in range(10, 50))]
+
+
 def test_the_worked_projection_comes_in_its_order(con: Any) -> None:
     """Examples 41, 43 and 44: the ends of a path, ordered by their sum; what several paths make is one row."""
     con.execute("CREATE TABLE r1(a INT, b INT); CREATE TABLE r2(b INT, c INT)")

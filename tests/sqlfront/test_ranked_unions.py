@@ -286,13 +286,3 @@ def test_first_rows_of_constants_over_a_join(con):
             assert sorted(con.execute(f"FROM v{number}").fetchall()) == sorted(con.execute(query).fetchall()), query
     con.execute("DELETE FROM r; DELETE FROM t; DELETE FROM u")
     assert all(not table.live for view in con._database.engine.views.values() for table in view.all_tables())
-
-
-def test_a_branch_goes_on_behind_sums_that_are_null(con):
-    """However few rows are asked for: more have been fetched to sort these."""
-    con.execute("INSERT INTO r SELECT 0, 1, NULL, '' FROM range(6)")
-    con.execute("INSERT INTO r SELECT i, 1, i, '' FROM range(40) x(i)")
-    con.execute("INSERT INTO t VALUES (1, 1, 1)")
-    query = "SELECT x + y AS n FROM r JOIN t ON r.b = t.b UNION ALL SELECT z FROM u"
-    con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY n NULLS FIRST LIMIT 50")
-    assert con.view("v").top(50) == [*[(None,)] * 6, *((n,) for n in range(1, 41))]
