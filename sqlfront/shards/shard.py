@@ -52,7 +52,8 @@ def advance(plan: ShardPlan, query: str, number: int, log: ShardLog, pieces: Ite
             f"shard {number} has been kept by another plan",
             why="its checkpoint is that of another query, number of shards or sizes of tables, or a view that it "
             "reads has been replaced: rows would be others, or elsewhere",
-            hint="start with the same ones, or with a new checkpoint and all changes from the beginning",
+            hint="start with the same ones (`sizes` says what to expect of tables, whatever they hold), or with a new "
+            "checkpoint and all changes from the beginning",
         )
     shard = _hot.pop((query, number), None)
     if shard is not None and not shard.reach(log):
