@@ -72,7 +72,7 @@ def test_unions_equal_their_queries():
     followed = {view: Counter() for view in feeds}
     choose = random.Random(5)
     changes, before = Counter(), {}
-    for _ in range(20):
+    for _ in range(30):
         con.execute(random_change(choose))
         for view, query in views.items():
             found = sorted(con.execute(f"FROM {view}").fetchall(), key=repr)
