@@ -10,6 +10,7 @@ import pytest
 import sqlfront
 from maintenance.top_change import BestRows
 from storage.table import Table
+from tests.following import take
 
 TABLES = """
     CREATE TABLE r (a INTEGER, b INTEGER, x INTEGER, d DECIMAL(8, 2));
@@ -64,9 +65,7 @@ def test_extrema_are_those_of_the_query():
         for number, query in enumerate(VIEWS.values()):
             found = Counter(con.execute(f"FROM v{number}").fetchall())
             assert found == Counter(con.execute(query).fetchall()), query
-            for batch in feeds[number]:
-                for *row, kind, _, _ in zip(*batch.to_pydict().values(), strict=True):
-                    followed[number][tuple(row)] += 1 if kind in ("insert", "update_postimage") else -1
+            take(feeds[number], followed[number])
             assert +followed[number] == found, query
             changed[number] += found != before.get(number)
             before[number] = found

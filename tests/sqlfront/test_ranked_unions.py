@@ -9,6 +9,7 @@ import pytest
 
 import sqlfront
 from maintenance.top import RankedWalk
+from tests.following import take
 
 TABLES = """
     CREATE TABLE r (a INTEGER, b INTEGER, x INTEGER, s VARCHAR); CREATE TABLE t (b INTEGER, c INTEGER, y INTEGER);
@@ -101,9 +102,7 @@ def test_first_rows_are_those_of_the_union():
                 columns = ", ".join(name for name, _ in view._entry.definition.columns)
                 paged = con.execute(f"FROM v{number} ORDER BY {order}, {columns} LIMIT 2 OFFSET 1").fetchall()
                 assert paged == wanted[1:3], query
-            for batch in feeds[number]:
-                for *row, kind, _, _ in zip(*batch.to_pydict().values(), strict=True):
-                    followed[number][tuple(row)] += 1 if kind in ("insert", "update_postimage") else -1
+            take(feeds[number], followed[number])
             assert +followed[number] == Counter(wanted), query
             changed[number] += wanted != before.get(number)
             before[number] = wanted
