@@ -185,19 +185,27 @@ class _Answers:
         return addresses[:rows], keys[:rows]
 
 
-class _Picked:
+class _Source:
+    """What a merged order reads, and what that has cost."""
+
+    def __init__(self, read: _Answers | RankedWalk) -> None:
+        self._read = read
+
+    @property
+    def steps(self) -> int:
+        return self._read.steps
+
+    @property
+    def cells(self) -> int:
+        return self._read.cells
+
+
+class _Picked(_Source):
     """The rows of one of the trees that a union's pieces have, with the addresses of leaves alone."""
 
     def __init__(self, index: RankedIndex, places: list[int]) -> None:
         self._answers, self._places = _Answers(index), places
-
-    @property
-    def steps(self) -> int:
-        return self._answers.steps
-
-    @property
-    def cells(self) -> int:
-        return self._answers.cells
+        super().__init__(self._answers)
 
     def fetch(self, capacity: int) -> Block:
         """As `_Answers` has it."""
@@ -205,21 +213,14 @@ class _Picked:
         return addresses[:, self._places], keys
 
 
-class _Words:
+class _Words(_Source):
     """The rows of a branch as words of the union's columns, with how often each occurs; they stay as long as this."""
 
     def __init__(self, union: RankedBranches, branch: BranchRows) -> None:
         self._walk, self._branch = RankedWalk(branch.index), branch
+        super().__init__(self._walk)
         self._keys, self._copied = union.root.shape.keys, union.copied
         self._made: list[np.ndarray] = []
-
-    @property
-    def steps(self) -> int:
-        return self._walk.steps
-
-    @property
-    def cells(self) -> int:
-        return self._walk.cells
 
     def fetch(self, capacity: int) -> Block:
         """As `_Answers` has it: the address of each row's words, and keys; fewer than `capacity` rows are the last."""
