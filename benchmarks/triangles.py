@@ -245,6 +245,7 @@ def _stream(options: argparse.Namespace, rows: list[dict[str, Any]], notes: list
         ratio = best["sqlfront"].rate / best["kernel by hand"].rate
         notes.append(f"power law, batches of {size:,}: {ratio:.2f} of what a kernel for this one query reaches.")
     notes.append(f"power law: {len(first):,} edges, largest degrees {out} out and {into} in, {len(changes):,} changes.")
+    notes.append(f"power law: the best of {options.repeats} passes of each side in turn; one of pathway.")
 
 
 def _hubs(options: argparse.Namespace, rows: list[dict[str, Any]], notes: list[str]) -> None:
