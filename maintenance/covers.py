@@ -83,6 +83,7 @@ class _Path:
             return Operand(leaf.table, leaf.shape, leaf.atoms, leaf.indexes)
         edge = next(edge for edge in self.pieces.union.edges if edge.atom == atom)
         table, indexes = self.pieces.part(edge, part)
+        assert table is not None
         return Operand(table, leaf.shape, leaf.atoms, indexes)
 
     def _joined(self, cover: Cover) -> Operand:

@@ -27,9 +27,10 @@ class FirstRows:
     def __init__(self, view: MaintainedView, columns: list[Column], places: list[np.ndarray]) -> None:
         self._index = view.ranked[0]
         self._columns, self._distinct = columns, view.ranked[0].distinct
-        leaves = [[(leaf.number, leaf.shape.keys)] for leaf in self._index.leaves.values()]
-        self._single = len(leaves) if all(leaf.shape.limbs == 1 for leaf in self._index.leaves.values()) else 0
-        self._places = np.concatenate([*places, *map(np.array, leaves)]).astype(np.int64)
+        leaves = [] if self._distinct else list(self._index.leaves.values())
+        self._single = len(leaves) if all(leaf.shape.limbs == 1 for leaf in leaves) else 0
+        counts = [np.array([(leaf.number, leaf.shape.keys)]) for leaf in leaves]
+        self._places = np.concatenate([np.empty((0, 2)), *places, *counts]).astype(np.int64)
 
     def read(self, limit: Limit) -> list[tuple[Any, ...]] | None:
         """The rows within `limit`; None if a sum does not fit its type, which DuckDB then says. O(log N) a row."""

@@ -7,7 +7,7 @@ view's own tree, to which several pieces add.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,8 @@ class Pieces:
 
     def overlapping(self) -> list[PieceTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
+        if self.union.first_rows:
+            return []
         return [kept for kept in self.enumerated() if set(self.base.plan.free) != kept.listed()]
 
     def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
@@ -200,8 +202,9 @@ class Pieces:
             ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
             for variable in dict(ends):
                 join_columns([column for v, column in ends if v == variable], self.columns())
+        passing = [kept.piece for kept in self.trees if not kept.tree.stored_inner()]
         for edge in self.union.edges:
-            for part in self._parts(edge):
+            for part in self._parts(edge, passing):
                 if not is_whole(part):
                     self.partition(edge.atom).need(self.letters(edge, part))
         for kept in self.trees:
@@ -209,7 +212,7 @@ class Pieces:
                 kept.letters[edge.atom] = self.letters(edge, kept.piece.part(edge.atom))
                 place = [e.atom for e in self._edges(kept)].index(edge.atom)
                 kept.positions[edge.atom] = place if self.symmetric else sources[edge.atom].position
-                if not is_whole(kept.piece.part(edge.atom)):
+                if not is_whole(kept.piece.part(edge.atom)) and kept.piece not in passing:
                     leaf = kept.tree.leaves[edge.atom]
                     names = [tuple(self._expression(edge, v) for v in index) for index in leaf.indexes]
                     sums = [kept.tree.summed(leaf, index) > 0 for index in leaf.indexes]
@@ -248,9 +251,11 @@ class Pieces:
                 if not is_whole(kept.piece.part(edge.atom)):
                     leaf.table, leaf.indexes = self.part(edge, kept.piece.part(edge.atom))
 
-    def part(self, edge: Edge, part: str) -> tuple[Table, list[tuple[str, ...]]]:
-        """The table of a part, and its groupings, in an atom's variables."""
+    def part(self, edge: Edge, part: str) -> tuple[Table | None, list[tuple[str, ...]]]:
+        """The table of a part, and its groupings, in an atom's variables; None of one that joins nothing."""
         partition, letters = self.partition(edge.atom), self.letters(edge, part)
+        if letters not in partition.parts:
+            return None, []
         columns = self.base.definition.atom(edge.atom).variables
         names = {column.expression: column.name for column in columns}
         indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[letters]]
@@ -264,9 +269,10 @@ class Pieces:
     def letters(self, edge: Edge, part: str) -> Letters:
         return letters_of(self.partition(edge.atom), edge, part, self.base.definition)
 
-    def _parts(self, edge: Edge) -> list[str]:
-        """The parts of an atom that pieces and covers read."""
-        read = [piece.part(edge.atom) for piece in self.union.pieces if edge.atom in dict(piece.parts)]
+    def _parts(self, edge: Edge, passing: Collection[Piece] = ()) -> list[str]:
+        """The parts of an atom that pieces and covers read, but for those `passing` changes on, which join nothing."""
+        pieces = (piece for piece in self.union.pieces if edge.atom in dict(piece.parts) and piece not in passing)
+        read = [piece.part(edge.atom) for piece in pieces]
         for cover in self.union.covers:
             read += [cover.after, cover.before]
         return list(dict.fromkeys(read))
@@ -371,7 +377,7 @@ class Pieces:
     ) -> None:
         """Add the paths of an atom's delta, `times` times, into the leaves of a piece's ranked trees."""
         delta = kept.tree.leaves[atom].shape
-        for index in kept.ranked.values():
+        for index in (index for index in kept.ranked.values() if atom in index.leaves):
             for cell in cells(kept.letters[atom]):
                 assembler.path(self.number)
                 partition.route(assembler, cell)

@@ -92,6 +92,11 @@ class RankedIndex:
         self._words: np.ndarray | None = None
         self._sources: dict[str, np.ndarray] = {}
 
+    @property
+    def members(self) -> list[RankedNode]:
+        """What a row is made of."""
+        return self.nodes
+
     def tables(self) -> list[Table]:
         return [node.table for node in self.nodes if node.table is not None]
 
@@ -114,8 +119,8 @@ class RankedIndex:
     def build(self, machine: Machine, stores: Mapping[str, LeafStore], shapes: Mapping[str, Shape]) -> None:
         """Fill the tables from the leaves' stores and the bags. O(N log N)."""
         self.make_tables(stores)
-        for atom, store in stores.items():
-            assembler = Assembler()
+        for atom in self.leaves:
+            store, assembler = stores[atom], Assembler()
             assembler.scan(store.table)
             self.add_path(assembler, atom, shapes[atom])
             machine.run(assembler.program(), rows=int(store.table.header[at.USED]))
@@ -128,7 +133,7 @@ class RankedIndex:
             assembler.path_end()
             machine.run(assembler.program(), rows=int(bag.table.header[at.USED]))
         ranking = Assembler()
-        self.add_ranking(ranking, stores)
+        self.add_ranking(ranking, set(self.leaves))
         machine.run_once(ranking.program())
 
     def widen(self, stores: Mapping[str, LeafStore]) -> None:
@@ -141,7 +146,9 @@ class RankedIndex:
                 leaf.shape = shape_of(leaf.node.variables, self._widths, (COUNT,), limbs)
 
     def add_path(self, assembler: Assembler, atom: str, delta: Shape) -> None:
-        """Add the path of an atom's delta into its leaf."""
+        """Add the path of an atom's delta into its leaf, if it has one."""
+        if atom not in self.leaves:
+            return
         assembler.path(self._owner)
         self.add_delta(assembler, atom, delta)
         assembler.path_end()
@@ -154,11 +161,12 @@ class RankedIndex:
             assembler.project(Join(delta, frozenset({atom}), None, leaf.shape))
         assembler.upsert(leaf.table)
 
-    def add_ranking(self, assembler: Assembler, atoms: Mapping[str, object] | set[str]) -> None:
+    def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:
         """Add the steps that bring the groups of these atoms' leaves, of all bags', and of all nodes above, up to
         date."""
         above: set[int] = set()
-        for leaf in [*(self.leaves[atom] for atom in atoms), *(leaf for leaf, _ in self._bags)]:
+        changed = [leaf for atom, leaf in self.leaves.items() if atom in atoms]
+        for leaf in [*changed, *(leaf for leaf, _ in self._bags)]:
             node: RankedNode | None = leaf
             while node is not None:
                 above.add(node.number)

@@ -67,7 +67,7 @@ class RankedBranches:
         ]
 
     @property
-    def nodes(self) -> list[RankedNode]:
+    def members(self) -> list[RankedNode]:
         """What a row is made of."""
         return [self.root]
 

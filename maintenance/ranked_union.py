@@ -1,10 +1,12 @@
 """The ranked trees of a union's pieces, which have no row in common, as one order of the view.
 
-What reads an order sees of each row the rows of the atoms' leaves alone, which all pieces have.
+What reads an order sees of each row what all pieces have: the rows of the atoms' leaves or, of a distinct row, the
+words of its variables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,27 +18,29 @@ from storage.table import Table
 
 
 class RankedUnion:
-    """One order of a view whose pieces keep a ranked tree each, `indexes`; their paths are the pieces' (pieces.py)."""
+    """One order of a view whose pieces keep a ranked tree each, `indexes`; their paths are the pieces' (pieces.py).
 
-    def __init__(self, indexes: list[RankedIndex]) -> None:
+    Rows that are counted are made of the atoms' leaves, which all trees have; `distinct` ones of their variables.
+    """
+
+    def __init__(self, indexes: list[RankedIndex], free: Sequence[str]) -> None:
         self.indexes = indexes
         first = indexes[0]
         self.order, self.layout, self.distinct, self.root = first.order, first.layout, first.distinct, first.root
-        self._atoms = list(first.leaves)
-
-    @property
-    def nodes(self) -> list[RankedNode]:
-        """What a row is made of."""
-        return list(self.leaves.values())
+        self.members = tuple(dict.fromkeys(free)) if self.distinct else tuple(first.leaves)
 
     @property
     def leaves(self) -> dict[str, RankedNode]:
-        """The leaf of each atom, by its place in a row."""
-        return {atom: replace(self.indexes[0].leaves[atom], number=i) for i, atom in enumerate(self._atoms)}
+        """The leaf of each atom that rows are made of, by its place in a row."""
+        if self.distinct:
+            return {}
+        return {atom: replace(self.indexes[0].leaves[atom], number=i) for i, atom in enumerate(self.members)}
 
-    def places(self, index: RankedIndex) -> list[int]:
-        """Where the leaves are in a row of one of the trees."""
-        return [index.leaves[atom].number for atom in self._atoms]
+    def places(self, index: RankedIndex) -> np.ndarray:
+        """Where what rows are made of is in a row of one of the trees: (number of a node, word) for each."""
+        if self.distinct:
+            return np.array([index.source(variable)[0] for variable in self.members], np.int64)
+        return np.array([(index.leaves[atom].number, 0) for atom in self.members], np.int64)
 
     def tables(self) -> list[Table]:
         return [table for index in self.indexes for table in index.tables()]
@@ -47,8 +51,11 @@ class RankedUnion:
             index.add_ranking(assembler, atoms)
 
     def source(self, variable: str) -> np.ndarray:
-        """Where the words of a variable are found: (place of a leaf, place) for each."""
-        leaf = next(leaf for leaf in self.nodes if variable in leaf.node.variables)
+        """Where the words of a variable are found: (place in a row, word) for each."""
+        if self.distinct:
+            place = self.members.index(variable)
+            return np.array([(place, word) for word in range(len(self.indexes[0].source(variable)))], np.int64)
+        leaf = next(leaf for leaf in self.leaves.values() if variable in leaf.node.variables)
         return np.array([(leaf.number, place) for place in leaf.shape.places([variable])], np.int64)
 
 

@@ -38,7 +38,7 @@ class RankedWalk:
     def __init__(self, index: RankedIndex | RankedUnion | RankedBranches) -> None:
         self._index = index
         self._answers = _answers_of(index)
-        self._nodes, self._key = len(index.nodes), len(index.layout.entries)
+        self._nodes, self._key = len(index.members), len(index.layout.entries)
         self._sums = index.layout.sums
         self._ahead = self._batch = self._nothing()
         self._sorted = 0
@@ -152,10 +152,10 @@ class RankedWalk:
 
 def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers | _Merged:
     """The rows of an order by their keys."""
-    nodes = len(index.nodes)
+    nodes = len(index.members)
     if isinstance(index, RankedUnion):
         picked = [_Picked(one, index.places(one)) for one in index.indexes]
-        return _Merged(picked, index.root, nodes, distinct=False)
+        return _Merged(picked, index.root, nodes, distinct=index.distinct)
     if isinstance(index, RankedBranches):
         return _Merged([_Words(index, one) for one in index.branches], index.root, nodes, distinct=index.distinct)
     return _Answers(index)
@@ -168,7 +168,7 @@ class _Answers:
         self._plan = index.plan_words()
         self._read = _open_read(address_of(self._plan))
         self._finalizer = weakref.finalize(self, kernels.close_read, self._read)
-        self._nodes, self._key = len(index.nodes), len(index.layout.entries)
+        self._nodes, self._key = len(index.members), len(index.layout.entries)
 
     @property
     def steps(self) -> int:
@@ -201,16 +201,16 @@ class _Source:
 
 
 class _Picked(_Source):
-    """The rows of one of the trees that a union's pieces have, with the addresses of leaves alone."""
+    """The rows of one of the trees that a union's pieces have, as addresses of what is at `places`."""
 
-    def __init__(self, index: RankedIndex, places: list[int]) -> None:
+    def __init__(self, index: RankedIndex, places: np.ndarray) -> None:
         self._answers, self._places = _Answers(index), places
         super().__init__(self._answers)
 
     def fetch(self, capacity: int) -> Block:
         """As `_Answers` has it."""
         addresses, keys = self._answers.fetch(capacity)
-        return addresses[:, self._places], keys
+        return addresses[:, self._places[:, 0]] + 8 * self._places[:, 1], keys
 
 
 class _Words(_Source):

@@ -436,4 +436,5 @@ def pieces_of(view: MaintainedView) -> Pieces:
 
 def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedIndex | RankedUnion | RankedBranches]:
     """The orders that the pieces of a view keep ranked trees of, by their numbers."""
-    return {number: RankedUnion([kept.ranked[number] for kept in pieces.trees]) for number in pieces.trees[0].ranked}
+    free, trees = pieces.base.definition.free, pieces.trees
+    return {number: RankedUnion([kept.ranked[number] for kept in trees], free) for number in trees[0].ranked}

@@ -75,13 +75,15 @@ class Cover:
 class Union:
     """A strategy: its atoms, the pieces, and the covers of a sum that no tree keeps (of triangles, whose atoms are then
     in rotation). `root` is the tree that holds what pieces share. `joint`: a value is heavy in all columns that are
-    joined if it is so in one of them."""
+    joined if it is so in one of them. `first_rows`: it finds the first rows of an order, along a ranked tree for each
+    piece."""
 
     edges: tuple[Edge, ...]
     pieces: tuple[Piece, ...]
     root: Node
     covers: tuple[Cover, ...] = ()
     joint: bool = False
+    first_rows: bool = False
 
     @property
     def has_changes(self) -> bool:

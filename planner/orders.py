@@ -43,14 +43,14 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
 
 def over_pieces(order: OrderPlan, union: Union, cost: Cost) -> OrderPlan:
     """The plan of an order whose view, kept at this cost, has no bags but those of a union's pieces."""
-    if not order.bags and not order.pieces:
+    if not order.bags and not order.pieces and not union.first_rows:
         return order
-    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay=RANKED.delay, space=cost.space)
+    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay=_sorting(cost.delay), space=cost.space)
     if order.pieces:
         return replace(order, cost=cost)
     if order.top or any(piece.reading != "enumerated" for piece in union.pieces):
         return _sorted("its rows are kept in heavy and light parts, not in bags")
-    trees = tuple(_without_lone_root(_over_bags(piece.root)) for piece in union.pieces)
+    trees = tuple(_without_lone_root(_over_bags(piece.root, distinct=union.first_rows)) for piece in union.pieces)
     reason = f"{order.reason} Each of the {len(trees)} pieces has such a tree; what they find is merged."
     return OrderPlan(None, cost, reason, pieces=trees)
 
@@ -78,7 +78,7 @@ def _ranked_tree(
 ) -> tuple[Node, Cost] | None:
     """The tree whose root has the columns `top`, and its cost; None if none has them."""
     if plan.shape == "cyclic":
-        root = _without_lone_root(_over_bags(plan.root))
+        root = _without_lone_root(_over_bags(plan.root, distinct=definition.mode == "set"))
         building, update = _sorting(plan.cost.preprocessing), _sorting(plan.cost.update)
         cost = Cost(building, update, delay=RANKED.delay, space=plan.cost.preprocessing)
         return (root, cost) if set(top) <= set(root.variables) else None
@@ -91,9 +91,13 @@ def _ranked_tree(
     return _without_lone_root(tree), RANKED if simple is None and keys is None else RANKED_LOGARITHMIC
 
 
-def _over_bags(node: Node) -> Node:
-    """A tree over bags as a ranked tree: a leaf of the bag's rows guards a node that no child covers."""
-    children = tuple(_over_bags(child) for child in node.children if child.filters is None)
+def _over_bags(node: Node, *, distinct: bool) -> Node:
+    """A tree over bags as a ranked tree: a leaf of the bag's rows guards a node that no child covers. Where rows are
+    `distinct`, it stands for all below it if no variable there is put out."""
+    inside = node.connex and node.children and node.variables
+    if distinct and inside and not any(child.connex for child in node.children):
+        return Node(node.variables)
+    children = tuple(_over_bags(child, distinct=distinct) for child in node.children if child.filters is None)
     if children and not any(set(node.variables) <= set(child.variables) for child in children):
         children = (Node(node.variables), *children)
     return replace(node, children=children)

@@ -15,6 +15,7 @@ from planner.plan import Node, Plan
 from planner.query import Definition
 from planner.ring_rows import ring_rows
 from planner.rings import ring_sum
+from planner.stars import star
 from planner.triangle_rows import triangle_rows
 from planner.triangles import triangle_union
 
@@ -29,6 +30,8 @@ def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> U
     """
     if definition.comparisons:
         return None
+    if plan.ranked_only and plan.shape != "cyclic":
+        return star(definition, plan) if not single else None
     if single:
         return loomis_whitney(definition, plan) if not plan.free and len(definition.atoms) == 3 else None
     for rule in (_triangle, triangle_rows, loomis_whitney, path_sum, projected_join, ring_sum, ring_rows):
@@ -142,6 +145,10 @@ def exponents(union: Union, free: int, epsilon: Fraction) -> tuple[Fraction, Fra
     free = len(top.variables) if top.connex else free
     least, most = min(epsilon, 1 - epsilon), max(epsilon, 1 - epsilon)
     one, atoms = Fraction(1), len(union.edges)
+    if union.first_rows:
+        ends = sum(bool(edge.groups) for edge in union.edges)
+        change = (ends - 1) * (1 - epsilon)
+        return 1 + change, change, epsilon, max(one, ends * (1 - epsilon))
     if atoms == 2:
         return one, epsilon, 1 - epsilon, one
     if any(not edge.groups for edge in union.edges):

@@ -20,7 +20,7 @@ from planner.query import Definition
 from planner.rings import find_ring
 from planner.rules import cyclic, materialize
 from planner.unions import exponents, find_union
-from planner.wording import are, labels, spell_comparison
+from planner.wording import are, enumerate_words, labels, spell_comparison
 from storage.errors import ProgrammingError
 
 EPSILON = 0.5
@@ -41,6 +41,7 @@ CHOICES = (0, 0.25, 0.5, 0.75, 1)
 _SOURCE = "Kara, Nikolic, Ngo, Olteanu and Zhang 2020, Theorem 3"
 _RINGS = "the bound of Hanauer, Henzinger and Hua 2022, Fully dynamic four-vertex subgraph counting"
 _SPLIT = "after the split of cycles by Deep, Hu and Koutris 2022; the division is ours"
+_STARS = "Deep, Hu and Koutris 2022, Theorem 25"
 _NULLARY = f"{_SOURCE} and the nullary query with double partitioning"
 
 
@@ -53,11 +54,13 @@ def divides(definition: Definition, plan: Plan, options: Mapping[str, Any]) -> b
     """Whether a view is better kept by trees over heavy and light parts than by its plan's one tree.
 
     As asked by `epsilon`, else by the costs that are expected in the worst case: with the share `reads` of operations
-    that read all rows, trees over parts save changes and cost the delay of rows.
+    that read all rows, trees over parts save changes and cost the delay of rows. First rows are only divided if asked.
     """
     union = find_union(definition, plan, single=is_single(options))
     if options.keys() & {"epsilon", "partition"} or union is None:
         return union is not None
+    if union.first_rows:
+        return False
     reads, size, atoms = float(options.get("reads", READS)), len(_enumerated(union, plan.free)), len(union.edges)
     rows = 0.0 if not size else atoms / (atoms - 1) if size > 2 else 1.0
     _, update, delay, _ = exponents(union, size, Fraction(1, 2))
@@ -165,6 +168,8 @@ def _refused(option: str, name: str, why: str, hint: str | None = None) -> Progr
 
 
 def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
+    if union.first_rows:
+        return _star_reason(definition, union, epsilon)
     variables = dict.fromkeys(variable for edge in union.edges for group in edge.groups for variable in group)
     triangles = "the triangles" if len(variables) == len(union.edges) == 3 else "the joins"
     triangles = "the rings" if union.has_changes or union.joint else triangles
@@ -207,6 +212,19 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
         f"each a view tree of its own{_how_read(union)}. A change costs {cost.update}, with the "
         f"rebalances that it makes necessary, and {'rows come' if free else 'the answer comes'} at {cost.delay} "
         f"({_source(union)})."
+    )
+
+
+def _star_reason(definition: Definition, union: Union, epsilon: float) -> str:
+    ends = [labels(definition, group) for edge in union.edges for group in edge.groups]
+    trees = "a ranked tree" if len(ends) == 1 else f"{len(ends)} ranked trees, one for each first light end"
+    cost = epsilon_cost(union, epsilon, 0)
+    return (
+        f"The query is the distinct {enumerate_words(ends)} of a star, whose tables share other columns. What N^"
+        f"{epsilon:g} rows of a table have is heavy there. Rows whose ends are all heavy are stored; the others are "
+        f"found along {trees}, where a row is come to no more often than its light end has rows. What they find is "
+        f"merged. A change meets {cost.update} rows of that store, one of a light end O(1), with the rebalances that "
+        f"it makes necessary; a row is come to {cost.delay} times, each in O(log N); space is {cost.space} ({_STARS})."
     )
 
 

@@ -44,8 +44,8 @@ OPTIONS = (
         "epsilon",
         float,
         EPSILON,
-        "for views over triangles: from N^epsilon rows on a value is heavy; 0 to 1, at once if altered, at REFRESH "
-        "for one with output columns that had none",
+        "for views over triangles, stars and others: from N^epsilon rows on a value is heavy; 0 to 1, at once if "
+        "altered, at REFRESH for one with output columns that had none",
         bounds=(0, 1),
     ),
     Option(

@@ -1,0 +1,95 @@
+"""stars: the distinct ends of a star in order, by epsilon: what is stored, and the longest wait between rows.
+
+`python -m benchmarks.stars` reads SELECT DISTINCT x.a, y.a FROM e x JOIN e y USING (b) ORDER BY the sum, all of it, row
+by row, over a power-law graph; the first line is the view without epsilon. It counts steps and rows, so it needs no
+quiet machine; theory bounds the stored rows by (N / delta)^2 and the wait by delta times log N, delta = N^epsilon being
+from how many rows on an end is heavy (Deep, Hu and Koutris 2022, Theorem 25 and its figure 8.7).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import harness
+
+EPSILONS = (None, 1, 0.75, 0.6, 0.5, 0.4, 0.25, 0)
+QUERY = "SELECT DISTINCT x.a, y.a AS z FROM e x JOIN e y USING (b) ORDER BY x.a + y.a LIMIT 1000000000"
+CHANGES = 200
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--edges", type=int, default=15_000)
+    options = parser.parse_args(arguments)
+    edges = hubs(options.edges)
+    rows = [measured(edges, epsilon) for epsilon in EPSILONS]
+    assert len({row["rows read"] for row in rows}) == 1, rows
+    notes = [
+        f"{len(edges):,} edges; waits are steps between two rows of one ranked tree, its end included; all rows are "
+        "read as Python tuples; changes are of random edges"
+    ]
+    title = "stars: " + QUERY.replace(" LIMIT 1000000000", "")
+    harness.report("stars", title, rows, notes=notes)
+
+
+def hubs(edges: int) -> np.ndarray:
+    """Distinct edges (a, b) whose ends a are drawn by a power law, and b evenly."""
+    rng = np.random.default_rng(1)
+    ends = (rng.pareto(0.8, 4 * edges) * 3).astype(np.int64) % max(4, edges // 2)
+    pairs = np.unique(np.stack([ends, rng.integers(0, max(4, edges // 8), 4 * edges)], axis=1), axis=0)
+    return rng.permutation(pairs)[:edges]
+
+
+def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
+    """A view over the edges, read and changed; all of it in steps but for the seconds."""
+    import pyarrow as pa
+
+    import sqlfront
+    from maintenance.ranked_union import ranked_trees
+    from maintenance.top import RankedWalk
+
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE CHANGE TABLE e (a BIGINT, b BIGINT) WITH (retain = false)")
+        given = f"WITH (epsilon = {epsilon}) " if epsilon is not None else ""
+        con.execute(f"CREATE MATERIALIZED VIEW v {given}AS {QUERY}")
+        con.apply({"e": pa.table({"a": edges[:, 0].copy(), "b": edges[:, 1].copy()})})
+        [view] = con._database.engine.views.values()
+        pieces = view.balance.pieces.trees if view.balance is not None else []
+        stored = sum(table.live for piece in pieces for table in (one.table for one in piece.tree.stored_inner()))
+        start = time.perf_counter()
+        read = len(con.view("v").top(10**9))
+        seconds = time.perf_counter() - start
+        waits = max(longest_wait(RankedWalk(tree)) for tree in ranked_trees(view.ranked[0]))
+        steps = []
+        for row in np.random.default_rng(2).permutation(edges)[:CHANGES].tolist():
+            for weight in (-1, 1):
+                before = con.view("v").cost()["steps"]
+                con.apply_row("e", tuple(row), weight)
+                steps.append(con.view("v").cost()["steps"] - before)
+    return {
+        "epsilon": "none" if epsilon is None else epsilon,
+        "delta": len(edges) ** (1.0 if epsilon is None else epsilon),
+        "rows stored": stored,
+        "longest wait, steps": waits,
+        "all rows, s": seconds,
+        "rows read": read,
+        "change, steps p50": float(np.median(steps)),
+        "change, steps p99": float(np.percentile(steps, 99)),
+    }
+
+
+def longest_wait(walk: Any) -> int:
+    """The most steps from one row of a ranked tree to the next or to the end."""
+    most = before = 0
+    while walk.next(1):
+        most, before = max(most, walk.steps - before), walk.steps
+    return int(max(most, walk.steps - before))
+
+
+if __name__ == "__main__":
+    main()
