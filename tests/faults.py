@@ -885,7 +885,7 @@ FAULTS = [
 
 def copy_tree(directory: Path) -> Path:
     """A copy of the tree to be faulted; compiled kernels are kept in it too, from one run to the next."""
-    for name in ("sqlfront", "maintenance", "planner", "storage", "tests"):
+    for name in ("sqlfront", "maintenance", "planner", "storage", "tests", "benchmarks"):
         shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", directory)
     return directory
