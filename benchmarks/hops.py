@@ -37,6 +37,9 @@ QUERIES = {
     "4 ring": "SELECT p.a, p.p, r.a AS z, r.p AS y, p.w, r.w AS v FROM e p, e q, e r, e s "
     "WHERE p.p = q.p AND q.a = r.a AND r.p = s.p AND s.a = p.a ORDER BY p.w + r.w",
 }
+QUERIES |= {f"{name}, LEX": QUERIES[name].replace(" + ", ", ") for name in ("2 hops", "4 hops")}
+"""By the one weight, then the other, which Deep, Hu and Koutris 2022 find without heaps (LexiDelay); we along the same
+trees."""
 OPTIONS = {"4 ring": "WITH (epsilon = 0.5) "}
 GRAPHS = {"DBLP": 0.3, "IMDB": 0.6}
 """How papers' numbers of authors fall off, as the power of their rank."""

@@ -99,7 +99,7 @@ class Pieces:
 
     def overlapping(self) -> list[PieceTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
-        if self.union.first_rows:
+        if self.base.plan.ranked_only:
             return []
         return [kept for kept in self.enumerated() if set(self.base.plan.free) != kept.listed()]
 

@@ -45,7 +45,8 @@ def over_pieces(order: OrderPlan, union: Union, cost: Cost) -> OrderPlan:
     """The plan of an order whose view, kept at this cost, has no bags but those of a union's pieces."""
     if not order.bags and not order.pieces and not union.first_rows:
         return order
-    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay=_sorting(cost.delay), space=cost.space)
+    delay = _sorting(cost.delay) if union.first_rows else order.cost.delay
+    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay, cost.space)
     if order.pieces:
         return replace(order, cost=cost)
     if order.top or any(piece.reading != "enumerated" for piece in union.pieces):

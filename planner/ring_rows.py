@@ -26,11 +26,14 @@ ADJACENT = ("HHLL", "LHHL", "LLHH", "HLLH")
 
 
 def ring_rows(definition: Definition, plan: Plan) -> Union | None:
-    """The strategy, if the query puts out all columns of a ring of four, or all its rows; else None.
+    """The strategy, if the query puts out all columns of a ring of four, all its rows, or first ones; else None.
 
     O(N^max(1-eps, min(1, 2 eps))) a change, O(N^max(2-eps, 1+eps)) space.
     """
-    ring = listed_ring(definition, plan.free, 4) if plan.shape == "cyclic" and not plan.projected else None
+    ring = None
+    if plan.shape == "cyclic" and not plan.projected:
+        first = plan.ranked_only and not plan.orders[0].top
+        ring = find_ring(definition, 4) if first else listed_ring(definition, plan.free, 4)
     if ring is None:
         return None
     trees = _Trees(definition, ring)

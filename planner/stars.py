@@ -20,7 +20,7 @@ def star(definition: Definition, plan: Plan) -> Union | None:
 
     O(N^((m-1)(1-eps)) log N) a change, O(N^eps log N) delay, O(N^max(1, m(1-eps))) space for m ends.
     """
-    if not plan.ranked_only or definition.mode != "set":
+    if not plan.ranked_only or plan.orders[0].top or definition.mode != "set":
         return None
     schemes = {atom.name: tuple(column.name for column in atom.variables) for atom in definition.atoms}
     free = tuple(dict.fromkeys(definition.free))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import sqlfront
+from maintenance.ranked_union import ranked_trees
+from maintenance.top import RankedWalk
 from tests.sqlfront.test_ranked import steps_read
 
 TABLES = {"r": ("a", "b"), "s": ("b", "c"), "t": ("c", "a"), "u": ("d", "a"), "p": ("c", "d")}
@@ -107,6 +109,37 @@ def test_the_first_rows_of_many_triangles_cost_few_steps() -> None:
         steps.append(steps_read(con, "v", 10))
         con.close()
     assert max(steps) <= 2 * min(steps), steps
+
+
+def test_distinct_rows_of_rings_in_pieces() -> None:
+    """Pieces may have an output row in common, which is shown once."""
+    rng = random.Random(8)
+    con = connect(0, rng)
+    queries = {
+        "opposite": (f"SELECT DISTINCT r.a, p.c, r.w {RING}", "r.a + p.c DESC", 0.4),
+        "one": (f"SELECT DISTINCT u.d {RING}", "u.d DESC NULLS LAST", 0.3),
+    }
+    for name, (select, order, epsilon) in queries.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} WITH (epsilon = {epsilon}) AS {select} ORDER BY {order} LIMIT 9")
+    views, repeated = list(con._database.engine.views.values()), 0
+    for _ in range(10):
+        for table in "rspu":
+            insert(con, table, 2, rng)
+        con.execute(f"DELETE FROM {rng.choice('rspu')} WHERE w = {rng.randrange(9)}")
+        for view, (name, (select, order, _)) in zip(views, queries.items(), strict=True):
+            view.balance._check()
+            ties = ", ".join(str(place + 1) for place in range(select.count(",", 0, select.index(" FROM ")) + 1))
+            everything = con.execute(f"{select} ORDER BY {order}, {ties}").fetchall()
+            assert con.view(name).top(9) == everything[:9]
+            repeated += sum(map(rows_of, ranked_trees(view.ranked[0]))) > len(everything)
+    assert repeated > 4
+    con.close()
+
+
+def rows_of(tree: Any) -> int:
+    """How many rows a ranked tree finds."""
+    walk = RankedWalk(tree)
+    return sum(iter(walk.next, 0))
 
 
 def test_parts_in_the_place_of_bags() -> None:
