@@ -18,7 +18,7 @@ from planner.plan import Cost, Node, OrderPlan, Plan
 from planner.query import Definition, Order, Term, is_grouped
 from planner.tree import Weights, build_tree, cheapest_tree
 
-_NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product", "rounded": "sum of DOUBLEs"}
+_NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product"}
 
 
 def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
@@ -116,6 +116,8 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
     if unplaced is not None:
         name = _NAMES[unplaced.form]
         return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
+    if is_grouped(definition) and any(term.form == "rounded" for term in order.terms):
+        return "a group's first rows by a rounded sum are not known before rows behind them have been seen"
     if is_grouped(definition) and _null_sums(definition, order):
         return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
     return None
@@ -125,6 +127,12 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     nulls = ""
     if _null_sums(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
+    rounded = ""
+    if any(term.form == "rounded" for term in order.terms):
+        rounded = (
+            " Sums of floating numbers are compared as they are rounded: rows come in the order of a bound of theirs, "
+            "and each is held back until none that follows can come before it."
+        )
     repeated = ""
     if definition.mode == "set":
         repeated = " Rows that several rows of the join make follow each other, and are one (Theorem 24)."
@@ -133,21 +141,21 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     return (
         f"The first rows {groups}by {order.label} are found without {avoided}: each node of the tree keeps "
         "its rows sorted by their best completion, and a change goes up only as far as a best changes (ranked "
-        f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{nulls}"
+        f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{rounded}{nulls}"
     )
 
 
 def _null_sums(definition: Definition, order: Order) -> bool:
     """Whether a sum that rows are ordered by may be NULL."""
-    return any(term.form == "sum" and may_be_null(definition, term) for term in order.terms)
+    return any(term.form in ("sum", "rounded") and may_be_null(definition, term) for term in order.terms)
 
 
 def _misplaces_null(term: Term) -> bool:
     """Whether one value that is NULL puts rows where the term's order has not its NULLs: it is the least of a GREATEST
-    and the greatest of a LEAST, while a product or rounded sum is NULL as a whole."""
+    and the greatest of a LEAST, while a product is NULL as a whole."""
     if term.form in ("greatest", "least"):
         return (term.nulls_first != term.descending) != (term.form == "greatest")
-    return term.form in ("product", "rounded")
+    return term.form == "product"
 
 
 def may_be_null(definition: Definition, term: Term) -> bool:
