@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, SORTED
+from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, RANKED_ROUNDED_DELAY, SORTED
 from planner.heavy_light import Union
 from planner.hypergraph import ordered_variables
 from planner.plan import Cost, Node, OrderPlan, Plan
@@ -45,7 +45,7 @@ def over_pieces(order: OrderPlan, union: Union, cost: Cost) -> OrderPlan:
     """The plan of an order whose view, kept at this cost, has no bags but those of a union's pieces."""
     if not order.bags and not order.pieces:
         return order
-    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay=RANKED.delay, space=cost.space)
+    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay=order.cost.delay, space=cost.space)
     if order.pieces:
         return replace(order, cost=cost)
     if order.top or any(piece.reading != "enumerated" for piece in union.pieces):
@@ -66,6 +66,8 @@ def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weigh
     root, cost = found
     if definition.mode == "set" and set(ordered_variables(definition)) != set(definition.free):
         cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
+    if _is_rounded(order):
+        cost = replace(cost, delay=RANKED_ROUNDED_DELAY)
     return OrderPlan(root, cost, _explain(definition, order, cyclic=plan.shape == "cyclic"), top)
 
 
@@ -116,7 +118,7 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
     if unplaced is not None:
         name = _NAMES[unplaced.form]
         return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
-    if is_grouped(definition) and any(term.form == "rounded" for term in order.terms):
+    if is_grouped(definition) and _is_rounded(order):
         return "a group's first rows by a rounded sum are not known before rows behind them have been seen"
     if is_grouped(definition) and _null_sums(definition, order):
         return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
@@ -128,7 +130,7 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     if _null_sums(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
     rounded = ""
-    if any(term.form == "rounded" for term in order.terms):
+    if _is_rounded(order):
         rounded = (
             " Sums of floating numbers are compared as they are rounded: rows come in the order of a bound of theirs, "
             "and each is held back until none that follows can come before it."
@@ -148,6 +150,11 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
 def _null_sums(definition: Definition, order: Order) -> bool:
     """Whether a sum that rows are ordered by may be NULL."""
     return any(term.form in ("sum", "rounded") and may_be_null(definition, term) for term in order.terms)
+
+
+def _is_rounded(order: Order) -> bool:
+    """Whether rows are ordered by a sum of floating numbers."""
+    return any(term.form == "rounded" for term in order.terms)
 
 
 def _misplaces_null(term: Term) -> bool:
