@@ -70,15 +70,25 @@ class RankedIndex:
     """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
 
     `distinct`: rows of equal keys are one row, however often they are derived. Of each of the root's groups, reads
-    go on to at most `quota` different rows (0: all). `tree` is the view's, whose bags it reads. Where somebody reads
+    go on to at most `quota` different rows (0: all); where keys do not tell which come first, the trees give `all_rows`
+    to readers that count. `tree` is the view's, whose bags it reads. Where somebody reads
     which best rows change, they are `noted` at the root until `Table.settle`.
     """
 
     def __init__(
-        self, order: Order, plan: OrderPlan, tree: Tree, owner: int, *, distinct: bool = False, quota: int = 0
+        self,
+        order: Order,
+        plan: OrderPlan,
+        tree: Tree,
+        owner: int,
+        *,
+        distinct: bool = False,
+        quota: int = 0,
+        all_rows: bool = False,
     ) -> None:
         assert plan.root is not None
-        self.order, self._owner, self.distinct, self._quota = order, owner, distinct, quota
+        self.order, self._owner, self.distinct = order, owner, distinct
+        self.quota, self.all_rows = quota, all_rows
         self._widths, self.layout = tree.widths, layout_of(order, tree.codecs)
         self.nodes: list[RankedNode] = []
         self.root = self._grow(plan.root, None, plan.top)
@@ -171,7 +181,7 @@ class RankedIndex:
 
     def _made_words(self) -> np.ndarray:
         most = max([1, *(len(node.children) for node in self.nodes)])
-        head = [len(self.nodes), most, int(self.distinct), self._quota]
+        head = [len(self.nodes), most, int(self.distinct), 0 if self.all_rows else self.quota]
         blocks: list[list[int]] = []
         start = len(head) + len(self.nodes)
         offsets = []

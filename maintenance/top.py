@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ from maintenance.ranked_union import RankedUnion
 from maintenance.rounded import rounded_sums
 from maintenance.shapes import COUNT, Part
 from maintenance.walk import BATCH
-from maintenance.window import Block, Window, address_of, sorted_places
+from maintenance.window import Block, GroupedWindow, Window, address_of, sorted_places
 from storage import any_k_kernels as kernels
 from storage import layout as at
 from storage import scan_kernels
@@ -38,10 +38,7 @@ class RankedWalk:
         self._index = index
         self._answers = _answers_of(index)
         self._nodes, self._key = len(index.nodes), len(index.layout.entries)
-        self._take = self._answers.fetch
-        if index.layout.sums:
-            words = partial(_words, index)
-            self._take = Window(index.order, index.layout, index.root, self._answers.fetch, words).take
+        self._take = _taking(index, self._answers)
         self._batch: Block = np.empty((0, self._nodes), np.int64), np.empty((0, self._key), np.int64)
         self.rows = 0
 
@@ -103,9 +100,7 @@ class RankedWalk:
 
     def anchors(self) -> np.ndarray:
         """The words by which the batch's tuples are ordered apart, shape (rows, words)."""
-        root = self._index.root
-        places = [(root.number, place) for place in root.shape.places(root.link)]
-        return self.gather(np.array(places, np.int64).reshape(-1, 2)).T
+        return _anchors(self._index, self._batch[0])
 
 
 def _gather(addresses: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -119,6 +114,27 @@ def _gather(addresses: np.ndarray, places: np.ndarray) -> np.ndarray:
 def _words(index: RankedIndex | RankedUnion | RankedBranches, addresses: np.ndarray, variable: str) -> np.ndarray:
     """The words of a variable of one word for rows of an order."""
     return _gather(addresses, index.source(variable))[0]
+
+
+def _anchors(index: RankedIndex | RankedUnion | RankedBranches, addresses: np.ndarray) -> np.ndarray:
+    """The words by which rows are ordered apart, shape (rows, words)."""
+    root = index.root
+    places = [(root.number, place) for place in root.shape.places(root.link)]
+    return _gather(addresses, np.array(places, np.int64).reshape(-1, 2)).T
+
+
+def _taking(index: RankedIndex | RankedUnion | RankedBranches, answers: _Answers | _Merged) -> Callable[[int], Block]:
+    """What gives the next rows of an order as they are compared."""
+    if not index.layout.sums:
+        return answers.fetch
+    window = partial(Window, index.order, index.layout, index.root, partial(_words, index))
+    if not isinstance(index, RankedIndex) or (not index.root.link and not index.quota):
+        return window(answers.fetch).take
+    if not index.all_rows:
+        return answers.fetch
+    assert isinstance(answers, _Answers)
+    anchors = partial(_anchors, index)
+    return GroupedWindow(window, answers.fetch, anchors, answers.skip_group, index.quota).take
 
 
 def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers | _Merged:
@@ -148,6 +164,10 @@ class _Answers:
     @property
     def cells(self) -> int:
         return ctypes.c_int64.from_address(self._read + 8 * kernels.CELLS_USED).value
+
+    def skip_group(self) -> None:
+        """Go on with the root's next group."""
+        ctypes.c_int64.from_address(self._read + 8 * kernels.CHAIN).value = -1
 
     def fetch(self, capacity: int) -> Block:
         """The next rows: addresses of what each is made of, and keys; none at the end."""

@@ -42,13 +42,17 @@ class Window:
         order: Order,
         layout: KeyLayout,
         root: RankedNode,
-        fetch: Callable[[int], Block],
         words: Callable[[np.ndarray, str], np.ndarray],
+        fetch: Callable[[int], Block],
     ) -> None:
         self._layout, self._root, self._fetch, self._words = layout, root, fetch, words
         terms = zip(layout.starts, order.terms, strict=True)
         self._rounded = {start: term for start, term in terms if term.form == "rounded"}
         self._prefixes: dict[int, np.ndarray] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the rows held: those fetched from now on are another group's."""
         self._held: Block = np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)
         self._ready = 0
         self._ended = False
@@ -132,6 +136,57 @@ class Window:
             words = [0, len(entries), *(word for entry in entries for word in entry)]
             self._prefixes[place] = np.array(words, np.int64)
         return self._prefixes[place]
+
+
+class GroupedWindow:
+    """The first `quota` rows of each of a root's groups, as they are compared (0: all rows), one group after the other.
+
+    `fetch` gives the rows of all groups, `anchors` the words by which they are apart, and `skip` leaves out those of
+    the group of the last row fetched. The rest is as in `Window`.
+    """
+
+    def __init__(
+        self,
+        window: Callable[[Callable[[int], Block]], Window],
+        fetch: Callable[[int], Block],
+        anchors: Callable[[np.ndarray], np.ndarray],
+        skip: Callable[[], None],
+        quota: int,
+    ) -> None:
+        self._window, self._fetch, self._anchors, self._skip = window(self._fetch_own), fetch, anchors, skip
+        self._quota = quota or np.iinfo(np.int64).max
+        self._beyond: Block = np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)
+        self._left = 0
+
+    def take(self, capacity: int) -> Block:
+        """The next rows of one group, some unless there are no more, up to `capacity`."""
+        while True:
+            if not self._left and not self._begin():
+                return self._beyond
+            block = self._window.take(min(capacity, self._left))
+            if len(block[0]):
+                self._left -= len(block[0])
+                return block
+            self._left = 0
+
+    def _begin(self) -> bool:
+        """Begin with the next group; whether there is one."""
+        if not len(self._beyond[0]):
+            self._skip()
+            self._beyond = self._fetch(_FEW)
+        self._anchor = self._anchors(self._beyond[0][:1])
+        self._left = self._quota if len(self._beyond[0]) else 0
+        self._window.restart()
+        return self._left > 0
+
+    def _fetch_own(self, count: int) -> Block:
+        """More rows of the present group; none at its end."""
+        block = self._beyond if len(self._beyond[0]) else self._fetch(max(count, _FEW))
+        addresses, keys = block
+        own = (self._anchors(addresses) == self._anchor).all(axis=1)
+        size = len(own) if own.all() else int(own.argmin())
+        self._beyond = addresses[size:], keys[size:]
+        return addresses[:size], keys[:size]
 
 
 def sorted_places(root: RankedNode, keys: np.ndarray) -> np.ndarray:

@@ -118,10 +118,6 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
     if unplaced is not None:
         name = _NAMES[unplaced.form]
         return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
-    if is_grouped(definition) and _is_rounded(order):
-        return "a group's first rows by a rounded sum are not known before rows behind them have been seen"
-    if is_grouped(definition) and _null_sums(definition, order):
-        return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
     return None
 
 
@@ -145,6 +141,11 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
         "its rows sorted by their best completion, and a change goes up only as far as a best changes (ranked "
         f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{rounded}{nulls}"
     )
+
+
+def is_held_back(definition: Definition, order: Order) -> bool:
+    """Whether keys do not always tell which of two rows comes first: by sums that are rounded, or NULL."""
+    return _is_rounded(order) or _null_sums(definition, order)
 
 
 def _null_sums(definition: Definition, order: Order) -> bool:

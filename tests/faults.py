@@ -847,6 +847,11 @@ FAULTS = [
         ROUNDED + " -k random_streams",
     ),
     Fault(
+        "the rest of a group whose first rows have been read is taken for the next group", "maintenance/window.py",
+        "            self._skip()\n", "",
+        ROUNDED + " -k group",
+    ),
+    Fault(
         "a bound allows for no rounding", "storage/bound_kernels.py",
         "value -= error * (abs(value) + parts * _FEW)", "value -= error * 0",
         BOUNDS + " -k between",
