@@ -847,9 +847,9 @@ FAULTS = [
         ROUNDED + " -k random_streams",
     ),
     Fault(
-        "the rest of a group whose first rows have been read is taken for the next group", "maintenance/window.py",
+        "the rest of a group whose first rows have been read is read too", "maintenance/window.py",
         "            self._skip()\n", "",
-        ROUNDED + " -k group",
+        ROUNDED + " -k rest_of_a_group",
     ),
     Fault(
         "a bound allows for no rounding", "storage/bound_kernels.py",
