@@ -25,6 +25,12 @@ class Sums(Protocol):
     def sums(self, number: int) -> list[int | None]: ...
 
 
+class RoundedSums(Sums, Protocol):
+    """Rows of an order: the values of a term that is a rounded sum, too."""
+
+    def rounded(self, number: int) -> list[float | None]: ...
+
+
 class Values(Protocol):
     """Partial sums of a batch of rows, as (rows, limbs)."""
 
@@ -59,6 +65,13 @@ def sums_in(number: int, term: Term, type_: str) -> Callable[[Sums], list[Any]] 
         return values if scale == 0 else [None if value is None else Decimal(f"{value}e-{scale}") for value in values]
 
     return read
+
+
+def values_in(number: int, term: Term, type_: str) -> Callable[[RoundedSums], list[Any]] | None:
+    """What reads a sum, exact or rounded, as `sums_in` says."""
+    if term.form != "rounded":
+        return sums_in(number, term, type_)
+    return (lambda source: source.rounded(number)) if type_ in ("FLOAT", "DOUBLE") else None
 
 
 def key_sums(order: Order, layout: KeyLayout, keys: np.ndarray, number: int) -> list[int | None]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maintenance.exact import WHOLE, BeyondTypeError, numbers, sums_in
+from maintenance.exact import WHOLE, BeyondTypeError, numbers, values_in
 from maintenance.shapes import COUNT
 from maintenance.top import RankedWalk
 from maintenance.view import MaintainedView
@@ -62,7 +62,7 @@ def reader_of(view: MaintainedView) -> FirstRows | None:
     """How the view's first rows are read; None if DuckDB has to compute a column."""
     definition, order = view.definition, view.definition.orders[0]
     raw = {column.name: column for column in definition.raw}
-    sums = {text: number for text, number in order.places if order.terms[number].form == "sum"}
+    sums = {text: number for text, number in order.places if order.terms[number].form in ("sum", "rounded")}
     columns: list[Column] = []
     places: list[np.ndarray] = []
     for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
@@ -76,7 +76,7 @@ def reader_of(view: MaintainedView) -> FirstRows | None:
                 places.append(view.ranked[0].source(plain.variable))
             columns.append(column)
         elif expression in sums:
-            summed = sums_in(sums[expression], order.terms[sums[expression]], type_)
+            summed = values_in(sums[expression], order.terms[sums[expression]], type_)
             if summed is None:
                 return None
             columns.append(_read(summed))

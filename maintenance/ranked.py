@@ -8,6 +8,7 @@ is a leaf with the bag's rows, which does not count: the atoms below the bag do.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -27,12 +28,7 @@ from storage.table import Table
 
 Entry = tuple[int, int, int]
 SUM_WORDS = 3
-_COMPOSED = {
-    "greatest": at.ORDER_GREATEST,
-    "least": at.ORDER_LEAST,
-    "product": at.ORDER_PRODUCT,
-    "rounded": at.ORDER_ROUNDED,
-}
+_COMPOSED = {"greatest": at.ORDER_GREATEST, "least": at.ORDER_LEAST, "product": at.ORDER_PRODUCT}
 
 
 @dataclass
@@ -74,15 +70,25 @@ class RankedIndex:
     """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
 
     `distinct`: rows of equal keys are one row, however often they are derived. Of each of the root's groups, reads
-    go on to at most `quota` different rows (0: all). `tree` is the view's, whose bags it reads. Where somebody reads
+    go on to at most `quota` different rows (0: all); where keys do not tell which come first, the trees give `all_rows`
+    to readers that count. `tree` is the view's, whose bags it reads. Where somebody reads
     which best rows change, they are `noted` at the root until `Table.settle`.
     """
 
     def __init__(
-        self, order: Order, plan: OrderPlan, tree: Tree, owner: int, *, distinct: bool = False, quota: int = 0
+        self,
+        order: Order,
+        plan: OrderPlan,
+        tree: Tree,
+        owner: int,
+        *,
+        distinct: bool = False,
+        quota: int = 0,
+        all_rows: bool = False,
     ) -> None:
         assert plan.root is not None
-        self.order, self._owner, self.distinct, self._quota = order, owner, distinct, quota
+        self.order, self._owner, self.distinct = order, owner, distinct
+        self.quota, self.all_rows = quota, all_rows
         self._widths, self.layout = tree.widths, layout_of(order, tree.codecs)
         self.nodes: list[RankedNode] = []
         self.root = self._grow(plan.root, None, plan.top)
@@ -183,7 +189,7 @@ class RankedIndex:
 
     def _made_words(self) -> np.ndarray:
         most = max([1, *(len(node.children) for node in self.nodes)])
-        head = [len(self.nodes), most, int(self.distinct), self._quota]
+        head = [len(self.nodes), most, int(self.distinct), 0 if self.all_rows else self.quota]
         blocks: list[list[int]] = []
         start = len(head) + len(self.nodes)
         offsets = []
@@ -253,8 +259,8 @@ class RankedIndex:
 
 
 def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
-    """The rank words of an order: of a value its words; of a sum the NULLs in it, then what the others add up to; of
-    what several values make together the word of each.
+    """The rank words of an order: of a value its words; of a sum the NULLs in it, then what the others add up to, or a
+    bound of it if that is rounded; of what several values make together the word of each.
 
     Descending order and the place of NULL are in how words compare, so that keys can be added.
     """
@@ -273,14 +279,18 @@ def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
                 shift = int(term.form == "product")
                 own.setdefault(variable, []).append((at.RANK_COPY, place, 0, shift, 0))
             continue
-        if term.form == "sum":
+        if term.form in ("sum", "rounded"):
             sums.append(first)
             entries.append((first, at.ORDER_WORD | (at.ORDER_DESCENDING if term.nulls_first else 0), 0))
             entries.append((first + 1, at.ORDER_WORD | down, 0))
             entries.append((first + 2, at.ORDER_LOW_WORD | down, 0))
-            for coefficient, variable in term.parts:
-                [(_, _, reserved), *_] = order_places(codecs[variable], 0)
-                own.setdefault(variable, []).append((at.RANK_ADD, first, 0, coefficient, reserved))
+            for number, (coefficient, variable) in enumerate(term.parts):
+                kind, [(_, _, operand), *_] = at.RANK_ADD, order_places(codecs[variable], 0)
+                if term.rounding is not None:
+                    kind = at.RANK_ADD_UPPER if term.descending else at.RANK_ADD_LOWER
+                    kind += at.RANK_PARTS * term.rounding.few
+                    coefficient, operand = _bits(term.rounding.weights[number]), _bits(term.rounding.error)
+                own.setdefault(variable, []).append((kind, first, 0, coefficient, operand))
             continue
         [(_, variable)] = term.parts
         nulls = 0 if term.nulls_first else at.ORDER_NULLS_LAST
@@ -290,3 +300,8 @@ def layout_of(order: Order, codecs: Mapping[str, Codec]) -> KeyLayout:
     if not entries:  # Rows of constants all tie: a table is ranked if it has rank words.
         entries.append((0, at.ORDER_WORD, 0))
     return KeyLayout(tuple(entries), {name: tuple(words) for name, words in own.items()}, tuple(sums), tuple(starts))
+
+
+def _bits(number: float) -> int:
+    bits: int = struct.unpack("<q", struct.pack("<d", number))[0]
+    return bits

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.exact import sums_in
+from maintenance.exact import values_in
 from maintenance.programs import Assembler
 from maintenance.ranked import RankedIndex, RankedNode, layout_of
 from maintenance.shapes import COUNT, shape_of
@@ -102,7 +102,7 @@ class RankedBranches:
             variable = column.variable
             return lambda walk: walk.words(variable)
         if column.term is not None:
-            read = sums_in(column.term, index.order.terms[column.term], column.type)
+            read = values_in(column.term, index.order.terms[column.term], column.type)
             assert read is not None, column.type
             return lambda walk: _encoded(codec, read, walk)
         words = self._constant(column.constant, codec, evaluate)

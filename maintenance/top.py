@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -12,41 +13,38 @@ from maintenance.exact import key_sums, numbers
 from maintenance.ranked import RankedIndex, RankedNode
 from maintenance.ranked_branches import BranchRows, RankedBranches
 from maintenance.ranked_union import RankedUnion
+from maintenance.rounded import rounded_sums
 from maintenance.shapes import COUNT, Part
 from maintenance.walk import BATCH
+from maintenance.window import Block, GroupedWindow, Window, address_of, sorted_places
 from storage import any_k_kernels as kernels
 from storage import layout as at
 from storage import scan_kernels
 from storage.jit import entry_point
-from storage.order_kernels import sort_addresses
 
 _open_read, _next_answers = entry_point(kernels.open_read), entry_point(kernels.next_answers)
 _gather_answers = entry_point(kernels.gather_answers)
 _FIRST, _WHOLE = 4, 4096
 
-Block = tuple[np.ndarray, np.ndarray]
-
 
 class RankedWalk:
     """One ranked enumeration in progress, valid until the state changes. O(log N) a row; O(1) to begin.
 
-    It changes nothing but its own memory, which grows by a constant number of cells with each row. Rows whose sum is
-    NULL compare by what comes after it, which no part of a row tells; so they are sorted among themselves when the
-    walk comes to them.
+    It changes nothing but its own memory, which grows by a constant number of cells with each row. Rows whose place
+    their keys do not tell, by a sum that is NULL or rounded, pass through a window (see maintenance.window).
     """
 
     def __init__(self, index: RankedIndex | RankedUnion | RankedBranches) -> None:
         self._index = index
         self._answers = _answers_of(index)
         self._nodes, self._key = len(index.members), len(index.layout.entries)
-        self._sums = index.layout.sums
-        self._ahead = self._batch = self._nothing()
-        self._sorted = 0
+        self._take = _taking(index, self._answers)
+        self._batch: Block = np.empty((0, self._nodes), np.int64), np.empty((0, self._key), np.int64)
         self.rows = 0
 
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` tuples; the number of those now in the batch, 0 at the end."""
-        self._batch = self._take(capacity) if self._sums else self._answers.fetch(capacity)
+        self._batch = self._take(capacity)
         self.rows = len(self._batch[0])
         return self.rows
 
@@ -62,18 +60,21 @@ class RankedWalk:
 
     def gather(self, places: np.ndarray) -> np.ndarray:
         """The words of the batch's rows at `places`, rows of (node, word); one row for each place."""
-        out = np.empty((len(places), self.rows), np.int64)
-        addresses = address_of(self._batch[0])
-        _gather_answers(addresses, self._nodes, self.rows, address_of(places), len(places), address_of(out))
-        return out
+        return _gather(self._batch[0], places)
 
     def words(self, variable: str) -> list[np.ndarray]:
         """The code words of a variable for the tuples of the batch."""
         return list(self.gather(self._index.source(variable)))
 
     def sums(self, number: int) -> list[int | None]:
-        """The value of a term that is a sum for the tuples of the batch, times the term's `whole`; None for NULL."""
+        """The value of a term that is an exact sum for the tuples of the batch, times the term's `whole`; None for
+        NULL."""
         return key_sums(self._index.order, self._index.layout, self._batch[1], number)
+
+    def rounded(self, number: int) -> list[float | None]:
+        """The value of a term that is a rounded sum for the tuples of the batch; None for NULL."""
+        values, missing = rounded_sums(self._index.order.terms[number], partial(_words, self._index, self._batch[0]))
+        return [None if null else value for value, null in zip(values.tolist(), missing.tolist(), strict=True)]
 
     def values(self, part: Part) -> np.ndarray:
         """How often each tuple occurs, shape (rows, limbs); no other part is kept."""
@@ -99,55 +100,41 @@ class RankedWalk:
 
     def anchors(self) -> np.ndarray:
         """The words by which the batch's tuples are ordered apart, shape (rows, words)."""
-        root = self._index.root
-        places = [(root.number, place) for place in root.shape.places(root.link)]
-        return self.gather(np.array(places, np.int64).reshape(-1, 2)).T
+        return _anchors(self._index, self._batch[0])
 
-    # Rows as they are found, and those whose sums are NULL -----------------------------------------
 
-    def _nothing(self) -> Block:
-        return np.empty((0, self._nodes), np.int64), np.empty((0, self._key), np.int64)
+def _gather(addresses: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """The words of rows at `places`, rows of (node, word); one row for each place."""
+    rows, nodes = addresses.shape
+    out = np.empty((len(places), rows), np.int64)
+    _gather_answers(address_of(addresses), nodes, rows, address_of(places), len(places), address_of(out))
+    return out
 
-    def _take(self, capacity: int) -> Block:
-        """The next rows where sums may be NULL; of what has been fetched ahead, `_sorted` rows are in their places."""
-        if not self._sorted:
-            if not len(self._ahead[0]):
-                self._ahead = self._answers.fetch(capacity)
-            keys = self._ahead[1]
-            missing = keys[:, self._sums[0]] != 0
-            for place in self._sums[1:]:
-                missing |= keys[:, place] != 0
-            self._sorted = int(missing.argmax()) if missing.any() else len(keys)
-            if len(keys) and not self._sorted:
-                self._sort_block()
-        count = min(capacity, self._sorted)
-        found = np.ascontiguousarray(self._ahead[0][:count]), self._ahead[1][:count]
-        self._ahead = self._ahead[0][count:], self._ahead[1][count:]
-        self._sorted -= count
-        return found
 
-    def _sort_block(self) -> None:
-        """Fetch all rows that are equal to the first one up to its first sum that is NULL, as theirs is; sort them."""
-        addresses, keys = self._ahead
-        first = keys[0].copy()
-        place = next(place for place in self._sums if first[place] > 0)
-        size = 0
-        while True:
-            inside = (keys[size:, :place] == first[:place]).all(axis=1) & (keys[size:, place] > 0)
-            if not inside.all():
-                size += int(inside.argmin())
-                break
-            size = len(keys)
-            more = self._answers.fetch(_WHOLE)
-            if not len(more[0]):
-                break
-            addresses, keys = np.concatenate([addresses, more[0]]), np.concatenate([keys, more[1]])
-        block = np.ascontiguousarray(keys[:size])
-        for null in self._sums:
-            block[block[:, null] > 0, null : null + 3] = (1, 0, 0)
-        order = _sorted_places(self._index.root, block)
-        self._ahead = np.concatenate([addresses[order], addresses[size:]]), np.concatenate([keys[order], keys[size:]])
-        self._sorted = size
+def _words(index: RankedIndex | RankedUnion | RankedBranches, addresses: np.ndarray, variable: str) -> np.ndarray:
+    """The words of a variable of one word for rows of an order."""
+    return _gather(addresses, index.source(variable))[0]
+
+
+def _anchors(index: RankedIndex | RankedUnion | RankedBranches, addresses: np.ndarray) -> np.ndarray:
+    """The words by which rows are ordered apart, shape (rows, words)."""
+    root = index.root
+    places = [(root.number, place) for place in root.shape.places(root.link)]
+    return _gather(addresses, np.array(places, np.int64).reshape(-1, 2)).T
+
+
+def _taking(index: RankedIndex | RankedUnion | RankedBranches, answers: _Answers | _Merged) -> Callable[[int], Block]:
+    """What gives the next rows of an order as they are compared."""
+    if not index.layout.sums:
+        return answers.fetch
+    window = partial(Window, index.order, index.layout, index.root, partial(_words, index))
+    if not isinstance(index, RankedIndex) or (not index.root.link and not index.quota):
+        return window(answers.fetch).take
+    if not index.all_rows:
+        return answers.fetch
+    assert isinstance(answers, _Answers)
+    anchors = partial(_anchors, index)
+    return GroupedWindow(window, answers.fetch, anchors, answers.skip_group, index.quota).take
 
 
 def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers | _Merged:
@@ -177,6 +164,10 @@ class _Answers:
     @property
     def cells(self) -> int:
         return ctypes.c_int64.from_address(self._read + 8 * kernels.CELLS_USED).value
+
+    def skip_group(self) -> None:
+        """Go on with the root's next group."""
+        ctypes.c_int64.from_address(self._read + 8 * kernels.CHAIN).value = -1
 
     def fetch(self, capacity: int) -> Block:
         """The next rows: addresses of what each is made of, and keys; none at the end."""
@@ -289,7 +280,7 @@ class _Merged:
             blocks.append(block)
         origins = np.repeat(waiting, [len(keys) for _, keys in blocks[1:]])
         addresses, keys = (np.ascontiguousarray(np.concatenate(side)) for side in zip(*blocks, strict=True))
-        order = _sorted_places(self._order, keys)
+        order = sorted_places(self._order, keys)
         self._rest = addresses[order], keys[order]
         self._origins = np.concatenate([self._origins, origins])[order]
         last = [np.flatnonzero(self._origins == number)[-1] for number in np.flatnonzero(~self._ended)]
@@ -308,17 +299,3 @@ class _Merged:
             self._last = keys[self._ready - 1 : self._ready]
         self._rest, self._origins = (addresses[kept], keys[kept]), self._origins[kept]
         self._ready = int(kept[: self._ready].sum())
-
-
-def _sorted_places(root: RankedNode, keys: np.ndarray) -> np.ndarray:
-    """In which order rows of keys come in the groups of a tree's root."""
-    assert root.table is not None
-    places = address_of(keys) + np.arange(len(keys)) * keys.strides[0]
-    sort_addresses(int(root.table.header[at.ORDER]), address_of(places), len(keys))
-    return (places - address_of(keys)) // keys.strides[0]
-
-
-def address_of(array: np.ndarray) -> int:
-    """Where an array's words lie. A fifth of the time that `ctypes.data` takes."""
-    address: int = array.__array_interface__["data"][0]
-    return address

@@ -108,6 +108,8 @@ def best_rows(view: MaintainedView) -> BestRows | None:
     terms = [term for term in index.order.terms if term.form == "sum"]
     if not view.inner or not view.plan.ranked_only or any(may_be_null(definition, term) for term in terms):
         return None
+    if any(term.form == "rounded" for term in index.order.terms):
+        return None
     raw = {column.name: column for column in definition.raw}
     places = dict(index.order.places)
     starts = zip(index.order.terms, index.layout.starts, strict=True)

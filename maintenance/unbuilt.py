@@ -6,6 +6,7 @@ from maintenance.ranked import RankedIndex
 from maintenance.symmetry import symmetric_terms
 from maintenance.tree import Tree
 from maintenance.view import MaintainedView, pieces_of, ranked_by_pieces
+from planner.orders import is_held_back
 from planner.plan import Plan
 from planner.query import Definition, is_grouped
 from storage.encoding import Codec, Dictionaries, codec_for
@@ -26,7 +27,13 @@ def unbuilt_view(
         if order_plan.root is not None:
             quota = definition.limit.end if is_grouped(definition) and definition.limit is not None else None
             view.ranked[place] = RankedIndex(
-                order, order_plan, tree, number, distinct=definition.mode == "set", quota=quota or 0
+                order,
+                order_plan,
+                tree,
+                number,
+                distinct=definition.mode == "set",
+                quota=quota or 0,
+                all_rows=is_held_back(definition, order),
             )
     for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
         kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)

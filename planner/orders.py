@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, SORTED
+from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, RANKED_ROUNDED_DELAY, SORTED
 from planner.heavy_light import Union
 from planner.hypergraph import ordered_variables
 from planner.plan import Cost, Node, OrderPlan, Plan
 from planner.query import Definition, Order, Term, is_grouped
 from planner.tree import Weights, build_tree, cheapest_tree
 
-_NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product", "rounded": "sum of DOUBLEs"}
+_NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product"}
 
 
 def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
@@ -67,6 +67,8 @@ def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weigh
     root, cost = found
     if definition.mode == "set" and set(ordered_variables(definition)) != set(definition.free):
         cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
+    if _is_rounded(order):
+        cost = replace(cost, delay=RANKED_ROUNDED_DELAY)
     return OrderPlan(root, cost, _explain(definition, order, cyclic=plan.shape == "cyclic"), top)
 
 
@@ -121,8 +123,6 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
     if unplaced is not None:
         name = _NAMES[unplaced.form]
         return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
-    if is_grouped(definition) and _null_sums(definition, order):
-        return "a sum that a group's rows are ordered by may be NULL (declare its columns NOT NULL)"
     return None
 
 
@@ -130,6 +130,12 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     nulls = ""
     if _null_sums(definition, order):
         nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
+    rounded = ""
+    if _is_rounded(order):
+        rounded = (
+            " Sums of floating numbers are compared as they are rounded: rows come in the order of a bound of theirs, "
+            "and each is held back until none that follows can come before it."
+        )
     repeated = ""
     if definition.mode == "set":
         repeated = " Rows that several rows of the join make follow each other, and are one (Theorem 24)."
@@ -138,21 +144,31 @@ def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
     return (
         f"The first rows {groups}by {order.label} are found without {avoided}: each node of the tree keeps "
         "its rows sorted by their best completion, and a change goes up only as far as a best changes (ranked "
-        f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{nulls}"
+        f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{rounded}{nulls}"
     )
+
+
+def is_held_back(definition: Definition, order: Order) -> bool:
+    """Whether keys do not always tell which of two rows comes first: by sums that are rounded, or NULL."""
+    return _is_rounded(order) or _null_sums(definition, order)
 
 
 def _null_sums(definition: Definition, order: Order) -> bool:
     """Whether a sum that rows are ordered by may be NULL."""
-    return any(term.form == "sum" and may_be_null(definition, term) for term in order.terms)
+    return any(term.form in ("sum", "rounded") and may_be_null(definition, term) for term in order.terms)
+
+
+def _is_rounded(order: Order) -> bool:
+    """Whether rows are ordered by a sum of floating numbers."""
+    return any(term.form == "rounded" for term in order.terms)
 
 
 def _misplaces_null(term: Term) -> bool:
     """Whether one value that is NULL puts rows where the term's order has not its NULLs: it is the least of a GREATEST
-    and the greatest of a LEAST, while a product or rounded sum is NULL as a whole."""
+    and the greatest of a LEAST, while a product is NULL as a whole."""
     if term.form in ("greatest", "least"):
         return (term.nulls_first != term.descending) != (term.form == "greatest")
-    return term.form in ("product", "rounded")
+    return term.form == "product"
 
 
 def may_be_null(definition: Definition, term: Term) -> bool:

@@ -167,7 +167,7 @@ class Term:
     least     from the least up, NULL being the greatest
     product   the product of two numbers of 0 or more; of those that are 0, that with fewer factors 0 counts as greater,
               then the other factor
-    rounded   the sum of two DOUBLEs of 0 or more, as it is rounded
+    rounded   the sum of floating numbers, as `rounding` says, NULL if one of them is
     """
 
     parts: tuple[tuple[int, str], ...]
@@ -176,6 +176,28 @@ class Term:
     nulls_first: bool = False
     whole: int = 1
     constant: int = 0
+    rounding: Rounding | None = None
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How a sum of floating numbers is computed, and how far that may be from the exact sum.
+
+    steps      in postfix order, each with its operand and in which type, FLOAT or DOUBLE, it gives its result: "part"
+               and "constant" put a part's value (by its number) and a constant on a stack; "+", "-", "*" and "/" take
+               two from it, "negate" one
+    weights    by what the parts are multiplied in the exact sum
+    constant   what is added to them, between two bounds; of a sum that is few numbers, the exact value
+    error      times the sum of all absolute values: how far the rounded sum may be from the exact one
+    few        of how many numbers it is a sum, without factors and in DOUBLE: if all have few digits, nothing is
+               rounded; 0 if that is not so
+    """
+
+    steps: tuple[tuple[str, float, str], ...]
+    weights: tuple[float, ...]
+    constant: tuple[float, float]
+    error: float
+    few: int
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def _branch(union: Definition, columns: Sequence[str], table: str, branch: Defin
 
 def _value_of(term: Term) -> tuple[object, ...]:
     """What tells whether two terms have the same value in each row."""
-    return term.form, term.parts, term.whole, term.constant
+    return term.form, term.parts, term.whole, term.constant, term.rounding
 
 
 def _own_term(branch: Definition, place: int, wanted: str) -> tuple[Term, str] | None:
@@ -98,6 +98,8 @@ def _own_term(branch: Definition, place: int, wanted: str) -> tuple[Term, str] |
             return term, wanted
         if kept in SUMMABLE or is_narrow_decimal(kept):  # The sum of one number has its value in any type.
             term, own = replace(term, form="sum", whole=10 ** (decimal_parts(kept) or (0, 0))[1]), wanted
+    if term.form == "rounded" and own == wanted:
+        return term, own
     is_signed = INTEGER_BITS.get(own, (False, 0))[0] or decimal_parts(own) is not None
     if term.form != "sum" or not is_signed or not is_lossless(branch.columns[place][1], wanted):
         raise Obstacle(f"{name} is {branch.columns[place][1]} in one branch and {wanted} in the union: cast it")

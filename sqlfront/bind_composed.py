@@ -1,11 +1,9 @@
-"""ORDER BY items that values of several tables make together: GREATEST, LEAST, and of two numbers of 0 or more the
-product, or the sum if they are DOUBLE.
+"""ORDER BY items that values of several tables make together: GREATEST, LEAST, and the product of two numbers of 0 or
+more.
 
 Rows can be ordered by such an item part by part only if what ties in it is settled by the same values (see
 storage.composed_kernels). After the last item of ORDER BY that is open to us, so there these *settling* items follow:
-the second greatest value and so on, the factor beside a factor of 0, or the numbers whose sum is rounded. With these, a
-rounded sum is in order part by part, as one more number never turns two sums around; more than one may, and so may
-minus infinity, which makes infinity no number.
+the second greatest value and so on, or the factor beside a factor of 0.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from sqlfront.parse_tree import (
     walk,
 )
 
-Form = Literal["greatest", "least", "product", "rounded"]
+Form = Literal["greatest", "least", "product"]
 SUMMABLE = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
 _COMPARED = SUMMABLE | {"DATE", "TIMESTAMP", "FLOAT", "DOUBLE"}
 _WIDEST = 18
-_FORMS: dict[str | None, Form] = {"greatest": "greatest", "least": "least", "*": "product", "+": "rounded"}
+_FORMS: dict[str | None, Form] = {"greatest": "greatest", "least": "least", "*": "product"}
 
 
 class Obstacle(Exception):
@@ -58,7 +56,7 @@ class Composing:
     def read(self, tree: Tree) -> Composed | None:
         """The parts of a resolved item; None if it is no such call. Obstacle if rows are not ordered by its parts."""
         form = form_of(tree)
-        if form is None or (form == "rounded" and not self._is_rounded(tree)):
+        if form is None:
             return None
         operands = _operands(tree)
         for operand in operands:
@@ -68,12 +66,6 @@ class Composing:
                 hint = "declare CHECK (column >= 0) or an unsigned type"
                 raise Obstacle(f"{render(operand)} is not known to be 0 or more ({hint})")
         return Composed(form, self._cast(tree, form, operands), tuple(settling(tree)))
-
-    def _is_rounded(self, tree: Tree) -> bool:
-        """Whether a sum is one of two DOUBLEs of 0 or more; sums of exact numbers have terms of their own."""
-        operands = _operands(tree)
-        natural = all(len(atoms_of(part)) == 1 and self._is_at_least_zero(part) for part in operands)
-        return self._typing.type_of(tree) == "DOUBLE" and natural
 
     def _is_at_least_zero(self, tree: Tree) -> bool:
         while tree["class"] == "CAST" and is_lossless(self._typing.type_of(tree["child"]), self._typing.type_of(tree)):
@@ -116,8 +108,6 @@ def settling(tree: Tree) -> list[Tree]:
     operands = _operands(tree)
     if form_of(tree) == "product":
         return [expression("CASE WHEN p = 0 THEN q WHEN q = 0 THEN p END", p=operands[0], q=operands[1])]
-    if form_of(tree) == "rounded":
-        return operands
     direction = "DESC" if form_of(tree) == "greatest" else "ASC"
     names = [f"v{number}" for number in range(len(operands))]
     ordered = f"list_sort([{', '.join(names)}], '{direction}', 'NULLS LAST')"

@@ -9,13 +9,14 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-from planner.query import Limit, Order, Term
+from planner.query import Limit, Order, Rounding, Term
 from sqlfront.bind_composed import SUMMABLE, Composed, Composing, Obstacle, form_of, settling
 from sqlfront.bind_from import Environment
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_names import Scope, resolve
 from sqlfront.bind_output import Selection, item_aliases, position_of
 from sqlfront.bind_refusals import check_expression, keyword, refusal
+from sqlfront.bind_rounded import read_rounded
 from sqlfront.bind_types import Typing, is_lossless
 from sqlfront.parse_tree import (
     SourceText,
@@ -339,11 +340,13 @@ def _terms(
         elif (composed := composing.read(item.tree)) is not None:
             terms.append(_composed(composed, item, leaves))
             end = place + 1 + len(composed.settling)
-            settled = end if composed.form != "rounded" else 0  # Numbers are items of their own.
+            settled = end
             following = [(key(one.tree), one.direction) for one in items[place + 1 : end]]
             if following != [(key(tree), item.direction) for tree in composed.settling]:
                 hint = "write it out, as the last item of ORDER BY"
                 raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it ({hint})")
+        elif (rounded := read_rounded(item.tree, typing, evaluate)) is not None:
+            terms.append(_rounded(*rounded, item, leaves))
         else:
             parts, whole, constant = _codes(_linear(item.tree, typing, evaluate), leaves)
             terms.append(Term(parts, "sum", item.descending, item.nulls_first, whole, constant))
@@ -360,6 +363,15 @@ def _composed(composed: Composed, item: Item, leaves: Leaves) -> Term:
     return Term(parts, composed.form, item.descending, item.nulls_first)
 
 
+def _rounded(parts: Sequence[tuple[Tree, str]], rounding: Rounding, item: Item, leaves: Leaves) -> Term:
+    """The term of a sum of floating numbers."""
+    variables = [(leaves.variable(tree), type_) for tree, type_ in parts]
+    if any(leaves.variable_type(variable) != type_ for variable, type_ in variables):
+        raise Obstacle(f"{render(item.tree)} adds columns that join as other types")
+    added = tuple((1, variable) for variable, _ in variables)
+    return Term(added, "rounded", item.descending, item.nulls_first, rounding=rounding)
+
+
 def _linear(tree: Tree, typing: Typing, evaluate: Callable[[Tree], Any]) -> list[tuple[Fraction, Tree | None]]:
     """An exact number as a sum of coefficients times expressions of one table (None: 1). Obstacle if it is none."""
     atoms = atoms_of(tree)
@@ -367,13 +379,7 @@ def _linear(tree: Tree, typing: Typing, evaluate: Callable[[Tree], Any]) -> list
     if tree["class"] == "CAST" and not tree["try_cast"] and is_lossless(typing.type_of(tree["child"]), kind):
         return _linear(tree["child"], typing, evaluate)
     if kind not in {*SUMMABLE, "HUGEINT"} and not kind.startswith("DECIMAL"):
-        floating = kind in ("FLOAT", "DOUBLE")
-        rounded = (
-            "sums of floating numbers depend on the order in which they are rounded (cast to DECIMAL; a sum of two "
-            "DOUBLE columns is kept if they are declared CHECK (column >= 0))"
-        )
-        why = rounded if floating else f"it is {kind}"
-        raise Obstacle(f"{render(tree)} is no exact number: {why}")
+        raise Obstacle(f"{render(tree)} is no number that is added: it is {kind}")
     if not atoms:
         value = evaluate(tree)
         if value is None:

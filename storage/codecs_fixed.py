@@ -182,7 +182,7 @@ class FloatCodec(Codec):
         self._dtype = arrow_type.to_pandas_dtype()
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
-        values = _flip(words[0]).view(np.float64)
+        values = floats_of(words[0])
         if self._dtype is np.float32:
             values = np.where(words[0] == NULL_CODE, 0.0, values).astype(np.float32)
         return fixed_array(self.arrow_type, words[0], values)
@@ -192,10 +192,7 @@ class FloatCodec(Codec):
         return array.cast(self.arrow_type) if narrower else None
 
     def _encode_array(self, array: pa.Array, insert: bool) -> list[np.ndarray]:
-        values = fixed_values(array, self._dtype).astype(np.float64)
-        values += 0.0
-        values[np.isnan(values)] = np.nan
-        codes = _flip(values.view(np.int64))
+        codes = float_codes(fixed_values(array, self._dtype))
         mark_nulls(array, codes)
         return [codes]
 
@@ -250,6 +247,19 @@ def time_code(value: Any) -> int | None:
     if type(value) is not datetime.time or value.tzinfo is not None:
         return None
     return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+
+
+def float_codes(values: np.ndarray) -> np.ndarray:
+    """The codes of floating numbers, ordered as DuckDB orders them: one zero and one NaN, the greatest."""
+    values = values.astype(np.float64)
+    values += 0.0
+    values[np.isnan(values)] = np.nan
+    return _flip(values.view(np.int64))
+
+
+def floats_of(codes: np.ndarray) -> np.ndarray:
+    """The floating numbers that have these codes; any for NULL."""
+    return _flip(codes).view(np.float64)
 
 
 def _flip(bits: np.ndarray) -> np.ndarray:

@@ -1,18 +1,17 @@
-"""Order terms that several words make together: the greatest or the least of values, products and rounded sums of two.
+"""Order terms that several words make together: the greatest or the least of values, and products of two.
 
 Each word has one owner among the nodes of a ranked tree. Where a part of a row does not own it, it is 0 in all keys
 that are compared, and so tells nothing apart. Such a term must be *strictly* monotone, else two parts of rows could tie
 with one partner and not with another, and would have no order of their own. So the values are compared as a multiset,
 from the greatest down (leximax; from the least up, leximin), and of products that are 0 the one with fewer factors 0 is
-greater, then that with the greater other factor. Sums of floating numbers are compared as they are rounded: that makes
-some equal, which their numbers must tell apart behind them. What only this tells apart, ORDER BY leaves open.
+greater, then that with the greater other factor. What only this tells apart, ORDER BY leaves open.
 """
 
 from __future__ import annotations
 
 from storage.jit import kernel
-from storage.layout import GROUP_PLACE, GROUP_WORDS, NULL_CODE, ORDER_GREATEST, ORDER_KIND, ORDER_PRODUCT, ORDER_ROUNDED
-from storage.memory import add_doubles, high_product, less_unsigned, load
+from storage.layout import GROUP_PLACE, GROUP_WORDS, NULL_CODE, ORDER_GREATEST, ORDER_KIND, ORDER_PRODUCT
+from storage.memory import high_product, less_unsigned, load
 
 
 @kernel("int64(int64,int64,int64)")
@@ -21,8 +20,6 @@ def compare_composed(entry, a, b):
     kind = load(entry, 1) & ORDER_KIND
     if kind == ORDER_PRODUCT:
         return compare_products(entry, a, b)
-    if kind == ORDER_ROUNDED:
-        return compare_rounded(entry, a, b)
     return compare_extremes(entry, a, b)
 
 
@@ -94,14 +91,3 @@ def compare_products(entry, a, b):
     if high == other:
         return 0
     return 1 - 2 * less_unsigned(high, other)
-
-
-@kernel("int64(int64,int64,int64)")
-def compare_rounded(entry, a, b):
-    """Sums of two doubles that are not negative: they are in the order of their bits, and of their codes."""
-    start = load(entry, 0) - load(entry, 1) // GROUP_PLACE
-    x = add_doubles(load(a, start), load(a, start + 1))
-    y = add_doubles(load(b, start), load(b, start + 1))
-    if x == y:
-        return 0
-    return -1 if x < y else 1

@@ -46,7 +46,7 @@ ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
 # greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,
 # their number times GROUP_WORDS and the word's place among them times GROUP_PLACE being added (see composed_kernels).
 ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
-ORDER_GREATEST, ORDER_LEAST, ORDER_PRODUCT, ORDER_ROUNDED = range(4, 8)
+ORDER_GREATEST, ORDER_LEAST, ORDER_PRODUCT = range(4, 7)
 GROUP_WORDS, GROUP_PLACE = 1 << 8, 1 << 16
 # Added to the kind: greater words come first; NULL comes last.
 ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15
@@ -56,8 +56,15 @@ PASS_LESS, PASS_EQUAL, PASS_GREATER = 1, 2, 4
 
 # The state of a row of a ranked table: in its group's list; noted as one to look at again.
 PLACED, WAITING = 1, 2
-# How a leaf of a ranked tree makes its rank words: a key word copied, plus a coefficient; a value times it added.
-RANK_COPY, RANK_ADD = 0, 1
+# How a leaf of a ranked tree makes its rank words: a key word copied, plus a coefficient; a value times it added; or
+# a bound of a floating number's share in a rounded sum (see bound_kernels), its parts times RANK_PARTS being added.
+RANK_COPY, RANK_ADD, RANK_ADD_LOWER, RANK_ADD_UPPER = range(4)
+RANK_KIND, RANK_PARTS = 3, 4
+# Bounds are in units of 2^-SHARE_UNIT; beyond 2^SHARE_LIMIT a number is as good as 2^SHARE_CAP units, or, the other
+# way, as -2^SHARE_NONE units, which no others make good: from half of that on there is no bound.
+SHARE_UNIT, SHARE_LIMIT, SHARE_CAP, SHARE_NONE = 52, 60, 112, 120
+# Whole multiples of 2^-EXACT_UNIT below 2^EXACT_LIMIT are added without rounding, MOST_PARTS of them too.
+EXACT_UNIT, EXACT_LIMIT, MOST_PARTS = 12, 20, 64
 
 # Scratch words; each buffer is (address, capacity in words).
 STEPS, FLAGS, HASHES, HASHES_CAPACITY = 0, 1, 2, 3

@@ -142,14 +142,13 @@ def shift_right(typingctx, a, bits):
 
 
 @intrinsic
-def add_doubles(typingctx, a, b):
-    """The bits of the rounded sum of two doubles, given by their bits."""
+def double_of(typingctx, bits):
+    """The double that has these bits."""
 
     def codegen(context, builder, signature, arguments):
-        values = [builder.bitcast(argument, ir.DoubleType()) for argument in arguments]
-        return builder.bitcast(builder.fadd(*values), _I64)
+        return builder.bitcast(arguments[0], ir.DoubleType())
 
-    return types.int64(types.int64, types.int64), codegen
+    return types.float64(types.int64), codegen
 
 
 @intrinsic

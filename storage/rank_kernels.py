@@ -9,6 +9,7 @@ on to the parent (the dynamic any-k index after Deep, Hu and Koutris 2022; botto
 
 from __future__ import annotations
 
+from storage.bound_kernels import add_bound, add_wide
 from storage.delta_kernels import buffer
 from storage.hash_kernels import hash_places, hash_words
 from storage.jit import kernel
@@ -29,6 +30,7 @@ from storage.layout import (
     ORDER_KIND,
     ORDER_LOW_WORD,
     PLACED,
+    RANK_ADD,
     RANK_COPY,
     RANKS,
     ROWS,
@@ -138,16 +140,21 @@ def gather(block, table, scratch):
 
 @kernel("void(int64,int64,int64)")
 def add_own(entry, code, out):
-    """Add what one key word of a leaf's row gives to its key: the word itself, or a number times a coefficient.
+    """Add what one key word of a leaf's row gives to its key: the word itself, a number times a coefficient, or a bound
+    of it.
 
     A sum takes three words: how many of its numbers are NULL, then the sum of the others in two.
     """
     target = load(entry, 1)
-    if load(entry, 0) == RANK_COPY:
+    kind = load(entry, 0)
+    if kind == RANK_COPY:
         store(out, target, code + load(entry, 3))
         return
     if code == NULL_CODE:
         store(out, target, load(out, target) + 1)
+        return
+    if kind != RANK_ADD:
+        add_bound(entry, code, out)
         return
     if code == load(entry, 4) and code != 0:
         code = NULL_CODE
@@ -158,9 +165,7 @@ def add_own(entry, code, out):
         high -= coefficient
     if coefficient < 0:
         high -= code
-    total = load(out, target + 2) + low
-    store(out, target + 1, load(out, target + 1) + high + less_unsigned(total, low))
-    store(out, target + 2, total)
+    add_wide(out, target + 1, high, low)
 
 
 @kernel("void(int64,int64,int64,int64,int64)")
