@@ -12,6 +12,7 @@ from maintenance.exact import key_sums, numbers
 from maintenance.ranked import RankedIndex, RankedNode
 from maintenance.ranked_branches import BranchRows, RankedBranches
 from maintenance.ranked_union import RankedUnion
+from maintenance.seek import Start
 from maintenance.shapes import COUNT, Part
 from maintenance.walk import BATCH
 from storage import any_k_kernels as kernels
@@ -28,16 +29,17 @@ Block = tuple[np.ndarray, np.ndarray]
 
 
 class RankedWalk:
-    """One ranked enumeration in progress, valid until the state changes. O(log N) a row; O(1) to begin.
+    """One ranked enumeration in progress, valid until the state changes. O(log N) a row; O(1) to begin, or O(log N) and
+    the rows passed over where it has a `start`, which only a tree has.
 
     It changes nothing but its own memory, which grows by a constant number of cells with each row. Rows whose sum is
     NULL compare by what comes after it, which no part of a row tells; so they are sorted among themselves when the
     walk comes to them.
     """
 
-    def __init__(self, index: RankedIndex | RankedUnion | RankedBranches) -> None:
-        self._index = index
-        self._answers = _answers_of(index)
+    def __init__(self, index: RankedIndex | RankedUnion | RankedBranches, start: Start | None = None) -> None:
+        self._index, self._start = index, start
+        self._answers = _answers_of(index, start)
         self._nodes, self._key = len(index.nodes), len(index.layout.entries)
         self._sums = index.layout.sums
         self._ahead = self._batch = self._nothing()
@@ -46,7 +48,12 @@ class RankedWalk:
 
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` tuples; the number of those now in the batch, 0 at the end."""
-        self._batch = self._take(capacity) if self._sums else self._answers.fetch(capacity)
+        self._batch = self._block(capacity)
+        while self._start is not None and len(self._batch[0]):
+            self._batch = self._start.behind(self._batch)
+            if len(self._batch[0]) or self._start.ended:
+                break
+            self._batch = self._block(capacity)
         self.rows = len(self._batch[0])
         return self.rows
 
@@ -108,6 +115,9 @@ class RankedWalk:
     def _nothing(self) -> Block:
         return np.empty((0, self._nodes), np.int64), np.empty((0, self._key), np.int64)
 
+    def _block(self, capacity: int) -> Block:
+        return self._take(capacity) if self._sums else self._answers.fetch(capacity)
+
     def _take(self, capacity: int) -> Block:
         """The next rows where sums may be NULL; of what has been fetched ahead, `_sorted` rows are in their places."""
         if not self._sorted:
@@ -150,7 +160,7 @@ class RankedWalk:
         self._sorted = size
 
 
-def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers | _Merged:
+def _answers_of(index: RankedIndex | RankedUnion | RankedBranches, start: Start | None) -> _Answers | _Merged:
     """The rows of an order by their keys."""
     nodes = len(index.nodes)
     if isinstance(index, RankedUnion):
@@ -158,15 +168,15 @@ def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers |
         return _Merged(picked, index.root, nodes, distinct=False)
     if isinstance(index, RankedBranches):
         return _Merged([_Words(index, one) for one in index.branches], index.root, nodes, distinct=index.distinct)
-    return _Answers(index)
+    return _Answers(index, start)
 
 
 class _Answers:
     """The rows of one ranked tree by their keys."""
 
-    def __init__(self, index: RankedIndex) -> None:
-        self._plan = index.plan_words()
-        self._read = _open_read(address_of(self._plan))
+    def __init__(self, index: RankedIndex, start: Start | None = None) -> None:
+        self._plan, self._start = index.plan_words(), start
+        self._read = _open_read(address_of(self._plan), 0 if start is None else start.address)
         self._finalizer = weakref.finalize(self, kernels.close_read, self._read)
         self._nodes, self._key = len(index.nodes), len(index.layout.entries)
 
