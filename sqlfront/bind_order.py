@@ -53,10 +53,12 @@ class Item:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What ORDER BY means where it does not say: the session's settings at CREATE, which the view keeps."""
+    """What ORDER BY means where it does not say: the session's settings at CREATE, which the view keeps. `collated`:
+    strings compare by a collation."""
 
     descending: bool
     nulls: str
+    collated: bool
 
     def item(self, tree: Tree, direction: str = "ORDER_DEFAULT", nulls: str = "ORDER_DEFAULT") -> Item:
         descending = direction == "DESCENDING" or (direction == "ORDER_DEFAULT" and self.descending)
@@ -78,11 +80,11 @@ class Ordering:
 
 
 def defaults_of(con: Any) -> Defaults:
-    """The session's default_order and default_null_order."""
-    [(order, nulls)] = con.execute(
-        "SELECT current_setting('default_order'), current_setting('default_null_order')"
-    ).fetchall()
-    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower())
+    """The session's default_order, default_null_order and default_collation."""
+    settings = ("default_order", "default_null_order", "default_collation")
+    asked = ", ".join(f"current_setting('{name}')" for name in settings)
+    [(order, nulls, collation)] = con.execute(f"SELECT {asked}").fetchall()
+    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower(), bool(collation))
 
 
 def take_modifiers(node: Tree) -> tuple[Tree, list[Tree], Tree | None]:

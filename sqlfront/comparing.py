@@ -30,6 +30,9 @@ _COMPARED: dict[str, tuple[type, ...]] = {
 }
 
 
+_DOUBLE_DIGITS = 15
+
+
 def compares_as(type_: str, value: Any) -> bool:
     """Whether column = value holds, in DuckDB, only for the column's value that an INSERT makes of `value`.
 
@@ -74,7 +77,9 @@ def orders_as(type_: str, value: Any, *, in_row: bool) -> bool:
     if value is None or not compares_as(type_, value):
         return False
     base = type_.partition("(")[0]
-    cast = base in ("DOUBLE", "TIMESTAMP", "UUID") or (base == "DATE" and not isinstance(value, datetime.datetime))
+    cast = base in ("TIMESTAMP", "UUID") or (base == "DATE" and not isinstance(value, datetime.datetime))
+    if base == "DOUBLE" and isinstance(value, (int, decimal.Decimal)):
+        cast = len(decimal.Decimal(value).as_tuple().digits) <= _DOUBLE_DIGITS  # All ways to round them agree.
     return is_same(type_, value) is True or (cast and not in_row)
 
 

@@ -40,7 +40,8 @@ def served_limit(
     rows = _rows(connection, limits[0], params) if len(limits) == 1 else None
     if rows is None or len(node["modifiers"]) != len(limits) + bool(orders):
         return None
-    wanted = _wanted(node, orders, entry, defaults_of(connection._duck))
+    defaults = defaults_of(connection._duck)
+    wanted = None if defaults.collated else _wanted(node, orders, entry, defaults)
     most = crossover(entry.maintained)
     if wanted is None or (most is not None and rows > most):
         return None

@@ -252,3 +252,14 @@ def test_parameters_transactions_and_strings_that_no_row_has(con: Any, served: l
     con.execute("ROLLBACK")
     assert con.execute(named, {"s": "s22", "k": 101}).fetchall() == [(18,), (13,)]
     assert served == [True] * 4
+
+
+def test_under_a_collation_no_order_is_served(con: Any, served: list[bool]) -> None:
+    con.execute("CREATE TABLE r (s VARCHAR); INSERT INTO r VALUES ('A'), ('a'), ('B'), ('b'), ('C')")
+    con.execute("CREATE MATERIALIZED VIEW v AS FROM r ORDER BY s")
+    con.execute("SET default_collation = 'nocase'")
+    assert con.execute("FROM v WHERE s > 'b' ORDER BY s LIMIT 2").fetchall() == [("C",)]
+    assert {s.lower() for (s,) in con.execute("FROM v ORDER BY s LIMIT 2").fetchall()} == {"a"}
+    con.execute("RESET default_collation")
+    assert con.execute("FROM v WHERE s > 'B' ORDER BY s LIMIT 2").fetchall() == [("C",), ("a",)]
+    assert served == [False, False, True]
