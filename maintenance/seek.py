@@ -28,11 +28,13 @@ _passed_over = entry_point(kernels.passed_over)
 @dataclass(frozen=True)
 class After:
     """The rows of an order after values of its first terms, which are variables as they are: those that have all of
-    them too if it is `inclusive`, and those with a NULL that comes after a value if `nulls` count."""
+    them too if it is `inclusive`, and those with a NULL that comes after a value if `nulls` count. They all have the
+    first of the values, `fixed` of them."""
 
     values: tuple[tuple[str, Any], ...]
     inclusive: bool
     nulls: bool
+    fixed: int = 0
 
 
 def sought(index: object) -> list[str]:
@@ -55,7 +57,7 @@ class Start:
         words = [codecs[variable].encode_value(value) for variable, value in after.values]
         self._terms = list(zip(index.layout.starts, map(np.array, words), strict=False))
         self._bound = np.array([word for one in words for word in one], np.int64)
-        self._nulls, self._found, self.ended = after.nulls, False, False
+        self._nulls, self._fixed, self._found, self.ended = after.nulls, after.fixed, False, False
         decided = min(len(words), len(sought(index)))
         begun = sum(map(len, words[:decided]))
         rank_words = int(index.root.table.header[at.TAIL]) + 1
@@ -75,13 +77,20 @@ class Start:
             first = _passed_over(self._whole.ctypes.data, keys.ctypes.data, keys.shape[1], len(keys))
             self._found = first < len(keys)
             addresses, keys = addresses[first:], keys[first:]
-        if self._nulls or not len(keys):
+        equal = np.ones(len(keys), bool)
+        for place, words in self._terms[: self._fixed]:
+            equal &= (keys[:, place : place + len(words)] == words).all(axis=1)
+        if not equal.all():
+            self.ended, inside = True, int(equal.argmin())
+            addresses, keys, equal = addresses[:inside], keys[:inside], equal[:inside]
+        bounds = self._terms[self._fixed :]
+        if self._nulls or not bounds or not len(keys):
             return addresses, keys
-        equal, missing = np.ones(len(keys), bool), np.zeros(len(keys), bool)
-        for place, words in self._terms:
+        missing = np.zeros(len(keys), bool)
+        for place, words in bounds:
             missing |= equal & (keys[:, place] == at.NULL_CODE)
             equal &= (keys[:, place : place + len(words)] == words).all(axis=1)
-        self.ended = bool(keys[-1, 0] == at.NULL_CODE)
+        self.ended |= bool(keys[-1, bounds[0][0]] == at.NULL_CODE)
         return addresses[~missing], keys[~missing]
 
     def _test(self, index: RankedIndex, place: int, words: int, inclusive: bool) -> np.ndarray:

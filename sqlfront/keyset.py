@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.comparing import orders_as, output_variables
@@ -27,17 +27,28 @@ _WAYS = {
 @dataclass(frozen=True)
 class Bound:
     """Rows beyond values of columns, the first of which that differs decides: (column, value, whether greater ones are
-    beyond). `in_row`: compared by DuckDB as rows, in which NULL is the greatest value."""
+    beyond). `in_row`: compared by DuckDB as rows, in which NULL is the greatest value. In `fixed` columns they have
+    the values."""
 
     values: tuple[tuple[str, Any, bool], ...]
     inclusive: bool
     in_row: bool
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_bound(where: Tree, value_of: Callable[[Tree], Any]) -> Bound | None:
-    """WHERE as one bound: a comparison, of rows or of values, or `t < x OR (t = x AND a < y)` and so on; None if it is
-    none. `value_of` gives constants, or MISSING."""
-    return _read([[where]], value_of)
+    """WHERE as one bound: a comparison, of rows or of values, or `t < x OR (t = x AND a < y)` and so on, to which AND
+    may connect equalities; None if it is none. `value_of` gives constants, or MISSING."""
+    fixed: dict[str, Any] = {}
+    rest = []
+    for part in conjuncts(where):
+        pair = _equality(part, value_of)
+        if pair is None or pair[0] in fixed:
+            rest.append(part)
+        else:
+            fixed[pair[0]] = pair[1]
+    bound = _read([rest], value_of) if rest else Bound((), inclusive=True, in_row=False)
+    return None if bound is None else replace(bound, fixed=fixed)
 
 
 def after_bound(bound: Bound, entry: ViewEntry, number: int) -> After | None:
@@ -46,25 +57,28 @@ def after_bound(bound: Bound, entry: ViewEntry, number: int) -> After | None:
     from maintenance.seek import After, sought
 
     order, codecs = entry.definition.orders[number], entry.maintained.codecs
-    if entry.definition.limit is not None or not sought(entry.maintained.ranked[number]):
+    least = max(1, len(bound.fixed))
+    if entry.definition.limit is not None or len(sought(entry.maintained.ranked[number])) < least:
         return None
     variables, places = output_variables(entry), dict(order.places)
     items = list(zip(order.served, order.sorting, strict=True))
+    fixed = [(name, bound.fixed.get(name or ""), None) for name in order.served[: len(bound.fixed)]]
     found = []
-    for place, (column, value, greater) in enumerate(bound.values):
-        variable = variables.get(column)
+    for place, (column, value, greater) in enumerate([*fixed, *bound.values]):
+        variable = variables.get(column or "")
         if variable is None or place >= len(items) or items[place][0] != column:
             return None
         text, direction = items[place][1]
         term = order.terms[place] if places.get(text) == place else None
-        if term is None or term.form != "value" or term.parts[0][1] != variable or greater == term.descending:
+        if term is None or term.form != "value" or term.parts[0][1] != variable or greater is term.descending:
             return None
         if bound.in_row and greater and "NULLS FIRST" in direction:
             return None
-        if not orders_as(codecs[variable].type, value, in_row=bound.in_row) or not _fits(codecs[variable], value):
+        in_row = bound.in_row and greater is not None
+        if not orders_as(codecs[variable].type, value, in_row=in_row) or not _fits(codecs[variable], value):
             return None
         found.append((variable, value))
-    return After(tuple(found), bound.inclusive, bound.in_row and bound.values[0][2])
+    return After(tuple(found), bound.inclusive, bound.in_row and bound.values[0][2], len(fixed))
 
 
 def constant_of(connection: Connection, tree: Tree, params: Any) -> Any:
@@ -102,7 +116,7 @@ def _read(ways: list[list[Tree]], value_of: Callable[[Tree], Any]) -> Bound | No
     rest = []
     for parts in ways:
         if parts is not heads[0]:
-            others = [part for part in parts if not _is_equality(part, column, value, value_of)]
+            others = [part for part in parts if not _is_same(_equality(part, value_of), (column, value))]
             if len(others) != len(parts) - 1:
                 return None
             rest.append(others)
@@ -123,11 +137,16 @@ def _compared(tree: Tree, value_of: Callable[[Tree], Any]) -> Bound | None:
     return Bound(tuple((*pair, greater) for pair in pairs), inclusive, bool(row_values(tree["left"])))
 
 
-def _is_equality(tree: Tree, column: str, value: Any, value_of: Callable[[Tree], Any]) -> bool:
+def _equality(tree: Tree, value_of: Callable[[Tree], Any]) -> tuple[str, Any] | None:
+    """The column and the value of `column = constant`."""
     if tree["type"] != "COMPARE_EQUAL":
-        return False
+        return None
     pairs = _pairs(tree["left"], tree["right"], value_of) or _pairs(tree["right"], tree["left"], value_of)
-    return pairs == [(column, value)] and type(pairs[0][1]) is type(value)
+    return pairs[0] if pairs is not None and len(pairs) == 1 and not row_values(tree["left"]) else None
+
+
+def _is_same(found: tuple[str, Any] | None, wanted: tuple[str, Any]) -> bool:
+    return found == wanted and found is not None and type(found[1]) is type(wanted[1])
 
 
 def _pairs(columns: Tree, values: Tree, value_of: Callable[[Tree], Any]) -> list[tuple[str, Any]] | None:

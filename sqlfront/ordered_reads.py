@@ -49,9 +49,11 @@ def served_limit(
     bound = read_bound(where, lambda tree: constant_of(connection, tree, params)) if where else None
     if where and bound is None:
         return None
+    fixed = bound.fixed if bound is not None else {}  # All rows have the same value there.
+    wanted = [(name, way) for name, way in wanted if name not in fixed]
     for number in entry.maintained.ranked:
         order = entry.definition.orders[number]
-        kept = [(name, way) for name, (_, way) in zip(order.served, order.sorting, strict=True)]
+        kept = [(name, way) for name, (_, way) in zip(order.served, order.sorting, strict=True) if name not in fixed]
         if wanted == kept[: len(wanted)] and (number == 0 or entry.definition.limit is None):
             after = after_bound(bound, entry, number) if bound is not None else None
             if bound is None or after is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from maintenance.seek import After, Start
 from maintenance.top import RankedWalk
 from sqlfront import lookups
 
@@ -134,6 +135,26 @@ def test_a_whole_view_is_paged_through(con: Any, served: list[bool], query: str,
     assert found == expected and all(served) and len(served) == -(-len(expected) // 7) + (len(expected) % 7 == 0)
 
 
+def test_pages_of_the_rows_with_given_values(con: Any, served: list[bool], walks: list[RankedWalk]) -> None:
+    """They end where others come, and cost what a page of all rows does."""
+    con.execute("CREATE TABLE r (g VARCHAR, t INT, k INT)")
+    con.execute("INSERT INTO r SELECT 'g' || range % 5, nullif(range % 70, 3), range FROM range(2000)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT * FROM r ORDER BY g, t DESC, k")
+    for where in ("g = 'g3'", "g = 'none'", "g = 'g4' AND t = 9", "g = 'g3' AND t <= 13", "'g0' = g AND t < 1",
+                  "g = 'g3' AND (t < 13 OR (t = 13 AND k > 400))", "g = 'g4' AND t = 9 AND k > 1500"):  # fmt: skip
+        for limit in (2, 12, 500):
+            for order in ("g, t DESC, k", "t DESC, k"):
+                walks.clear()
+                query = f"SELECT * FROM v WHERE {where} ORDER BY {order} LIMIT {limit}"
+                expected = con._duck.execute(query.replace("FROM v", "FROM r")).fetchall()
+                assert con.execute(query).fetchall() == expected, query
+                assert [walk.steps < 60 + 6 * limit for walk in walks] == [True], query
+    assert all(served)
+    [view] = con._database.engine.views.values()
+    walk = RankedWalk(view.ranked[0], Start(view.ranked[0], After((("g", "g3"),), True, False, 1), view.codecs))
+    assert [walk.next(1000), walk.next(1000)] == [400, 0]
+
+
 def test_sums_behind_the_bound_may_be_null(con: Any, served: list[bool]) -> None:
     """Rows whose sum is NULL are sorted among themselves, behind a start as well."""
     con.execute("CREATE TABLE r (b INT, x INT); CREATE TABLE s (b INT, y INT)")
@@ -185,7 +206,7 @@ def test_what_is_no_place_in_the_order_is_read_in_full(con: Any, served: list[bo
     values = "i % 9, nullif(i % 5, 3), 'x' || (i % 3), i / 3, '2020-01-0' || (1 + i % 7)"
     con.execute(f"INSERT INTO r SELECT {values} FROM range(99) x(i)")
     con.execute("INSERT INTO q SELECT range % 5, range FROM range(9)")
-    orders = "s, t; f; d DESC, t; a NULLS FIRST, t"
+    orders = "s, t; f; d DESC, t, a, s; a NULLS FIRST, t"
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (order_by = '{orders}') AS FROM r ORDER BY t DESC, a")
     con.execute("CREATE MATERIALIZED VIEW j AS SELECT t, r.a, x FROM r JOIN q ON r.a = q.a ORDER BY t + x, t")
     con.execute("CREATE MATERIALIZED VIEW l AS SELECT t, a FROM r ORDER BY t LIMIT 20")
@@ -197,6 +218,15 @@ def test_what_is_no_place_in_the_order_is_read_in_full(con: Any, served: list[bo
         ("v", "s > 'x0' OR s = 'x0' AND t >= 3", "s, t", True),
         ("v", "(s, t) > ('x0', 3)", "s, t", True),
         ("v", "d < '2020-01-03'", "d DESC", True),
+        ("v", "t = 5", "t DESC, a", True),
+        ("v", "t = 5 AND a > 1", "a", True),
+        ("v", "a >= 1 AND t = 5", "t, a", True),
+        ("v", "d = '2020-01-03' AND t = 4 AND a > 1", "a, s", True),
+        ("v", "t = 5 AND d < '2020-01-03'", "t DESC, d", False),
+        ("v", "t = 5 AND t = 6", "t DESC", False),
+        ("v", "t = 5 AND a > 1 AND s > 'x0'", "t DESC, a", False),
+        ("v", "a = 1 AND t < 5", "t DESC", False),
+        ("j", "t = 5", "t", False),
         ("v", "(d, t) < (DATE '2020-01-03', 4)", "d DESC, t", False),
         ("v", "d < TIMESTAMP '2020-01-03 10:00:00'", "d DESC", False),
         ("v", "(a, t) < (2, 7)", "a NULLS FIRST, t", False),
