@@ -850,8 +850,8 @@ FAULTS = [
     ),
     Fault(
         "rows with a NULL sum stay as they are found", "maintenance/top.py",
-        "self._batch = self._take(capacity) if self._sums else self._answers.fetch(capacity)",
-        "self._batch = self._answers.fetch(capacity)",
+        "return self._take(capacity) if self._sums else self._answers.fetch(capacity)",
+        "return self._answers.fetch(capacity)",
         RANKED + " -k null_sum",
     ),
     Fault(
