@@ -14,6 +14,7 @@ from maintenance.ranked import RankedIndex, RankedNode
 from maintenance.ranked_branches import BranchRows, RankedBranches
 from maintenance.ranked_union import RankedUnion
 from maintenance.rounded import rounded_sums
+from maintenance.seek import Start
 from maintenance.shapes import COUNT, Part
 from maintenance.walk import BATCH
 from maintenance.window import Block, GroupedWindow, Window, address_of, sorted_places
@@ -28,15 +29,16 @@ _FIRST, _WHOLE = 4, 4096
 
 
 class RankedWalk:
-    """One ranked enumeration in progress, valid until the state changes. O(log N) a row; O(1) to begin.
+    """One ranked enumeration in progress, valid until the state changes. O(log N) a row; O(1) to begin, or O(log N) and
+    the rows passed over where it has a `start`, which only a tree has.
 
     It changes nothing but its own memory, which grows by a constant number of cells with each row. Rows whose place
     their keys do not tell, by a sum that is NULL or rounded, pass through a window (see maintenance.window).
     """
 
-    def __init__(self, index: RankedIndex | RankedUnion | RankedBranches) -> None:
-        self._index = index
-        self._answers = _answers_of(index)
+    def __init__(self, index: RankedIndex | RankedUnion | RankedBranches, start: Start | None = None) -> None:
+        self._index, self._start = index, start
+        self._answers = _answers_of(index, start)
         self._nodes, self._key = len(index.members), len(index.layout.entries)
         self._take = _taking(index, self._answers)
         self._batch: Block = np.empty((0, self._nodes), np.int64), np.empty((0, self._key), np.int64)
@@ -45,6 +47,11 @@ class RankedWalk:
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` tuples; the number of those now in the batch, 0 at the end."""
         self._batch = self._take(capacity)
+        while self._start is not None and len(self._batch[0]):
+            self._batch = self._start.behind(self._batch)
+            if len(self._batch[0]) or self._start.ended:
+                break
+            self._batch = self._take(capacity)
         self.rows = len(self._batch[0])
         return self.rows
 
@@ -137,7 +144,7 @@ def _taking(index: RankedIndex | RankedUnion | RankedBranches, answers: _Answers
     return GroupedWindow(window, answers.fetch, anchors, answers.skip_group, index.quota).take
 
 
-def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers | _Merged:
+def _answers_of(index: RankedIndex | RankedUnion | RankedBranches, start: Start | None) -> _Answers | _Merged:
     """The rows of an order by their keys."""
     nodes = len(index.members)
     if isinstance(index, RankedUnion):
@@ -145,15 +152,15 @@ def _answers_of(index: RankedIndex | RankedUnion | RankedBranches) -> _Answers |
         return _Merged(picked, index.root, nodes, distinct=index.distinct)
     if isinstance(index, RankedBranches):
         return _Merged([_Words(index, one) for one in index.branches], index.root, nodes, distinct=index.distinct)
-    return _Answers(index)
+    return _Answers(index, start)
 
 
 class _Answers:
     """The rows of one ranked tree by their keys."""
 
-    def __init__(self, index: RankedIndex) -> None:
-        self._plan = index.plan_words()
-        self._read = _open_read(address_of(self._plan))
+    def __init__(self, index: RankedIndex, start: Start | None = None) -> None:
+        self._plan, self._start = index.plan_words(), start
+        self._read = _open_read(address_of(self._plan), 0 if start is None else start.address)
         self._finalizer = weakref.finalize(self, kernels.close_read, self._read)
         self._nodes, self._key = len(index.members), len(index.layout.entries)
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from planner.query import Measure, RawColumn
-from sqlfront.bind_companions import Companions
+from sqlfront.bind_companions import Companions, Extremum
 from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_polynomials import ONE, Expander, Monomial, Part, Polynomial, is_floating
 from sqlfront.bind_refusals import refusal
@@ -191,10 +191,10 @@ class Aggregates:
         if kind == "count":
             is_row = argument["class"] == "FUNCTION" and argument["function_name"] == "row"
             parts = arguments(argument) if is_row else [argument]
-            kept = self._companions.keep(aggregate, parts, ordered=False, nulls=is_row)
+            kept = self._companions.keep(aggregate, parts, nulls=is_row)
             return self._column(aggregate, kind, companion=kept.number)
         argument = self._number(argument, kind, aggregate)
-        kept = self._companions.keep(aggregate, [argument], ordered=False)
+        kept = self._companions.keep(aggregate, [argument])
         type_, own = kept.type(0), self._typing.type_of(argument)
         if type_ != own and decimal_parts(type_):
             why = f"it joins columns of type {type_}, and DuckDB adds it up as {own}"
@@ -203,7 +203,7 @@ class Aggregates:
         fields = {"variable": kept.argument[0], "scale": scale, "argument_type": own, "companion": kept.number}
         return self._column(aggregate, kind, **fields)
 
-    def _extremum(self, aggregate: Tree, kind: str) -> RawColumn:
+    def _extremum(self, aggregate: Tree, kind: Extremum) -> RawColumn:
         """MIN(x) is the first of the values x; ARG_MIN(p, q) is p of the first of the values (q, p)."""
         name, operands = aggregate["function_name"], arguments(aggregate)
         expected = 1 if name in ("min", "max", "bool_and", "bool_or") else 2
@@ -213,7 +213,7 @@ class Aggregates:
         if name.startswith("bool_") and self._typing.type_of(operands[0]) != "BOOLEAN":
             operands = [expression("CAST(v AS BOOLEAN)", v=operands[0])]
         argument = operands[::-1]
-        kept = self._companions.keep(aggregate, argument, ordered=True)
+        kept = self._companions.keep(aggregate, argument, extremum=kind)
         for position, tree in enumerate(argument):
             self._check_order(kept.type(position), tree, aggregate)
         field = self._column(aggregate, kind, variable=kept.argument[-1], companion=kept.number)

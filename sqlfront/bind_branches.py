@@ -21,7 +21,7 @@ def by_columns(selection: Selection) -> list[Ordering]:
     the union is ordered. None of groups."""
     if selection.mode == "group":
         return []
-    defaults = Defaults(descending=False, nulls="nulls_last")
+    defaults = Defaults(descending=False, nulls="nulls_last", collated=False)
     items = {key(tree): defaults.item(tree) for _, tree in selection.items if atoms_of(tree)}
     return [Ordering(tuple(items.values()), "all columns", ())]
 

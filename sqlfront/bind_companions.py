@@ -2,15 +2,15 @@
 
 COUNT(DISTINCT x) FILTER (WHERE c) over a join is answered from SELECT DISTINCT g, x over the same join, under c and
 x IS NOT NULL, of which only that part is kept that decides which x a group has. Aggregates of the same argument and
-filter share it. MIN and MAX of an expression over several tables have the value from the first row of each group, a
-view of its own.
+filter share it. Extrema of expressions over several tables have the value from the first row of each group, a view of
+its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from planner.companions import deciding_atoms
 from planner.query import Atom, Companion, Definition
@@ -20,6 +20,9 @@ from sqlfront.bind_leaves import Leaves
 from sqlfront.bind_refusals import refusal
 from sqlfront.bind_types import Typing
 from sqlfront.parse_tree import Tree, atoms_of, conjuncts, expression, key, render, span
+
+Extremum = Literal["least", "greatest"]
+_WORDS = {"least": "min", "greatest": "max"}
 
 
 @dataclass
@@ -57,24 +60,33 @@ class Companions:
         self._groups = [group for group in groups if atoms_of(group)]
         self._kept: dict[str, Kept] = {}
 
-    def keep(self, aggregate: Tree, argument: Sequence[Tree], *, ordered: bool, nulls: bool = False) -> Kept:
-        """The companion of these argument expressions under the aggregate's filter. Raises NotSupportedError."""
+    def keep(
+        self, aggregate: Tree, argument: Sequence[Tree], *, extremum: Extremum | None = None, nulls: bool = False
+    ) -> Kept:
+        """The companion of these argument expressions under the aggregate's filter, ordered if their `extremum` is
+        asked for. Raises NotSupportedError."""
         conditions = conjuncts(aggregate["filter"])
-        name = aggregate["function_name"]
-        best = name if name in ("min", "max") and len(atoms_of(argument[0])) > 1 else None
+        best = extremum if any(len(atoms_of(tree)) > 1 for tree in argument) else None
         identity = "\n".join([str(nulls), str(best), *map(key, argument), "filter", *map(key, conditions)])
         kept = self._kept.get(identity)
         if kept is None:
-            make = self._make if best is None else self._make_best
-            kept = self._kept[identity] = make(aggregate, argument, conditions, nulls)
-        kept.ordered |= ordered
+            number = len(self._kept)
+            kept = (
+                self._make(number, aggregate, argument, conditions, nulls)
+                if best is None
+                else self._make_best(number, aggregate, argument, conditions, best)
+            )
+            self._kept[identity] = kept
+        kept.ordered |= extremum is not None
         return kept
 
     def build(self) -> tuple[Companion, ...]:
         """What has been asked for."""
         return tuple(_build(kept) for kept in self._kept.values())
 
-    def _make(self, aggregate: Tree, argument: Sequence[Tree], conditions: list[Tree], nulls: bool) -> Kept:
+    def _make(
+        self, number: int, aggregate: Tree, argument: Sequence[Tree], conditions: list[Tree], nulls: bool
+    ) -> Kept:
         for tree in argument:
             self._check_argument(tree, aggregate)
         core = JoinCore(self._core.atoms, [*self._core.conditions, *conditions])
@@ -90,25 +102,30 @@ class Companions:
         variables = tuple(leaves.variable(tree) for tree in argument)
         found = [atoms_of(condition) for condition in conditions]
         filtered = frozenset().union(*found) if all(found) else frozenset(atom.name for atom in core.atoms)
-        return Kept(len(self._kept), leaves, tuple(names.items()), variables, nulls, words, filtered)
+        return Kept(number, leaves, tuple(names.items()), variables, nulls, words, filtered)
 
-    def _make_best(self, aggregate: Tree, argument: Sequence[Tree], conditions: list[Tree], nulls: bool) -> Kept:
-        """The companion of MIN or MAX of an expression over several tables: the first rows of the groups in its order,
-        which are a view of their own, have the value. That of a group is NULL if it has no row there."""
-        [value] = argument
-        direction = "max" if aggregate["function_name"] == "max" else "min"
+    def _make_best(
+        self, number: int, aggregate: Tree, argument: Sequence[Tree], conditions: list[Tree], extremum: Extremum
+    ) -> Kept:
+        """The companion of an extremum of expressions over several tables: the first rows of the groups in the
+        arguments' order, which are a view of their own, have the values. They are NULL for a group without a row
+        there."""
+        for tree in argument:
+            self._check_values(tree, aggregate)
         inner = JoinCore(list(self._core.atoms), [*self._core.conditions, *conditions], self._core.reserved)
         held = {self._leaves.variable(tree): tree for tree in self._groups}
         groups = [self._in_type(tree, self._leaves.variable_type(name)) for name, tree in held.items()]
-        label = self._spelled(value)
+        labels = [self._spelled(tree) for tree in argument]
         blocks, core = self._environment.blocks, JoinCore()
-        columns = blocks.best(inner, groups, value, label, self._environment, core, descending=direction == "max")
+        descending = extremum == "greatest"
+        columns = blocks.best(inner, groups, argument, labels, self._environment, core, descending=descending)
         typing = Typing(self._con, core.atoms)
         leaves = Leaves(core.atoms, split_conditions(core, typing, self._source), typing, self._source)
-        *names, best = [leaves.variable(column) for _, column in columns]
-        words = f"the {direction} of {label}{self._spelled_filter(aggregate)}"
-        group = tuple(zip(held, names, strict=True))
-        return Kept(len(self._kept), leaves, group, (best,), nulls, words, frozenset())
+        names = [leaves.variable(column) for _, column in columns]
+        at = f"{labels[1]} at " if labels[1:] else ""
+        words = f"{at}the {_WORDS[extremum]} of {labels[0]}{self._spelled_filter(aggregate)}"
+        group = tuple(zip(held, names, strict=False))
+        return Kept(number, leaves, group, tuple(names[len(group) :]), False, words, frozenset())
 
     def _in_type(self, tree: Tree, type_: str) -> Tree:
         """An expression in the type of the variable that holds it."""
@@ -128,8 +145,11 @@ class Companions:
             hint = "aggregate a column of one table, or keep the columns in the view and aggregate when you read it"
             what = f"{what} of an expression over several tables"
             raise refusal(what, self._source, span(tree) or span(aggregate), why, hint)
-        if not atoms:
-            what = f"{what} of a constant"
+        self._check_values(tree, aggregate)
+
+    def _check_values(self, tree: Tree, aggregate: Tree) -> None:
+        if not atoms_of(tree):
+            what = f"{aggregate['function_name']} of a constant"
             raise refusal(what, self._source, span(aggregate), "it has no values to keep", "write the constant itself")
 
 

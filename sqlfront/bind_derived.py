@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from planner.orders import may_be_null
 from planner.query import Definition, Limit, output_keys
 from sqlfront.bind_asked import NOTHING, Asked, block_text, composing_over, read_asked, take_asked
 from sqlfront.bind_branches import by_columns
@@ -103,24 +104,32 @@ class DerivedBlocks:
         self,
         inner: JoinCore,
         groups: Sequence[Tree],
-        value: Tree,
-        label: str,
+        values: Sequence[Tree],
+        labels: Sequence[str],
         environment: Environment,
         core: JoinCore,
         *,
         descending: bool,
     ) -> list[tuple[str, Tree]]:
-        """Make the first row of each group of a join, in the order of a value without its NULLs, an atom of `core`; its
-        columns are the groups' and the value."""
-        items = [*((f"g{number}", tree) for number, tree in enumerate(groups)), ("best", value)]
+        """Make the first row of each group of a join, in the order of values none of which is NULL, an atom of `core`;
+        its columns are the groups' and the values. A group without such a row has NULL for one of them, or no row."""
         composing = composing_over(inner, Typing(self._con, inner.atoms), environment)
-        ordering = ordering_by(value, items, label, composing, descending=descending)
         limit = Limit(1, clause="first of each group" if groups else None)
-        table = self._add(inner, Selection("bag", items), environment, Asked([ordering], limit, groups))
-        definition = self.definitions[table]
-        needed = {name for term in definition.orders[0].terms for _, name in term.parts if term.form in STRICT}
-        atoms = tuple(without_nulls(atom, frozenset(needed)) for atom in definition.atoms)
-        self.definitions[table] = replace(definition, atoms=atoms)
+
+        def first_by(compared: Sequence[Tree]) -> str:
+            items = [(f"g{number}", tree) for number, tree in enumerate(groups)]
+            items += [(f"best{number}", tree) for number, tree in enumerate(compared)]
+            ordering = ordering_by(compared, items, labels, composing, descending=descending)
+            return self._add(inner, Selection("bag", items), environment, Asked([ordering], limit, groups))
+
+        table = first_by(values)
+        definition, obstacle = _without_null_values(self.definitions[table], labels)
+        if obstacle is not None:
+            del self.definitions[table]
+            table = first_by(_null_together(values))
+            [order] = self.definitions[table].orders
+            definition = replace(self.definitions[table], orders=(replace(order, obstacle=obstacle),))
+        self.definitions[table] = definition
         return self._atom(table, "best", core)
 
     def semijoin(self, tree: Tree, scope: Scope, environment: Environment, core: JoinCore) -> None:
@@ -250,6 +259,30 @@ class DerivedBlocks:
 
 def _columns(definition: Definition) -> list[Column]:
     return [(name, type_, False) for name, type_ in definition.columns]
+
+
+def _without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[Definition, str | None]:
+    """A block of first rows in the order of its last columns, which have these labels, over the rows where none of
+    these is NULL, and why it might yet begin with others; None if it does not. NULLs of a single column come last."""
+    [order] = definition.orders
+    if order.obstacle is not None:
+        return definition, order.obstacle if labels[1:] else None
+    numbers = dict(order.places)
+    terms = [order.terms[numbers[text]] for text in definition.projection[-len(labels) :]]
+    needed = frozenset(name for term in terms for _, name in term.parts if term.form in (*STRICT, "value"))
+    filtered = replace(definition, atoms=tuple(without_nulls(atom, needed) for atom in definition.atoms))
+    nullable = [label for term, label in zip(terms, labels, strict=True) if may_be_null(filtered, term)]
+    if nullable and labels[1:]:
+        return filtered, f"{nullable[0]} may be NULL though none of its columns must be (declare them NOT NULL)"
+    return filtered, None
+
+
+def _null_together(values: Sequence[Tree]) -> list[Tree]:
+    """Values the first of which, by which rows are ordered, is NULL where another is."""
+    first, *others = values
+    for other in others:
+        first = expression("CASE WHEN o IS NOT NULL THEN v END", o=other, v=first)
+    return [first, *others]
 
 
 def _column_name(tree: Tree, number: int) -> str:

@@ -64,14 +64,14 @@ class Blocks(Protocol):
         self,
         inner: JoinCore,
         groups: Sequence[Tree],
-        value: Tree,
-        label: str,
+        values: Sequence[Tree],
+        labels: Sequence[str],
         environment: Environment,
         core: JoinCore,
         *,
         descending: bool,
     ) -> list[tuple[str, Tree]]:
-        """Make the first row of each group of a join, in the order of a value, an atom of `core`; its columns."""
+        """Make the first row of each group of a join, in the order of values, an atom of `core`; its columns."""
 
     def union(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make the branches of a UNION ALL, together, an atom of `core`; its columns."""

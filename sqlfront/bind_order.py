@@ -54,10 +54,12 @@ class Item:
 
 @dataclass(frozen=True)
 class Defaults:
-    """What ORDER BY means where it does not say: the session's settings at CREATE, which the view keeps."""
+    """What ORDER BY means where it does not say: the session's settings at CREATE, which the view keeps. `collated`:
+    strings compare by a collation."""
 
     descending: bool
     nulls: str
+    collated: bool
 
     def item(self, tree: Tree, direction: str = "ORDER_DEFAULT", nulls: str = "ORDER_DEFAULT") -> Item:
         descending = direction == "DESCENDING" or (direction == "ORDER_DEFAULT" and self.descending)
@@ -79,11 +81,11 @@ class Ordering:
 
 
 def defaults_of(con: Any) -> Defaults:
-    """The session's default_order and default_null_order."""
-    [(order, nulls)] = con.execute(
-        "SELECT current_setting('default_order'), current_setting('default_null_order')"
-    ).fetchall()
-    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower())
+    """The session's default_order, default_null_order and default_collation."""
+    settings = ("default_order", "default_null_order", "default_collation")
+    asked = ", ".join(f"current_setting('{name}')" for name in settings)
+    [(order, nulls, collation)] = con.execute(f"SELECT {asked}").fetchall()
+    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower(), bool(collation))
 
 
 def take_modifiers(node: Tree) -> tuple[Tree, list[Tree], Tree | None]:
@@ -241,17 +243,22 @@ def ordering_of(
 
 
 def ordering_by(
-    tree: Tree, shown: Sequence[tuple[str, Tree]], label: str, composing: Composing, *, descending: bool
+    trees: Sequence[Tree],
+    shown: Sequence[tuple[str, Tree]],
+    labels: Sequence[str],
+    composing: Composing,
+    *,
+    descending: bool,
 ) -> Ordering:
-    """The order by a resolved expression, NULL last, and then by the output columns."""
-    first = Item(tree, descending, nulls_first=False)
+    """The order by resolved expressions, NULL last, and then by the output columns."""
     try:
-        composed = composing.read(tree)
+        composed = composing.read(trees[-1])
     except Obstacle:
         composed = None
     settled = composed.settling if composed is not None else ()
-    unique = {key(one): replace(first, tree=one) for one in (tree, *settled, *(one for _, one in shown))}
-    return Ordering(tuple(unique.values()), label + (" DESC" if descending else ""), ())
+    every = (*trees, *settled, *(one for _, one in shown))
+    unique = {key(one): Item(one, descending, nulls_first=False) for one in every}
+    return Ordering(tuple(unique.values()), ", ".join(label + descending * " DESC" for label in labels), ())
 
 
 def _settling(item: Item, written: Tree | None, composing: Composing) -> list[tuple[str, Tree]]:
@@ -332,8 +339,11 @@ def _terms(
         numbers[key(item.tree)] = len(terms)
         if len(atoms) == 1:
             variable = leaves.variable(item.tree)
-            if not is_orderable(leaves.variable_type(variable)):
-                raise Obstacle(f"{leaves.variable_type(variable)} has no order that is kept")
+            kind = leaves.variable_type(variable)
+            if typing.type_of(item.tree).startswith("ENUM") and not kind.startswith("ENUM"):
+                raise Obstacle(f"{render(item.tree)} is an ENUM that joins text, in whose order it is kept")
+            if not is_orderable(kind):
+                raise Obstacle(f"{kind} has no order that is kept")
             numbers[key(item.tree)] = compared.setdefault(variable, len(terms))
             if compared[variable] == len(terms):
                 terms.append(Term(((1, variable),), "value", item.descending, item.nulls_first))

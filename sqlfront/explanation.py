@@ -66,8 +66,8 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
         steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
-        stored beside the tree), orders {order, strategy, cost, reason, crossover, trees}, companions, blocks, shards
-        (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
+        stored beside the tree), orders {order, strategy, cost, reason, crossover, after, trees}, companions, blocks,
+        shards (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -144,6 +144,7 @@ class Explanation:
     def _orders(self) -> list[dict[str, Any]]:
         """The orders that the view keeps or is asked for, and how their first rows are found."""
         from maintenance.output import crossover
+        from maintenance.seek import sought
 
         found = []
         grouped = is_grouped(self.definition)
@@ -157,6 +158,7 @@ class Explanation:
                     "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
                     "reason": plan.reason,
                     "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
+                    "after": [] if self.definition.limit else list(map(self.definition.label, sought(running))),
                     "trees": [
                         _ranked(one.root, member.definition)
                         for member in members
@@ -364,6 +366,8 @@ def _spell_order(order: Mapping[str, Any]) -> list[str]:
     lines = [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
     if order["crossover"] is not None:
         lines.append(f"Queries for more than {order['crossover']:,} rows read all of them and sort: that is sooner.")
+    if order["after"]:
+        lines.append(f"The rows after given values of {', '.join(order['after'])} are found without those before them.")
     return lines
 
 

@@ -7,14 +7,10 @@ still filters, so narrowing can only save work.
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from sqlfront.comparing import compares_as, output_variables
 from sqlfront.counting import counted
 from sqlfront.database import ViewEntry, scan_name
 from sqlfront.names import locate
@@ -63,9 +59,12 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
 
 
 def _ordered_scan(connection: Connection, statement: PassThrough, entry: ViewEntry, params: Any) -> Any:
-    """The scan of the first rows of one of the view's orders, if the query asks for these; else None."""
+    """The scan of the first rows of one of the view's orders, or after values, as a query asks for them; else None."""
     served = served_limit(connection, statement, entry, params)
-    return None if served is None else ranked_scan(connection._database, entry, *served, connection._session_finder())
+    if served is None:
+        return None
+    number, limit, after = served
+    return ranked_scan(connection._database, entry, number, limit, connection._session_finder(), after)
 
 
 def _narrow_scan(connection: Connection, entry: ViewEntry, where: Mapping[str, tuple[int, ...]] | None) -> Any:
@@ -93,7 +92,7 @@ def _codes(
             continue
         codec = entry.maintained.codecs[variable]
         value = _value(connection, equality, params)
-        if value is _MISSING or not _compares_as(codec.type, value):
+        if value is _MISSING or not compares_as(codec.type, value):
             continue
         try:
             code = codec.find_value(value)
@@ -103,70 +102,6 @@ def _codes(
             return None
         codes[variable] = code
     return codes
-
-
-_COMPARED: dict[str, tuple[type, ...]] = {
-    "BOOLEAN": (bool,),
-    "VARCHAR": (str,),
-    "BLOB": (bytes,),
-    "UUID": (uuid.UUID, str),
-    "DATE": (datetime.date, str),
-    "TIMESTAMP": (datetime.date, str),
-    "DECIMAL": (int, decimal.Decimal),
-    "FLOAT": (int, float, decimal.Decimal),
-    "DOUBLE": (int, float, decimal.Decimal),
-    **{
-        sign + name: (int, decimal.Decimal)
-        for sign in ("", "U")
-        for name in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-    },
-}
-
-
-def _compares_as(type_: str, value: Any) -> bool:
-    """Whether column = value holds, in DuckDB, only for the column's value that an INSERT makes of `value`.
-
-    Not so for BIGINT = DOUBLE (many BIGINTs are one DOUBLE), nor for VARCHAR = 1 ('01' is equal too).
-    """
-    allowed = _COMPARED.get(type_.partition("(")[0], ())
-    if getattr(value, "tzinfo", None) is not None:
-        return False  # Compared as TIMESTAMP WITH TIME ZONE, by the session's TimeZone.
-    return isinstance(value, allowed) and (bool in allowed or not isinstance(value, bool))
-
-
-def is_same(type_: str, value: Any) -> bool | None:
-    """Whether what an INSERT makes of `value` is equal to it in DuckDB; None where only DuckDB can tell.
-
-    7.6 becomes the INTEGER 8, which it does not equal; '8' equals the INTEGER 8, by a cast of the string.
-    """
-    if value is None:
-        return True
-    base, _, scale = type_.rstrip(")").partition("(")
-    if base == "DATE":
-        return True if type(value) is datetime.date else None
-    if base == "TIMESTAMP":
-        return True if isinstance(value, datetime.datetime) and value.tzinfo is None else None
-    if not _compares_as(type_, value) or (isinstance(value, str) and base != "VARCHAR"):
-        return None
-    if base in ("FLOAT", "DOUBLE") and not isinstance(value, float):
-        return None
-    if base == "FLOAT":
-        return value != value or float(np.float32(value)) == value
-    if isinstance(value, decimal.Decimal):
-        exponent = value.normalize().as_tuple().exponent
-        return -exponent <= int(scale.split(",")[1] if scale else 0) if isinstance(exponent, int) else None
-    return True
-
-
-def output_variables(entry: ViewEntry) -> dict[str, str]:
-    """The output columns (in lower case) that are variables as they are, of a type equality does not change."""
-    raw = {column.name: column for column in entry.definition.raw}
-    found = {}
-    for expression, (name, type_) in zip(entry.definition.projection, entry.definition.columns, strict=True):
-        column = raw.get(expression.strip().strip('"'))
-        if column is not None and column.kind == "variable" and column.variable and column.type == type_:
-            found[name.casefold()] = column.variable
-    return found
 
 
 def _value(connection: Connection, equality: Equality, params: Any) -> Any:

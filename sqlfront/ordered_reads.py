@@ -1,30 +1,33 @@
 """`SELECT ... FROM v ORDER BY ... LIMIT k` on a view that keeps this order: its ranked tree gives the first rows.
 
-The view is replaced by a scan of its first k + m rows. DuckDB sorts and limits those, so that the query's own text
-decides what it gives.
+The view is replaced by a scan of its first k + m rows, or of the first after values that WHERE compares with. DuckDB
+filters, sorts and limits those, so that the query's own text decides what it gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from planner.query import Limit, is_grouped
 from sqlfront.bind_order import Defaults, defaults_of, spelled
 from sqlfront.bind_output import position_of
+from sqlfront.keyset import after_bound, constant_of, read_bound
 from sqlfront.parse_tree import Tree, transform, try_parse_select, walk
 from sqlfront.statements import PassThrough
 from sqlfront.top import within
 
 if TYPE_CHECKING:
+    from maintenance.seek import After
     from sqlfront.connection import Connection
     from sqlfront.database import ViewEntry
 
 
 def served_limit(
     connection: Connection, statement: PassThrough, entry: ViewEntry, params: Any
-) -> tuple[int, Limit] | None:
-    """The number of a ranked order of the view, and how many of its rows the query reads; None if it reads others."""
+) -> tuple[int, Limit, After | None] | None:
+    """The number of a ranked order of the view, how many of its rows the query reads, and after which values if it has
+    a WHERE; None if it reads others."""
     from maintenance.output import crossover
 
     if not entry.maintained.ranked or is_grouped(entry.definition) or "limit" not in statement.text.lower():
@@ -34,26 +37,35 @@ def served_limit(
         return None
     orders = [one for m in node["modifiers"] if m["type"] == "ORDER_MODIFIER" for one in m["orders"]]
     limits = [m for m in node["modifiers"] if m["type"] == "LIMIT_MODIFIER"]
-    rows = _rows(limits[0], params) if len(limits) == 1 else None
+    rows = _rows(connection, limits[0], params) if len(limits) == 1 else None
     if rows is None or len(node["modifiers"]) != len(limits) + bool(orders):
         return None
-    wanted = _wanted(node, orders, entry, defaults_of(connection._duck))
+    defaults = defaults_of(connection._duck)
+    wanted = None if defaults.collated else _wanted(node, orders, entry, defaults)
     most = crossover(entry.maintained)
     if wanted is None or (most is not None and rows > most):
         return None
+    where = node["where_clause"]
+    bound = read_bound(where, lambda tree: constant_of(connection, tree, params)) if where else None
+    if where and bound is None:
+        return None
+    fixed = bound.fixed if bound is not None else {}  # All rows have the same value there.
+    wanted = [(name, way) for name, way in wanted if name not in fixed]
     for number in entry.maintained.ranked:
         order = entry.definition.orders[number]
-        kept = [(name, way) for name, (_, way) in zip(order.served, order.sorting, strict=True)]
+        kept = [(name, way) for name, (_, way) in zip(order.served, order.sorting, strict=True) if name not in fixed]
         if wanted == kept[: len(wanted)] and (number == 0 or entry.definition.limit is None):
-            return number, within(entry, Limit(rows))
+            after = after_bound(bound, entry, number) if bound is not None else None
+            if bound is None or after is not None:
+                return number, within(entry, Limit(rows)), after
     return None
 
 
 def _is_plain(node: Tree) -> bool:
-    """Whether a query only projects one table."""
+    """Whether a query only projects one table, filtered or not."""
     if node["type"] != "SELECT_NODE" or node["from_table"]["type"] != "BASE_TABLE" or node["cte_map"]["map"]:
         return False
-    if node["where_clause"] or node["group_expressions"] or node["having"] or node["qualify"] or node["sample"]:
+    if node["group_expressions"] or node["having"] or node["qualify"] or node["sample"]:
         return False
     if node["from_table"].get("sample") or node["from_table"].get("column_name_alias"):
         return False
@@ -106,7 +118,7 @@ def _unqualified(tree: Tree) -> Tree | None:
     return tree | {"column_names": tree["column_names"][-1:]} if tree["class"] == "COLUMN_REF" else None
 
 
-def _rows(limit: Tree, params: Any) -> int | None:
+def _rows(connection: Connection, limit: Tree, params: Any) -> int | None:
     """The last row that LIMIT and OFFSET read, counted from the first; None if that is not known here."""
     total = 0
     for name in ("limit", "offset"):
@@ -115,21 +127,8 @@ def _rows(limit: Tree, params: Any) -> int | None:
             if name == "limit":
                 return None
             continue
-        value = _number(tree, params)
-        if value is None or value < 0:
+        value = constant_of(connection, tree, params)
+        if type(value) is not int or value < 0:
             return None
         total += value
     return total
-
-
-def _number(tree: Tree, params: Any) -> int | None:
-    value: Any = None
-    if tree["class"] == "CONSTANT" and tree["literal"].get("kind") == "INTEGER":
-        return int(tree["literal"]["text"])
-    if tree["class"] == "PARAMETER":
-        name = tree["identifier"]
-        if isinstance(params, Mapping):
-            value = params.get(name)
-        elif isinstance(params, Sequence) and name.isdigit() and int(name) <= len(params):
-            value = params[int(name) - 1]
-    return value if type(value) is int else None

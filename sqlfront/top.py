@@ -16,6 +16,7 @@ from storage.errors import NotSupportedError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
     from maintenance.first_rows import FirstRows
+    from maintenance.seek import After
     from maintenance.view import MaintainedView
     from sqlfront.connection import Connection
     from sqlfront.database import Database, ViewEntry
@@ -108,14 +109,20 @@ def reader_for(view: MaintainedView) -> FirstRows | None:
     return view.reader or None
 
 
-def ranked_scan(database: Database, entry: ViewEntry, number: int, limit: Limit, session: Any) -> Scan:
-    """The maintained core of a view's first rows in one of its orders."""
+def ranked_scan(
+    database: Database, entry: ViewEntry, number: int, limit: Limit, session: Any, after: After | None = None
+) -> Scan:
+    """The maintained core of a view's first rows in one of its orders, or of the first `after` given values."""
     from maintenance.output import schema, top_batches
+    from maintenance.ranked import RankedIndex
+    from maintenance.seek import Start
     from maintenance.top import RankedWalk
 
     def batches(session: ReadSession) -> Any:
         database.refuse_unreadable(entry, session)
-        return top_batches(entry.maintained, RankedWalk(entry.maintained.ranked[number]), limit)
+        view, index = entry.maintained, entry.maintained.ranked[number]
+        start = Start(index, after, view.codecs) if after is not None and isinstance(index, RankedIndex) else None
+        return top_batches(view, RankedWalk(index, start), limit)
 
     return Scan(lambda: schema(entry.maintained), batches, session)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.comparing import is_same, output_variables
 from sqlfront.explanation import Explanation, explain_view
 from sqlfront.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
-from sqlfront.lookups import is_same, output_variables
 from sqlfront.names import shown
 from sqlfront.state import state_rows
 from storage.capture_sql import quote, table_sql

@@ -6,6 +6,9 @@ completion of the next row of the group's list, which is sorted. A cell is a row
 child's chain. What follows a cell are the cells that advance one child, no earlier one than was advanced last: each
 combination has one predecessor, so it is met once. A cell is expanded only when the next answer is asked for.
 
+A read may have a **start**: it gives the answers of those rows of the root that pass a test of their first rank words,
+as do all after the first that passes.
+
 Reads write nothing but their own memory, a header of READ_WORDS words and what it points to; they are valid until the
 tree changes.
 """
@@ -17,6 +20,7 @@ from storage.jit import kernel
 from storage.layout import INDEX_LIST, LINKS, ORDER, RANKS, ROWS, TAIL, USED, WIDTH
 from storage.memory import calloc, free, load, load32, realloc, store
 from storage.order_kernels import compare_rows
+from storage.range_kernels import first_passing, within
 from storage.rank_kernels import add_key, same_words
 from storage.table_kernels import find
 
@@ -29,6 +33,7 @@ SLOTS, MASK = 5, 6
 CELLS, CELLS_USED, CELLS_CAPACITY, CELL_WORDS = 7, 8, 9, 10
 KEY_PLACE, KEY_WORDS, KEY_ORDER = 11, 12, 13
 CHAIN, NEXT, GROUPS_SEEN = 14, 15, 16  # The root's chain (-1: none), its next answer, the groups begun.
+START = 17  # The address (0: none) of that of the words to compare with, and of the test, as RANGE has them.
 READ_WORDS = 18
 
 MOST_CHILDREN, DISTINCT, QUOTA, OFFSETS = 1, 2, 3, 4  # Of the plan.
@@ -293,11 +298,13 @@ def spread(read, cell, out):
         store(out, node, row)
 
 
-@kernel("int64(int64)")
-def open_read(plan):
-    """A new read of the tree that a plan describes: the answers of its root's groups, one group after the other."""
+@kernel("int64(int64,int64)")
+def open_read(plan, start):
+    """A new read of the tree that a plan describes: the answers of its root's groups, one group after the other, from
+    a start on (0: all)."""
     read = calloc(READ_WORDS, 8)
     store(read, PLAN, plan)
+    store(read, START, start)
     root = load(plan + 8 * load(plan, OFFSETS), 0)
     store(read, KEY_PLACE, PLACES + load(plan, MOST_CHILDREN))
     store(read, KEY_WORDS, load(root, RANKS))
@@ -309,16 +316,28 @@ def open_read(plan):
     return read
 
 
+@kernel("void(int64,int64)")
+def seek(read, tail):
+    """Let the root's chain begin at the first row of its group, whose tail is given, that passes the start's test.
+    O(log group) expected."""
+    start = load(read, START)
+    if start != 0:
+        first = first_passing(table_of(read, 0), read, load32(tail, 2), start + 8, load(start, 0))
+        store(load(read, CHAINS) + load(read, CHAIN) * CHAIN_WORDS * 8, POSITION, first)
+
+
 @kernel("boolean(int64)")
 def next_group(read):
     """Begin with the root's next group; whether there is one."""
     plan = load(read, PLAN)
     group = load(load(load(plan + 8 * load(plan, OFFSETS), 0), INDEX_LIST), 0)
     for row in range(load(read, GROUPS_SEEN), load(group, USED)):
-        if load32(load(group, ROWS) + row * load(group, WIDTH) * 8, 2 * load(group, TAIL)) != 0:
+        tail = load(group, ROWS) + (row * load(group, WIDTH) + load(group, TAIL)) * 8
+        if load32(tail, 0) != 0:
             store(read, GROUPS_SEEN, row + 1)
             store(read, CHAIN, chain_of(read, 0, row))
             store(read, NEXT, 0)
+            seek(read, tail)
             return True
     store(read, CHAIN, -1)
     return False
@@ -367,6 +386,15 @@ def next_answers(read, count, out, keys):
             store(keys, i * words + j, load(key, j))
         spread(read, cell, out + i * nodes * 8)
     return count
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def passed_over(start, keys, words, rows):
+    """How many answers' keys, which come in order, are before the first that passes a start's test."""
+    for i in range(rows):
+        if within(start + 8, load(start, 0), keys + i * words * 8):
+            return i
+    return rows
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64)")

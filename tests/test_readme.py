@@ -60,13 +60,12 @@ def run_sql(code: str, con: sqlfront.Connection) -> None:
         before = end
 
 
-def marked(paths: list[Path]) -> list[Any]:
-    """Pages and examples as parameters; those that start Spark run in the worker that has it."""
-    spark = [pytest.mark.xdist_group("spark")]
-    return [pytest.param(path, id=path.name, marks=spark if "spark" in path.stem else []) for path in paths]
+def named(paths: list[Path]) -> list[Any]:
+    """Pages and examples as parameters, by their names."""
+    return [pytest.param(path, id=path.name) for path in paths]
 
 
-@pytest.mark.parametrize("page", marked([page for page in PAGES if blocks(page)]))
+@pytest.mark.parametrize("page", named([page for page in PAGES if blocks(page)]))
 def test_snippets_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
@@ -100,7 +99,7 @@ def test_links_lead_somewhere(page):
     assert missing == []
 
 
-@pytest.mark.parametrize("example", marked(EXAMPLES))
+@pytest.mark.parametrize("example", named(EXAMPLES))
 def test_examples_run(example, tmp_path, monkeypatch, capsys):
     """In a process of its own; with Spark in this one, whose session it finds and leaves running."""
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,6 @@ import sqlfront
 from tests.spark import killed_shards
 from tests.spark.killed import follow
 
-pytestmark = pytest.mark.xdist_group("spark")
 ROOT = Path(__file__).parents[2]
 
 

@@ -209,8 +209,7 @@ def ways():
     """Every way in, into tables that keep their rows and tables that do not; each of the two has its own stream."""
     found = []
     for way, retain in itertools.product([*FEEDS, *SPARK_FEEDS], SEEDS):
-        marks = [pytest.mark.xdist_group("spark")] if way in SPARK_FEEDS else []
-        found.append(pytest.param(way, retain, id=f"{way.__name__}-{retain}", marks=marks))
+        found.append(pytest.param(way, retain, id=f"{way.__name__}-{retain}"))
     return found
 
 
@@ -259,7 +258,6 @@ def test_the_streams_exercise_the_views():
         assert all(any(views) for views in [*expected(seed), *zip(*expected(seed))])
 
 
-@pytest.mark.xdist_group("spark")
 def test_spark_filters_projects_and_nets(spark):
     columns = (("a", "BIGINT"), ("b`s", "VARCHAR"))
     rows = [(1, "x", 2), (1, "y", -1), (2, "z", 1), (2, "z", -1), (7, "z", 1)]

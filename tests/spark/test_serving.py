@@ -9,8 +9,6 @@ import pytest
 import sqlfront
 import sqlfront.spark
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def con(spark, tmp_path_factory):

@@ -20,8 +20,6 @@ from sqlfront.shards.routes import Router
 from sqlfront.spark.shard_job import PROVIDER, ShardProcessor, spread_keys, start_shards
 from tests.spark.test_feeds import NAMES, SPARK_TYPES, TABLES, changes, columns, signed
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 TOTALS = (
     "SELECT r.b, sum(a) AS total, avg(c) AS mean, count(*) AS n FROM r JOIN s ON r.b = s.b GROUP BY r.b "
     "HAVING count(*) > 1"

@@ -38,7 +38,7 @@ def test_rows_are_read_in_turn_until_the_data_changes(con: Any) -> None:
 def test_many_first_rows_are_read_at_once_and_sorted(con: Any, monkeypatch: Any) -> None:
     walks: list[RankedWalk] = []
     begin = RankedWalk.__init__
-    monkeypatch.setattr(RankedWalk, "__init__", lambda walk, index: walks.append(walk) or begin(walk, index))
+    monkeypatch.setattr(RankedWalk, "__init__", lambda walk, *given: walks.append(walk) or begin(walk, *given))
     con.execute(
         "CREATE CHANGE TABLE r(a BIGINT, b BIGINT NOT NULL); CREATE CHANGE TABLE s(b BIGINT, w BIGINT NOT NULL)"
     )

@@ -17,7 +17,6 @@ from tests.streams.changes import hub_stream, random_stream
 from tests.streams.replay import Replay
 from tests.streams.shrink import FIXTURES, read_stream
 
-pytestmark = pytest.mark.xdist_group("streams")  # They share what was replayed.
 QUICK, LONG, HUBS, MANY_HUBS = 36, 600, 3, 40
 FEATURES = [
     "bag", "set", "group", "scalar", "having", "filter", "hidden group key", "self-join of 2", "self-join of 3",
