@@ -34,7 +34,7 @@ def rounded_sums(term: Term, words: Callable[[str], np.ndarray]) -> tuple[np.nda
             else:
                 right, left = stack.pop().astype(kind), stack.pop().astype(kind)
                 stack.append(_OPERATIONS[what](left, right))
-    missing = np.logical_or.reduce([word == at.NULL_CODE for word in codes])
+    missing = np.stack([word == at.NULL_CODE for word in codes]).any(axis=0)
     return stack.pop().astype(np.float64), missing
 
 

@@ -81,7 +81,7 @@ class Start:
         for place, words in self._terms[: self._fixed]:
             equal &= (keys[:, place : place + len(words)] == words).all(axis=1)
         if not equal.all():
-            self.ended, inside = True, int(equal.argmin())
+            self.ended, inside = True, int(np.flatnonzero(~equal)[0])
             addresses, keys, equal = addresses[:inside], keys[:inside], equal[:inside]
         bounds = self._terms[self._fixed :]
         if self._nulls or not bounds or not len(keys):
