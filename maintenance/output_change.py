@@ -101,8 +101,7 @@ def _first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Itera
         kept = pa.Table.from_batches([raw]).take(pa.array(visible))
         kept = kept.append_column(_PLACE, pa.array(np.arange(len(visible))))
         types = {column.name: column.type for column in view.definition.raw} | {_PLACE: "BIGINT"}
-        partition = ", ".join(f"({expression})" for expression in limit.by) or "1"
-        number = f"row_number() OVER (PARTITION BY {partition} ORDER BY {sorting or 1})"
+        number = limit.number(", ".join(f"({expression})" for expression in limit.by), sorting)
         places, numbers = (c.to_numpy() for c in evaluate(kept, types, [f'"{_PLACE}"', number]).columns)
         within = (numbers > limit.offset) & (numbers <= (len(numbers) if limit.end is None else limit.end))
         first = places[within][np.argsort(numbers[within], kind="stable")]

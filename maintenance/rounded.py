@@ -34,7 +34,9 @@ def rounded_sums(term: Term, words: Callable[[str], np.ndarray]) -> tuple[np.nda
             else:
                 right, left = stack.pop().astype(kind), stack.pop().astype(kind)
                 stack.append(_OPERATIONS[what](left, right))
-    missing = np.stack([word == at.NULL_CODE for word in codes]).any(axis=0)
+    missing = np.zeros(len(codes[0]), bool)
+    for word in codes:
+        missing |= word == at.NULL_CODE
     return stack.pop().astype(np.float64), missing
 
 

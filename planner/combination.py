@@ -262,8 +262,7 @@ def _limiting(definition: Definition) -> str:
         return ""
     order = ", ".join(f"({text}) {direction}" for text, direction in definition.orders[0].sorting)
     if limit.clause is not None:
-        groups = f"PARTITION BY {', '.join(f'({text})' for text in limit.by)} " if limit.by else ""
-        return " QUALIFY " + limit.number_within(f"row_number() OVER ({groups}ORDER BY {order})")
+        return " QUALIFY " + limit.number_within(", ".join(f"({text})" for text in limit.by), order)
     rows = "ALL" if limit.rows is None else str(limit.rows)
     return f"{f' ORDER BY {order}' if order else ''} LIMIT {rows} OFFSET {limit.offset}"
 

@@ -113,6 +113,8 @@ def _sorting(cost: str) -> str:
 
 def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
     """Why a query's rows have no ranked tree; None if they have one."""
+    if definition.limit is not None and definition.limit.has_ties:
+        return "rows that tie share their rank, and no tree stops behind such rows"
     if definition.mode == "group":
         return "a group's aggregates change with each of its rows, so its place is found when it is asked for"
     if definition.comparisons:

@@ -228,8 +228,8 @@ class Limit:
 
     The rows of a group have the values of `by` in common, DuckDB SQL over the raw columns; `variables` are the same, or
     None where one is no variable. The clause leaves nothing open: every item has its direction, and the output columns
-    come last. `text` is, of a block inside a query, where in the query it asks for these rows, and how that reads when
-    nothing is left open.
+    come last, if rows are told apart by `row_number`; those that tie have one `rank` or `dense_rank`. `text` is, of
+    a block inside a query, where in the query it asks for these rows, and how that reads when nothing is left open.
     """
 
     rows: int | None
@@ -238,6 +238,12 @@ class Limit:
     by: tuple[str, ...] = ()
     variables: tuple[str, ...] | None = ()
     text: tuple[int, int, str] | None = field(default=None, compare=False)
+    numbering: str = "row_number"
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether rows that tie share their number, and are kept or left out together."""
+        return self.numbering != "row_number"
 
     @property
     def end(self) -> int | None:
@@ -249,8 +255,13 @@ class Limit:
             return count
         return max(0, (count if self.end is None else min(count, self.end)) - self.offset)
 
-    def number_within(self, window: str) -> str:
-        """The condition that a row's number in its group (`window`) is within the bounds."""
+    def number(self, groups: str, order: str) -> str:
+        """The number of a row in its group, as DuckDB SQL: of those with the same `groups`, in this order."""
+        return f"{self.numbering}() OVER (PARTITION BY {groups or 1} ORDER BY {order or 1})"
+
+    def number_within(self, groups: str, order: str) -> str:
+        """The condition that a row's number in its group is within the bounds."""
+        window = self.number(groups, order)
         bounds = [f"{window} > {self.offset}"] if self.offset or self.end is None else []
         return " AND ".join([*bounds, *([] if self.end is None else [f"{window} <= {self.end}"])])
 

@@ -66,10 +66,13 @@ def read_asked(
     if more:
         why = "its rows have an order in each group only"
         raise NotSupportedError("order_by of a view with QUALIFY", why=why, hint="leave it out, and order when reading")
-    ordering = ordering_of(node, ranking.orders, selection, scope, environment, defaults, composing, inside=True)
+    ordering = ordering_of(
+        node, ranking.orders, selection, scope, environment, defaults, composing,
+        inside=True, total=ranking.numbering == "row_number",
+    )  # fmt: skip
     clause = qualify_text(node, ranking, ordering, scope, environment.source)
     partition = read_partition(node, ranking, selection, scope, environment)
-    return Asked([ordering], Limit(ranking.rows, clause=clause), partition)
+    return Asked([ordering], Limit(ranking.rows, clause=clause, numbering=ranking.numbering), partition)
 
 
 def composing_over(core: JoinCore, typing: Typing, environment: Environment) -> Composing:

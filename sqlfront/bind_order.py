@@ -213,8 +213,10 @@ def ordering_of(
     defaults: Defaults,
     composing: Composing,
     inside: bool = False,
+    total: bool = True,
 ) -> Ordering:
-    """ORDER BY's items, or those `inside` a window, and behind them the output columns. Raises NotSupportedError."""
+    """ORDER BY's items, or those `inside` a window, and, to be `total`, behind them the output columns. Raises
+    NotSupportedError."""
     items: list[Item] = []
     for one in orders:
         tree = one["expression"]
@@ -226,12 +228,13 @@ def ordering_of(
     written = tuple(item.direction for item in items)
     names = [_spelled(one, item, environment.source) for one, item in zip(orders, items, strict=False)]
     settling: tuple[str, ...] = ()
-    if items and len(atoms_of(items[-1].tree)) > 1 and selection.mode != "group":
+    if total and items and len(atoms_of(items[-1].tree)) > 1 and selection.mode != "group":
         last = items[-1]
         known = _settling(last, _written(orders[-1]["expression"], node), composing)
         settling = tuple(f"{text} {last.direction}" for text, _ in known)
         items += [replace(last, tree=tree) for _, tree in known]
-    items += [defaults.item(tree) for _, tree in selection.items]
+    if total:
+        items += [defaults.item(tree) for _, tree in selection.items]
     first: dict[str, Item] = {}
     for item in items:
         if atoms_of(item.tree) or selection.mode == "group":

@@ -1,4 +1,5 @@
-"""QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ...) <= k: the first k rows of each group."""
+"""QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ...) <= k: the first k rows of each group; by rank() those that
+tie with the last of them too (WITH TIES), by dense_rank() the rows of the first k places."""
 
 from __future__ import annotations
 
@@ -18,16 +19,18 @@ _FROM_THE_LEFT = {
     "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
     "COMPARE_EQUAL": "COMPARE_EQUAL",
 }
+NUMBERINGS = {"WINDOW_ROW_NUMBER": "row_number", "WINDOW_RANK": "rank", "WINDOW_RANK_DENSE": "dense_rank"}
 _HINT = "QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ...) <= 3 keeps the first 3 rows of each group"
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """The first `rows` rows of each group by `partitions`, in the order of `orders`: trees as parsed."""
+    """The first `rows` rows of each group by `partitions`, as `numbering` counts them by `orders`: trees as parsed."""
 
     partitions: tuple[Tree, ...]
     orders: tuple[Tree, ...]
     rows: int
+    numbering: str
 
 
 def take_ranking(
@@ -60,14 +63,15 @@ def _ranking(qualify: Tree) -> Ranking | None:
     if window["class"] == "CONSTANT":
         kind, window, number = _FROM_THE_LEFT.get(kind), number, window
     literal = number.get("literal") or {}
-    if window["class"] != "WINDOW" or window["type"] != "WINDOW_ROW_NUMBER" or literal.get("kind") != "INTEGER":
+    if window["class"] != "WINDOW" or window["type"] not in NUMBERINGS or literal.get("kind") != "INTEGER":
         return None
     count = int(literal["text"])
     if kind == "COMPARE_EQUAL" and count == 1:
         kind = "COMPARE_LESSTHANOREQUALTO"
     if kind not in _UP_TO or window["filter_expr"] or window["arg_orders"] or window["exclude_clause"] != "NO_OTHER":
         return None
-    return Ranking(tuple(window["partitions"]), tuple(window["orders"]), count + _UP_TO[kind])
+    numbering = NUMBERINGS[window["type"]]
+    return Ranking(tuple(window["partitions"]), tuple(window["orders"]), count + _UP_TO[kind], numbering)
 
 
 def read_partition(
@@ -80,13 +84,16 @@ def read_partition(
 
 
 def qualify_text(node: Tree, ranking: Ranking, ordering: Ordering, scope: Scope, source: SourceText) -> str:
-    """The clause with an order that leaves nothing open: each item with its direction, and behind them the columns."""
+    """The clause with an order that leaves nothing open: each item with its direction, and behind them the columns,
+    unless rows that tie are to have one number."""
     *written, last = ordering.directions
     items = [f"{_text(one['expression'])} {direction}" for one, direction in zip(ranking.orders, written, strict=True)]
-    items += [*ordering.settling, *(f"{text} {last}" for text in _columns(node, scope, source))]
+    if ranking.numbering == "row_number":
+        items += [*ordering.settling, *(f"{text} {last}" for text in _columns(node, scope, source))]
     parts = ", ".join(_text(tree) for tree in ranking.partitions)
     partition = f"PARTITION BY {parts} " if parts else ""
-    return f"QUALIFY row_number() OVER ({partition}ORDER BY {', '.join(items)}) <= {ranking.rows}"
+    order = f"ORDER BY {', '.join(items)}" if items else ""
+    return f"QUALIFY {ranking.numbering}() OVER ({partition}{order}) <= {ranking.rows}"
 
 
 def _columns(node: Tree, scope: Scope, source: SourceText) -> list[str]:

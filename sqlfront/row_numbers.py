@@ -104,7 +104,7 @@ def _numbered(query: str, inner: Tokens) -> _Numbered | None:
             continue
         text, alias = _aliased(query, item)
         name = alias or (item[-1].name if _is_column(item) else None)
-        if item[0].keyword == "row_number" and _find(item, "over") is not None:
+        if item[0].keyword in ("row_number", "rank", "dense_rank") and _find(item, "over") is not None:
             windows.append((alias, text))
         elif name is None or name.casefold() in columns:
             return None

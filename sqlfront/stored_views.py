@@ -59,9 +59,8 @@ def register_all(database: Database, con: Any) -> None:
 
 def _first(limit: Limit, sort: list[str], parts: int) -> str:
     """The clauses that leave the first rows, of all or of each group by `parts` columns."""
-    sorting = f"ORDER BY {', '.join(sort) or 1}"
+    sorting = ", ".join(sort)
     if limit.clause is None:
         rows = "" if limit.rows is None else f" LIMIT {limit.rows}"
-        return f"{sorting}{rows} OFFSET {limit.offset}"
-    partition = ", ".join(quote(f"part {number}") for number in range(parts)) or "1"
-    return "QUALIFY " + limit.number_within(f"row_number() OVER (PARTITION BY {partition} {sorting})")
+        return f"ORDER BY {sorting or 1}{rows} OFFSET {limit.offset}"
+    return "QUALIFY " + limit.number_within(", ".join(quote(f"part {number}") for number in range(parts)), sorting)
