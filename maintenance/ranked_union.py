@@ -27,7 +27,8 @@ class RankedUnion:
         self.indexes = indexes
         first = indexes[0]
         self.order, self.layout, self.distinct, self.root = first.order, first.layout, first.distinct, first.root
-        self.members = tuple(dict.fromkeys(free)) if self.distinct else tuple(first.leaves)
+        read = dict.fromkeys((*free, *sorted(self.order.variables)))
+        self.members = tuple(read) if self.distinct else tuple(first.leaves)
 
     @property
     def leaves(self) -> dict[str, RankedNode]:

@@ -170,8 +170,10 @@ class _Search:
 
 
 def _fixed(definition: Definition) -> frozenset[str]:
-    """The variables that a homomorphism leaves where they are: the free ones, and those that are compared."""
-    return frozenset(definition.free).union(*(comparison.scheme for comparison in definition.comparisons))
+    """The variables that a homomorphism leaves where they are: the free ones, and those that are compared or ordered
+    by."""
+    compared = (comparison.scheme for comparison in definition.comparisons)
+    return frozenset(definition.free).union(*compared, *(order.variables for order in definition.orders))
 
 
 def _equality(condition: Condition) -> tuple[str, str] | None:

@@ -45,7 +45,10 @@ def over_pieces(order: OrderPlan, union: Union, cost: Cost) -> OrderPlan:
     """The plan of an order whose view, kept at this cost, has no bags but those of a union's pieces."""
     if not order.bags and not order.pieces and not union.first_rows:
         return order
-    delay = _sorting(cost.delay) if union.first_rows else order.cost.delay
+    delay = order.cost.delay
+    if union.first_rows:
+        rounded = delay.removeprefix(RANKED.delay) if delay == RANKED_ROUNDED_DELAY else ""
+        delay = _sorting(cost.delay) + rounded
     cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay, cost.space)
     if order.pieces:
         return replace(order, cost=cost)
@@ -61,7 +64,8 @@ def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weigh
     obstacle = order.obstacle or _obstacle(definition, order, plan)
     if obstacle is not None:
         return _sorted(obstacle)
-    found = _ranked_tree(definition, plan, weights, top) if top is not None else None
+    distinct = definition.mode == "set" and order.variables <= set(definition.free)
+    found = _ranked_tree(definition, plan, weights, top, distinct) if top is not None else None
     if top is None or found is None:
         return _sorted("no table has all columns of PARTITION BY")
     root, cost = found
@@ -77,11 +81,12 @@ def _sorted(why: str) -> OrderPlan:
 
 
 def _ranked_tree(
-    definition: Definition, plan: Plan, weights: Weights, top: tuple[str, ...]
+    definition: Definition, plan: Plan, weights: Weights, top: tuple[str, ...], distinct: bool
 ) -> tuple[Node, Cost] | None:
-    """The tree whose root has the columns `top`, and its cost; None if none has them."""
+    """The tree whose root has the columns `top`, and its cost; None if none has them. `distinct`: only what is put out
+    is read of it, each row once."""
     if plan.shape == "cyclic":
-        root = _without_lone_root(_over_bags(plan.root, distinct=definition.mode == "set"))
+        root = _without_lone_root(_over_bags(plan.root, distinct=distinct))
         building, update = _sorting(plan.cost.preprocessing), _sorting(plan.cost.update)
         cost = Cost(building, update, delay=RANKED.delay, space=plan.cost.preprocessing)
         return (root, cost) if set(top) <= set(root.variables) else None

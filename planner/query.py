@@ -221,6 +221,11 @@ class Order:
     places: tuple[tuple[str, int], ...] = ()
     settling: tuple[str, ...] = ()
 
+    @property
+    def variables(self) -> frozenset[str]:
+        """Those that the terms read. Of DISTINCT rows the output columns determine them, which they need not be."""
+        return frozenset(name for term in self.terms for _, name in term.parts)
+
 
 @dataclass(frozen=True)
 class Limit:

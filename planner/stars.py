@@ -8,8 +8,9 @@ few rows of the join make one row of the output as a light end has rows. So no t
 
 from __future__ import annotations
 
+from collections import Counter
+
 from planner.heavy_light import Edge, Piece, Union
-from planner.hypergraph import ordered_variables
 from planner.plan import Node, Plan
 from planner.query import Definition
 
@@ -23,27 +24,28 @@ def star(definition: Definition, plan: Plan) -> Union | None:
     if not plan.ranked_only or plan.orders[0].top or definition.mode != "set":
         return None
     schemes = {atom.name: tuple(column.name for column in atom.variables) for atom in definition.atoms}
-    free = tuple(dict.fromkeys(definition.free))
-    centre = tuple(variable for variable in ordered_variables(definition) if variable not in free)
-    ends = {atom: tuple(v for v in scheme if v in free) for atom, scheme in schemes.items()}
+    met = Counter(variable for scheme in schemes.values() for variable in scheme)
+    centre = tuple(variable for variable, atoms in met.items() if atoms > 1)
+    ends = {atom: tuple(v for v in scheme if met[v] == 1) for atom, scheme in schemes.items()}
+    found = tuple(variable for own in ends.values() for variable in own)
     if not centre or any(set(scheme) - set(ends[atom]) != set(centre) for atom, scheme in schemes.items()):
         return None
-    if sum(map(len, ends.values())) != len(free) or len(schemes) < 2:
+    if not set(definition.free) <= set(found) <= set(definition.free) | definition.orders[0].variables:
         return None
     edges = tuple(Edge(atom, (own,) if own else ()) for atom, own in ends.items())
     leaves = tuple(Node(scheme, atom=atom, connex=bool(ends[atom])) for atom, scheme in schemes.items())
     parted = [edge for edge in edges if edge.groups]
-    met = Node((), (Node(free, (_joined(centre, free, leaves),), connex=True),), connex=True)
+    stored = Node((), (Node(found, (_joined(centre, found, leaves),), connex=True),), connex=True)
     below = Node((), (Node(centre, leaves, connex=True),), connex=True)
-    pieces = [_piece(edges, dict.fromkeys(parted, "H"), met)]
+    pieces = [_piece(edges, dict.fromkeys(parted, "H"), stored)]
     for place, light in enumerate(parted):
         pieces.append(_piece(edges, dict.fromkeys(parted[:place], "H") | {light: "L"}, below))
-    return Union(edges, tuple(pieces), met, first_rows=True)
+    return Union(edges, tuple(pieces), stored, first_rows=True)
 
 
-def _joined(centre: tuple[str, ...], free: tuple[str, ...], leaves: tuple[Node, ...]) -> Node:
+def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, ...]) -> Node:
     bound = tuple(Node(leaf.variables, atom=leaf.atom) for leaf in leaves)
-    return Node((*centre, *free), bound)
+    return Node((*centre, *ends), bound)
 
 
 def _piece(edges: tuple[Edge, ...], letters: dict[Edge, str], root: Node) -> Piece:

@@ -146,6 +146,9 @@ def _check_option(option: str, name: str, definition: Definition, plan: Plan) ->
         others = labels(definition, [variable for variable in plan.free if variable not in joining])
         why = f"triangles by {others}, which joins no tables, are only told apart if all their rows are put out"
         raise _refused(option, name, why)
+    if definition.mode == "set" and definition.limit is None and plan.shape == "acyclic":
+        why = "DISTINCT ends of a star are told apart for first rows only, by ORDER BY ... LIMIT"
+        raise _refused(option, name, why, "give the view an order and a LIMIT, or leave the option out")
     why = "its query is no join of three tables of which each two share a column of their own, nor one of the others"
     raise _refused(option, name, why)
 

@@ -932,7 +932,7 @@ FAULTS = [
     ),
     Fault(
         "what heavy ends meet is not stored", "planner/stars.py",
-        'pieces = [_piece(edges, dict.fromkeys(parted, "H"), met)]', "pieces = []", "tests/sqlfront/test_stars.py",
+        'pieces = [_piece(edges, dict.fromkeys(parted, "H"), stored)]', "pieces = []", "tests/sqlfront/test_stars.py",
     ),
     Fault(
         "what ties is told apart by the output columns", "sqlfront/bind_order.py",

@@ -23,6 +23,7 @@ QUERIES = [
     (f"SELECT r.a, s.b, t.c, {SCORE} AS score {TRIANGLE}", "score DESC", ""),
     (f"SELECT r.a, s.b, p.c, u.d, r.w - u.w AS more {RING}", "r.w + s.w + p.w + u.w", "LIMIT 7 OFFSET 2"),
     (f"SELECT DISTINCT r.a, r.w {TRIANGLE}", "r.w DESC, r.a", "LIMIT 5"),
+    (f"SELECT DISTINCT r.a, t.w {TRIANGLE}", "r.a - t.w::DOUBLE", "LIMIT 5"),
     (
         "SELECT x.a, y.a AS b, x.w + y.w AS score FROM r x, r y, r z WHERE x.b = y.a AND y.b = z.a AND z.b = x.a",
         "x.w + y.w",
@@ -117,6 +118,7 @@ def test_distinct_rows_of_rings_in_pieces() -> None:
     con = connect(0, rng)
     queries = {
         "opposite": (f"SELECT DISTINCT r.a, p.c, r.w {RING}", "r.a + p.c DESC", 0.4),
+        "cast": (f"SELECT DISTINCT r.a, u.w {RING}", "r.a + 0.1::DOUBLE * u.w", 0.5),
         "one": (f"SELECT DISTINCT u.d {RING}", "u.d DESC NULLS LAST", 0.3),
     }
     for name, (select, order, epsilon) in queries.items():
