@@ -156,6 +156,7 @@ class GroupedWindow:
         self._window, self._fetch, self._anchors, self._skip = window(self._fetch_own), fetch, anchors, skip
         self._quota = quota or np.iinfo(np.int64).max
         self._beyond: Block = np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)
+        self._anchor = np.empty((0, 0), np.int64)
         self._left = 0
 
     def take(self, capacity: int) -> Block:

@@ -251,8 +251,8 @@ def time_code(value: Any) -> int | None:
 
 def float_codes(values: np.ndarray) -> np.ndarray:
     """The codes of floating numbers, ordered as DuckDB orders them: one zero and one NaN, the greatest."""
-    values = values.astype(np.float64)
-    values += 0.0
+    with np.errstate(invalid="ignore"):  # What stands for NULL may be a NaN that signals.
+        values = values.astype(np.float64) + 0.0
     values[np.isnan(values)] = np.nan
     return _flip(values.view(np.int64))
 

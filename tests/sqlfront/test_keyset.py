@@ -248,10 +248,11 @@ def test_what_is_no_place_in_the_order_is_read_in_full(con: Any, served: list[bo
         ("l", "t > 1", "t", False),
     ]:
         served.clear()
-        found = con.execute(f"SELECT * FROM {view} WHERE {where} ORDER BY {order} LIMIT 17").fetchall()
+        sorted_by = [item.split()[0] for item in order.split(", ")]
+        found = con.execute(f"SELECT * FROM {view} WHERE {where} ORDER BY {order} LIMIT 17").df()[sorted_by]
         con._duck.execute(f"CREATE OR REPLACE TEMP TABLE plain AS FROM {view}")
-        expected = con._duck.execute(f"SELECT * FROM plain WHERE {where} ORDER BY {order} LIMIT 17").fetchall()
-        assert len(found) == len(expected) and served == [kept], where
+        expected = con._duck.execute(f"SELECT * FROM plain WHERE {where} ORDER BY {order} LIMIT 17").df()[sorted_by]
+        assert found.equals(expected) and served == [kept], where
 
 
 def test_a_greater_row_has_null_behind_it(con: Any, served: list[bool]) -> None:
