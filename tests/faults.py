@@ -917,7 +917,7 @@ FAULTS = [
     ),
     Fault(
         "the rows of all groups are numbered together", "maintenance/output_change.py",
-        'partition = ", ".join(f"({expression})" for expression in limit.by) or "1"', 'partition = "1"',
+        'limit.number(", ".join(f"({expression})" for expression in limit.by), sorting)', 'limit.number("1", sorting)',
         QUALIFY + " -k random_streams",
     ),
     Fault(

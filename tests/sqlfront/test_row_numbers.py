@@ -39,7 +39,7 @@ UNCHANGED = [
     f"SELECT g FROM (SELECT g, {WINDOW} AS n FROM t), u WHERE n <= 3",
     f"SELECT k AS w FROM (SELECT k, {WINDOW} AS n FROM t) WHERE n <= 3",
     f"SELECT g FROM (SELECT g, {WINDOW} AS n, {WINDOW} AS m FROM t) WHERE n <= 3",
-    "SELECT g FROM (SELECT g, rank() OVER (ORDER BY w) AS n FROM t) WHERE n <= 3",
+    "SELECT g FROM (SELECT g, ntile(2) OVER (ORDER BY w) AS n FROM t) WHERE n <= 3",
     "SELECT g FROM t WHERE g <= 3",
     "SELECT 1",
     "WITH",
