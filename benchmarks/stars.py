@@ -50,7 +50,6 @@ def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
     import pyarrow as pa
 
     import sqlfront
-    from maintenance.ranked_union import ranked_trees
     from maintenance.top import RankedWalk
 
     with sqlfront.connect(":memory:") as con:
@@ -64,7 +63,7 @@ def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
         start = time.perf_counter()
         read = len(con.view("v").top(10**9))
         seconds = time.perf_counter() - start
-        waits = max(longest_wait(RankedWalk(tree)) for tree in ranked_trees(view.ranked[0]))
+        waits = max(longest_wait(RankedWalk(tree)) for tree in view.ranked[0].trees())
         steps = []
         for row in np.random.default_rng(2).permutation(edges)[:CHANGES].tolist():
             for weight in (-1, 1):

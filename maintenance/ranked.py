@@ -99,9 +99,13 @@ class RankedIndex:
         self._sources: dict[str, np.ndarray] = {}
 
     @property
-    def members(self) -> list[RankedNode]:
-        """What a row is made of."""
-        return self.nodes
+    def arity(self) -> int:
+        """Of how many addresses a row is made."""
+        return len(self.nodes)
+
+    def trees(self) -> list[RankedIndex]:
+        """The ranked trees that are the order's own."""
+        return [self]
 
     def tables(self) -> list[Table]:
         return [node.table for node in self.nodes if node.table is not None]

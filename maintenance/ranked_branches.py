@@ -67,9 +67,13 @@ class RankedBranches:
         ]
 
     @property
-    def members(self) -> list[RankedNode]:
-        """What a row is made of."""
-        return [self.root]
+    def arity(self) -> int:
+        """Of how many addresses a row is made."""
+        return 1
+
+    def trees(self) -> list[RankedIndex]:
+        """None: those of the branches are theirs."""
+        return []
 
     @property
     def leaves(self) -> dict[str, RankedNode]:

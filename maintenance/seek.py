@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from maintenance.ranked import RankedIndex
+from maintenance.ranked_union import RankedOrder
 from storage import any_k_kernels as kernels
 from storage import layout as at
 from storage.encoding import Codec
@@ -37,7 +38,7 @@ class After:
     fixed: int = 0
 
 
-def sought(index: object) -> list[str]:
+def sought(index: RankedOrder) -> list[str]:
     """The variables of the leading terms by whose values a walk of an order can begin; none if it cannot."""
     found: list[str] = []
     if not isinstance(index, RankedIndex):
@@ -50,10 +51,11 @@ def sought(index: object) -> list[str]:
 
 
 class Start:
-    """The start of one walk. What stands for a string that no row has is valid until the state changes."""
+    """The start of one walk along a ranked tree whose order is `sought`. What stands for a string that no row has is
+    valid until the state changes."""
 
-    def __init__(self, index: RankedIndex, after: After, codecs: Mapping[str, Codec]) -> None:
-        assert index.root.table is not None
+    def __init__(self, index: RankedOrder, after: After, codecs: Mapping[str, Codec]) -> None:
+        assert isinstance(index, RankedIndex) and index.root.table is not None
         words = [codecs[variable].encode_value(value) for variable, value in after.values]
         self._terms = list(zip(index.layout.starts, map(np.array, words), strict=False))
         self._bound = np.array([word for one in words for word in one], np.int64)

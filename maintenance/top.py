@@ -12,7 +12,7 @@ import numpy as np
 from maintenance.exact import key_sums, numbers
 from maintenance.ranked import RankedIndex, RankedNode
 from maintenance.ranked_branches import BranchRows, RankedBranches
-from maintenance.ranked_union import RankedUnion
+from maintenance.ranked_union import RankedOrder, RankedUnion
 from maintenance.rounded import rounded_sums
 from maintenance.seek import Start
 from maintenance.shapes import COUNT, Part
@@ -36,10 +36,10 @@ class RankedWalk:
     their keys do not tell, by a sum that is NULL or rounded, pass through a window (see maintenance.window).
     """
 
-    def __init__(self, index: RankedIndex | RankedUnion | RankedBranches, start: Start | None = None) -> None:
+    def __init__(self, index: RankedOrder, start: Start | None = None) -> None:
         self._index, self._start = index, start
         self._answers = _answers_of(index, start)
-        self._nodes, self._key = len(index.members), len(index.layout.entries)
+        self._nodes, self._key = index.arity, len(index.layout.entries)
         self._take = _taking(index, self._answers)
         self._batch: Block = np.empty((0, self._nodes), np.int64), np.empty((0, self._key), np.int64)
         self.rows = 0
@@ -118,19 +118,19 @@ def _gather(addresses: np.ndarray, places: np.ndarray) -> np.ndarray:
     return out
 
 
-def _words(index: RankedIndex | RankedUnion | RankedBranches, addresses: np.ndarray, variable: str) -> np.ndarray:
+def _words(index: RankedOrder, addresses: np.ndarray, variable: str) -> np.ndarray:
     """The words of a variable of one word for rows of an order."""
     return _gather(addresses, index.source(variable))[0]
 
 
-def _anchors(index: RankedIndex | RankedUnion | RankedBranches, addresses: np.ndarray) -> np.ndarray:
+def _anchors(index: RankedOrder, addresses: np.ndarray) -> np.ndarray:
     """The words by which rows are ordered apart, shape (rows, words)."""
     root = index.root
     places = [(root.number, place) for place in root.shape.places(root.link)]
     return _gather(addresses, np.array(places, np.int64).reshape(-1, 2)).T
 
 
-def _taking(index: RankedIndex | RankedUnion | RankedBranches, answers: _Answers | _Merged) -> Callable[[int], Block]:
+def _taking(index: RankedOrder, answers: _Answers | _Merged) -> Callable[[int], Block]:
     """What gives the next rows of an order as they are compared."""
     if not index.layout.sums:
         return answers.fetch
@@ -144,9 +144,9 @@ def _taking(index: RankedIndex | RankedUnion | RankedBranches, answers: _Answers
     return GroupedWindow(window, answers.fetch, anchors, answers.skip_group, index.quota).take
 
 
-def _answers_of(index: RankedIndex | RankedUnion | RankedBranches, start: Start | None) -> _Answers | _Merged:
+def _answers_of(index: RankedOrder, start: Start | None) -> _Answers | _Merged:
     """The rows of an order by their keys."""
-    nodes = len(index.members)
+    nodes = index.arity
     if isinstance(index, RankedUnion):
         picked = [_Picked(one, index.places(one)) for one in index.indexes]
         return _Merged(picked, index.root, nodes, distinct=index.distinct)
@@ -162,7 +162,7 @@ class _Answers:
         self._plan, self._start = index.plan_words(), start
         self._read = _open_read(address_of(self._plan), 0 if start is None else start.address)
         self._finalizer = weakref.finalize(self, kernels.close_read, self._read)
-        self._nodes, self._key = len(index.members), len(index.layout.entries)
+        self._nodes, self._key = index.arity, len(index.layout.entries)
 
     @property
     def steps(self) -> int:

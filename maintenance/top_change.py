@@ -12,7 +12,7 @@ import numpy as np
 
 from maintenance.exact import WHOLE, key_sums, sums_in
 from maintenance.ranked import RankedIndex
-from planner.orders import may_be_null
+from planner.orders import is_held_back
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,10 +105,7 @@ def best_rows(view: MaintainedView) -> BestRows | None:
     definition, limit, index = view.definition, view.definition.limit, view.ranked.get(0)
     if limit is None or (limit.offset, limit.rows) != (0, 1) or not isinstance(index, RankedIndex):
         return None
-    terms = [term for term in index.order.terms if term.form == "sum"]
-    if not view.inner or not view.plan.ranked_only or any(may_be_null(definition, term) for term in terms):
-        return None
-    if any(term.form == "rounded" for term in index.order.terms):
+    if not view.inner or not view.plan.ranked_only or is_held_back(definition, index.order):
         return None
     raw = {column.name: column for column in definition.raw}
     places = dict(index.order.places)

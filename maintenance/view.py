@@ -16,7 +16,7 @@ from maintenance.pieces import Pieces
 from maintenance.programs import Assembler
 from maintenance.ranked import RankedIndex
 from maintenance.ranked_branches import RankedBranches
-from maintenance.ranked_union import RankedUnion
+from maintenance.ranked_union import RankedOrder, RankedUnion
 from maintenance.rebalance import Balance
 from maintenance.relation import LeafStore, Relation
 from maintenance.room import Goal, Room, fill
@@ -88,7 +88,7 @@ class MaintainedView:
     epsilon: float = 0.5
     pieces: Pieces | None = None
     balance: Balance | None = None
-    ranked: dict[int, RankedIndex | RankedUnion | RankedBranches] = field(default_factory=dict)
+    ranked: dict[int, RankedOrder] = field(default_factory=dict)
     top: TopRows | BestRows | None = None
     reader: FirstRows | Literal[False] | None = None
     branches: list[MaintainedView] = field(default_factory=list)
@@ -434,7 +434,7 @@ def pieces_of(view: MaintainedView) -> Pieces:
     return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
 
 
-def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedIndex | RankedUnion | RankedBranches]:
+def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedOrder]:
     """The orders that the pieces of a view keep ranked trees of, by their numbers."""
     free, trees = pieces.base.definition.free, pieces.trees
     return {number: RankedUnion([kept.ranked[number] for kept in trees], free) for number in trees[0].ranked}

@@ -48,9 +48,9 @@ RANKED_LOGARITHMIC = replace(RANKED, update="O(log N)")
 RANKED_DISTINCT_DELAY = "O(N log N), O(log N) where rows do not repeat"
 """Deep, Hu and Koutris 2022, Theorem 24: a row of the projection is come to once for each row of the join at worst."""
 
-RANKED_ROUNDED_DELAY = "O(log N), times the rows whose sums are as near as they are rounded"
-"""Rows are held back until a bound of those that follow is behind them (Fagin, Lotem and Naor 2003): all rows at worst,
-whose sums tie but for rounding."""
+ROUNDED = ", times the rows whose sums are as near as they are rounded"
+"""What a delay is multiplied by where rows are held back until a bound of those that follow is behind them (Fagin,
+Lotem and Naor 2003): all rows at worst, whose sums tie but for rounding."""
 
 SORTED = Cost(preprocessing="O(1)", update="O(1)", delay="O(rows log rows) to the first", space="O(1)")
 """Nothing is kept for the order: the rows are sorted when they are read."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, RANKED_ROUNDED_DELAY, SORTED
+from planner.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, ROUNDED, SORTED
 from planner.heavy_light import Union
 from planner.hypergraph import ordered_variables
 from planner.plan import Cost, Node, OrderPlan, Plan
@@ -41,21 +41,19 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     )
 
 
-def over_pieces(order: OrderPlan, union: Union, cost: Cost) -> OrderPlan:
-    """The plan of an order whose view, kept at this cost, has no bags but those of a union's pieces."""
-    if not order.bags and not order.pieces and not union.first_rows:
-        return order
-    delay = order.cost.delay
-    if union.first_rows:
-        rounded = delay.removeprefix(RANKED.delay) if delay == RANKED_ROUNDED_DELAY else ""
-        delay = _sorting(cost.delay) + rounded
+def over_pieces(planned: OrderPlan, order: Order, union: Union, cost: Cost) -> OrderPlan:
+    """The plan of an order, `planned` without, whose view, kept at this cost, has no bags but those of a union's
+    pieces."""
+    if not planned.bags and not planned.pieces and not union.first_rows:
+        return planned
+    delay = _delay(order, _sorting(cost.delay)) if union.first_rows else planned.cost.delay
     cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay, cost.space)
-    if order.pieces:
-        return replace(order, cost=cost)
-    if order.top or any(piece.reading != "enumerated" for piece in union.pieces):
+    if planned.pieces:
+        return replace(planned, cost=cost)
+    if planned.top or any(piece.reading != "enumerated" for piece in union.pieces):
         return _sorted("its rows are kept in heavy and light parts, not in bags")
     trees = tuple(_without_lone_root(_over_bags(piece.root, distinct=union.first_rows)) for piece in union.pieces)
-    reason = f"{order.reason} Each of the {len(trees)} pieces has such a tree; what they find is merged."
+    reason = f"{planned.reason} Each of the {len(trees)} pieces has such a tree; what they find is merged."
     return OrderPlan(None, cost, reason, pieces=trees)
 
 
@@ -71,8 +69,7 @@ def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weigh
     root, cost = found
     if definition.mode == "set" and set(ordered_variables(definition)) != set(definition.free):
         cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
-    if _is_rounded(order):
-        cost = replace(cost, delay=RANKED_ROUNDED_DELAY)
+    cost = replace(cost, delay=_delay(order, cost.delay))
     return OrderPlan(root, cost, _explain(definition, order, cyclic=plan.shape == "cyclic"), top)
 
 
@@ -114,6 +111,11 @@ def _over_bags(node: Node, *, distinct: bool) -> Node:
 def _sorting(cost: str) -> str:
     """The cost of so many rows, each entered in an order."""
     return "O(log N)" if cost == "O(1)" else cost.replace(")", " log N)", 1)
+
+
+def _delay(order: Order, delay: str) -> str:
+    """The delay of an order's rows, `delay` where their keys tell which comes first."""
+    return delay + ROUNDED if _is_rounded(order) else delay
 
 
 def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:

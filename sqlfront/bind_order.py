@@ -352,9 +352,8 @@ def _terms(
                 terms.append(Term(((1, variable),), "value", item.descending, item.nulls_first))
         elif (composed := composing.read(item.tree)) is not None:
             terms.append(_composed(composed, item, leaves))
-            end = place + 1 + len(composed.settling)
-            settled = end
-            following = [(key(one.tree), one.direction) for one in items[place + 1 : end]]
+            settled = place + 1 + len(composed.settling)
+            following = [(key(one.tree), one.direction) for one in items[place + 1 : settled]]
             if following != [(key(tree), item.direction) for tree in composed.settling]:
                 hint = "write it out, as the last item of ORDER BY"
                 raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it ({hint})")

@@ -99,7 +99,8 @@ def with_epsilon(
     if union.covers and not 0 < epsilon < 1:
         strategy = f"{cyclic.STRATEGY} (epsilon = {epsilon:g}: no values apart)"
     cost = epsilon_cost(union, epsilon, len(plan.free))
-    orders = tuple(over_pieces(order, union, cost) for order in plan.orders)
+    ordered = zip(plan.orders, definition.orders, strict=True)
+    orders = tuple(over_pieces(planned, order, union, cost) for planned, order in ordered)
     ranked_only = plan.ranked_only and orders[0].is_ranked
     changed = replace(
         plan, strategy=strategy, cost=orders[0].cost if ranked_only else cost, union=union, root=union.root,
@@ -219,7 +220,8 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
 
 
 def _star_reason(definition: Definition, union: Union, epsilon: float) -> str:
-    ends = [labels(definition, group) for edge in union.edges for group in edge.groups]
+    groups = [group for edge in union.edges for group in edge.groups]
+    ends = [f"({labels(definition, group)})" if len(group) > 1 else labels(definition, group) for group in groups]
     trees = "a ranked tree" if len(ends) == 1 else f"{len(ends)} ranked trees, one for each first light end"
     cost = epsilon_cost(union, epsilon, 0)
     return (

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from maintenance.pieces import Pieces, PieceTree
 from maintenance.prediction import Spending, predict, predicted_mean, spending
 from maintenance.ranked import RankedNode
-from maintenance.ranked_union import ranked_trees
 from maintenance.symmetry import symmetric_terms
 from maintenance.tally import Tally
 from maintenance.tree import Tree, View
@@ -150,6 +149,7 @@ class Explanation:
         grouped = is_grouped(self.definition)
         for number, (order, plan) in enumerate(zip(self.definition.orders, self.plan.orders, strict=True)):
             running = self.maintained.ranked.get(number) if self.maintained is not None else None
+            keyset = sought(running) if running is not None and self.definition.limit is None else []
             members = [self.maintained, *self.maintained.branches] if self.maintained is not None else []
             found.append(
                 {
@@ -158,11 +158,12 @@ class Explanation:
                     "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
                     "reason": plan.reason,
                     "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
-                    "after": [] if self.definition.limit else list(map(self.definition.label, sought(running))),
+                    "after": list(map(self.definition.label, keyset)),
                     "trees": [
-                        _ranked(one.root, member.definition)
+                        _ranked(tree.root, member.definition)
                         for member in members
-                        for one in ranked_trees(member.ranked.get(number))
+                        if number in member.ranked
+                        for tree in member.ranked[number].trees()
                     ],
                 }
             )

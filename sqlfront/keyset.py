@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.comparing import orders_as, output_variables
-from sqlfront.parse_tree import Tree, conjuncts, render, row_values, walk
+from sqlfront.constants import MISSING
+from sqlfront.parse_tree import Tree, conjuncts, row_values
 from storage.errors import DataError
 
 if TYPE_CHECKING:
     from maintenance.seek import After
-    from sqlfront.connection import Connection
     from sqlfront.database import ViewEntry
 
-MISSING = object()
 _WAYS = {
     "COMPARE_LESSTHAN": (False, False),
     "COMPARE_LESSTHANOREQUALTO": (False, True),
@@ -79,26 +78,6 @@ def after_bound(bound: Bound, entry: ViewEntry, number: int) -> After | None:
             return None
         found.append((variable, value))
     return After(tuple(found), bound.inclusive, bound.in_row and bound.values[0][2], len(fixed))
-
-
-def constant_of(connection: Connection, tree: Tree, params: Any) -> Any:
-    """The value of a constant, a cast of one, or a parameter; MISSING if it is none, or DuckDB refuses it."""
-    import duckdb
-
-    if tree["class"] == "PARAMETER":
-        name = tree["identifier"]
-        if isinstance(params, Mapping):
-            return params.get(name, MISSING)
-        given = isinstance(params, Sequence) and name.isdigit() and int(name) <= len(params)
-        return params[int(name) - 1] if given else MISSING
-    if tree["class"] == "CONSTANT" and tree["literal"].get("kind") == "INTEGER":
-        return int(tree["literal"]["text"])
-    if any(part["class"] not in ("CONSTANT", "CAST", "TYPE") for part in walk(tree)):
-        return MISSING
-    try:
-        return connection._duck.execute(f"SELECT {render(tree)}").fetchall()[0][0]
-    except duckdb.Error:  # DuckDB reports it better when it runs the statement.
-        return MISSING
 
 
 def _read(ways: list[list[Tree]], value_of: Callable[[Tree], Any]) -> Bound | None:

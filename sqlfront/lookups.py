@@ -11,21 +11,19 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.comparing import compares_as, output_variables
+from sqlfront.constants import MISSING, constant, parameter
 from sqlfront.counting import counted
 from sqlfront.database import ViewEntry, scan_name
 from sqlfront.names import locate
 from sqlfront.ordered_reads import served_limit
 from sqlfront.statements import Equality, PassThrough
 from sqlfront.stored_views import view_query
-from sqlfront.tokens import tokenize
 from sqlfront.top import ranked_scan
 from storage.capture_sql import quote
 from storage.errors import DataError
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
-
-_MISSING = object()
 
 
 def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str:
@@ -91,8 +89,9 @@ def _codes(
         if variable is None:
             continue
         codec = entry.maintained.codecs[variable]
-        value = _value(connection, equality, params)
-        if value is _MISSING or not compares_as(codec.type, value):
+        given = equality.parameter
+        value = constant(connection._duck, equality.value) if given is None else parameter(params, given)
+        if value is MISSING or not compares_as(codec.type, value):
             continue
         try:
             code = codec.find_value(value)
@@ -102,24 +101,3 @@ def _codes(
             return None
         codes[variable] = code
     return codes
-
-
-def _value(connection: Connection, equality: Equality, params: Any) -> Any:
-    """The Python value that the constant or parameter stands for."""
-    import duckdb
-
-    if equality.parameter is None:
-        tokens = tokenize(equality.value)
-        if len(tokens) == 1 and tokens[0].kind == "number" and tokens[0].text.isdigit():
-            return int(tokens[0].text)
-        if len(tokens) == 1 and tokens[0].kind == "string" and tokens[0].text.startswith("'"):
-            return tokens[0].value
-        try:
-            return connection._duck.execute(f"SELECT {equality.value}").fetchall()[0][0]
-        except duckdb.Error:  # DuckDB reports it better when it runs the statement.
-            return _MISSING
-    if isinstance(params, Mapping):
-        return params.get(equality.parameter, _MISSING)
-    if isinstance(params, Sequence) and equality.parameter.isdigit() and int(equality.parameter) <= len(params):
-        return params[int(equality.parameter) - 1]
-    return _MISSING

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from planner.query import Limit, is_grouped
 from sqlfront.bind_order import Defaults, defaults_of, spelled
 from sqlfront.bind_output import position_of
-from sqlfront.keyset import after_bound, constant_of, read_bound
+from sqlfront.constants import constant_of
+from sqlfront.keyset import after_bound, read_bound
 from sqlfront.parse_tree import Tree, transform, try_parse_select, walk
 from sqlfront.statements import PassThrough
 from sqlfront.top import within
@@ -46,7 +47,7 @@ def served_limit(
     if wanted is None or (most is not None and rows > most):
         return None
     where = node["where_clause"]
-    bound = read_bound(where, lambda tree: constant_of(connection, tree, params)) if where else None
+    bound = read_bound(where, lambda tree: constant_of(connection._duck, tree, params)) if where else None
     if where and bound is None:
         return None
     fixed = bound.fixed if bound is not None else {}  # All rows have the same value there.
@@ -127,7 +128,7 @@ def _rows(connection: Connection, limit: Tree, params: Any) -> int | None:
             if name == "limit":
                 return None
             continue
-        value = constant_of(connection, tree, params)
+        value = constant_of(connection._duck, tree, params)
         if type(value) is not int or value < 0:
             return None
         total += value

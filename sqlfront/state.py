@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from maintenance.ranked_union import ranked_trees
 from maintenance.view_tables import label
 from sqlfront.heavy import heavy_tables
 from sqlfront.names import shown
@@ -51,7 +50,7 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                     (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *figures(table), False)
                     for table in view.tally.tables()
                 ]
-            for index in (one for order in view.ranked.values() for one in ranked_trees(order)):
+            for index in (tree for order in view.ranked.values() for tree in order.trees()):
                 for ranked, table in zip(index.nodes, index.tables(), strict=True):
                     name = f"{ranked.node.atom or label(view.definition, ranked.node)} by {index.order.label}{of}"
                     rows.append((shown(entry.name), name, "ranked", *figures(table), False))

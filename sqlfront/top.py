@@ -114,14 +114,13 @@ def ranked_scan(
 ) -> Scan:
     """The maintained core of a view's first rows in one of its orders, or of the first `after` given values."""
     from maintenance.output import schema, top_batches
-    from maintenance.ranked import RankedIndex
     from maintenance.seek import Start
     from maintenance.top import RankedWalk
 
     def batches(session: ReadSession) -> Any:
         database.refuse_unreadable(entry, session)
         view, index = entry.maintained, entry.maintained.ranked[number]
-        start = Start(index, after, view.codecs) if after is not None and isinstance(index, RankedIndex) else None
+        start = None if after is None else Start(index, after, view.codecs)
         return top_batches(view, RankedWalk(index, start), limit)
 
     return Scan(lambda: schema(entry.maintained), batches, session)

@@ -10,7 +10,7 @@ import pytest
 
 import sqlfront
 from sqlfront.bind_composed import natural_columns
-from tests.sqlfront.test_ranked import check, ranked, steps_read
+from tests.sqlfront.test_ranked import check, joined, ranked, steps_read
 
 JOIN = "FROM r JOIN s ON r.b = s.b JOIN t ON s.c = t.c"
 COLUMNS = "r.a, s.v, t.d"
@@ -158,14 +158,7 @@ def test_it_is_kept_over_reopening(tmp_path: Any) -> None:
 def test_reads_do_not_feel_the_size_of_the_join(order: str) -> None:
     reads = []
     for groups in (400, 90):
-        with sqlfront.connect(":memory:") as con:
-            for table, first, second in (("r", "a", "b"), ("s", "b", "c"), ("t", "c", "d")):
-                con.execute(f"CREATE TABLE {table} ({first} BIGINT, {second} BIGINT, w UINTEGER NOT NULL)")
-                con.execute(
-                    f"INSERT INTO {table} SELECT hash(range, '{first}') % {groups}, "
-                    f"hash(range, '{second}') % {groups}, hash(range, '{table}') % 1000000 FROM range(2000)"
-                )
-            con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT r.a, s.b, s.c, t.d {JOIN} ORDER BY {order} LIMIT 1000")
+        with joined(groups, order, "UINTEGER NOT NULL") as con:
             assert ranked(con, "v").order.terms
             reads.append([steps_read(con, "v", k) for k in (10, 100, 1000)])
     for small, large in zip(*reads, strict=True):

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import sqlfront
-from maintenance.ranked_union import ranked_trees
 from maintenance.top import RankedWalk
 from tests.sqlfront.test_ranked import steps_read
 
@@ -133,7 +132,7 @@ def test_distinct_rows_of_rings_in_pieces() -> None:
             ties = ", ".join(str(place + 1) for place in range(select.count(",", 0, select.index(" FROM ")) + 1))
             everything = con.execute(f"{select} ORDER BY {order}, {ties}").fetchall()
             assert con.view(name).top(9) == everything[:9]
-            repeated += sum(map(rows_of, ranked_trees(view.ranked[0]))) > len(everything)
+            repeated += sum(map(rows_of, view.ranked[0].trees())) > len(everything)
     assert repeated > 4
     con.close()
 

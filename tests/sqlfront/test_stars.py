@@ -10,7 +10,6 @@ import pytest
 
 import sqlfront
 from benchmarks.stars import longest_wait
-from maintenance.ranked_union import ranked_trees
 from maintenance.top import RankedWalk
 from tests.following import take
 
@@ -89,7 +88,7 @@ def test_heavy_ends_that_meet_often_are_not_waited_for() -> None:
         for options, found in waits.items():
             con = star_of(f"SELECT i % 3, i // 3 FROM range({3 * n}) q(i)", options)
             assert con.view("v").top(20) == [(a, c) for a in range(3) for c in range(3)]
-            found.append(max(longest_wait(RankedWalk(tree)) for tree in ranked_trees(order_of(con))))
+            found.append(max(longest_wait(RankedWalk(tree)) for tree in order_of(con).trees()))
             con.close()
     assert waits[""][-1] > 12 * waits[""][0], waits
     assert max(waits["WITH (epsilon = 0.5)"]) <= 2 * min(waits["WITH (epsilon = 0.5)"]), waits
