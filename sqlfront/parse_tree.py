@@ -84,11 +84,8 @@ def render_all(trees: Sequence[Tree], column: Callable[[list[str]], list[str]] =
     if not trees:
         return []
     selects = [_select_of([_printable(tree, column) | {"alias": ""}]) for tree in trees]
-    query = (
-        "SELECT list(json_deserialize_sql(s) ORDER BY i) "
-        "FROM (SELECT unnest(?::JSON[]) AS s, generate_subscripts(?::JSON[], 1) AS i)"
-    )
-    return [text.removeprefix("SELECT ") for text in _ask(query, selects, selects)]
+    query = "SELECT list_transform((?::JSON)::JSON[], lambda one: json_deserialize_sql(one))"
+    return [text.removeprefix("SELECT ") for text in _ask(query, f"[{','.join(selects)}]")]
 
 
 def render_select(trees: Sequence[Tree]) -> str:
@@ -323,6 +320,8 @@ def _parser() -> Any:
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
+@functools.lru_cache(maxsize=512)
 def _ask(query: str, *arguments: Any) -> Any:
+    """The answer, which only depends on the arguments; nobody changes it."""
     with _lock:
         return _parser().execute(query, arguments).fetchone()[0]

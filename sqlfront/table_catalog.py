@@ -12,6 +12,8 @@ from sqlfront.tokens import tokenize
 Column = tuple[str, str, bool]
 ForeignKey = tuple[tuple[str, ...], str, tuple[str, ...]]
 """Columns, the table that they refer to, and its columns."""
+Constraint = tuple[str, tuple[str, ...], str, str, tuple[str, ...]]
+"""Its kind, the columns, the condition of a CHECK, and what a foreign key refers to: a table and columns."""
 
 
 class CatalogView(Protocol):
@@ -64,6 +66,7 @@ class DuckDBCatalog:
         self.database = database if database is not None else con.execute("SELECT current_database()").fetchone()[0]
         self._relations: dict[str, Found] = {}
         self._columns: dict[str, list[Column]] = {}
+        self._declared: dict[str, list[Constraint]] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
 
     def resolve(self, parts: Sequence[str]) -> str | None:
@@ -90,31 +93,39 @@ class DuckDBCatalog:
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         """Declared keys; a view has none."""
-        rows = self._constraints(table, "constraint_column_names", "PRIMARY KEY", "UNIQUE")
-        return [tuple(row[0]) for row in rows]
+        return [columns for kind, columns, *_ in self._constraints(table) if kind in ("PRIMARY KEY", "UNIQUE")]
 
     def references(self, table: str) -> list[ForeignKey]:
         """Declared foreign keys, which DuckDB allows within a schema."""
-        told = "constraint_column_names, referenced_table, referenced_column_names"
-        rows, found = self._constraints(table, told, "FOREIGN KEY"), self._relations.get(table)
+        found = self._relations.get(table)
         schema = quoted(found.schema) if found is not None else ""
-        return [(tuple(row[0]), f"{schema}.{quoted(row[1])}", tuple(row[2])) for row in rows]
+        return [
+            (columns, f"{schema}.{quoted(referenced)}", there)
+            for kind, columns, _, referenced, there in self._constraints(table)
+            if kind == "FOREIGN KEY"
+        ]
 
     def checks(self, table: str) -> list[str]:
         """Declared CHECK constraints."""
-        return [row[0] for row in self._constraints(table, "expression", "CHECK")]
+        return [condition for kind, _, condition, *_ in self._constraints(table) if kind == "CHECK"]
 
-    def _constraints(self, table: str, told: str, *kinds: str) -> list[tuple[Any, ...]]:
-        """These columns of the constraints of a table, in order; none of what is not known."""
+    def _constraints(self, table: str) -> list[Constraint]:
+        """The constraints of a table in order; none of what is not known."""
         found = self._relations.get(table)
         if found is None:
             return []
-        rows: list[tuple[Any, ...]] = self._con.execute(
-            f"SELECT {told} FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ? AND table_name = ? "
-            "AND list_contains(?, constraint_type) ORDER BY constraint_index",
-            [self.database, found.schema, found.name, list(kinds)],
-        ).fetchall()
-        return rows
+        if table not in self._declared:
+            rows = self._con.execute(
+                "SELECT constraint_type, constraint_column_names, expression, referenced_table, "
+                "referenced_column_names FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ? "
+                "AND table_name = ? ORDER BY constraint_index",
+                [self.database, found.schema, found.name],
+            ).fetchall()
+            self._declared[table] = [
+                (kind, tuple(columns or ()), condition or "", referenced or "", tuple(there or ()))
+                for kind, columns, condition, referenced, there in rows
+            ]
+        return self._declared[table]
 
     def is_change_table(self, table: str) -> bool:
         return False

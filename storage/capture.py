@@ -142,12 +142,12 @@ class Capture:
         Errors: ProgrammingError (no such table or column), NotSupportedError (not a plain table),
         OperationalError (unread changes in the way of a wider capture, or older transactions).
         """
-        names = setup.resolve(con, self.database, table, columns)
         old = self._captured.get(table.key)
         trusted = old is not None and not self._watch.broken(con, [old])
+        if old is not None and trusted and set(columns) <= set(old.columns):
+            return False
+        names = setup.resolve(con, self.database, table, columns)
         if old is not None and trusted:
-            if set(names) <= set(old.columns):
-                return False
             names = list(dict.fromkeys([*old.columns, *names]))
         with unit(con, in_transaction):
             setup.remove(con, self.database, table, keep_changes=trusted)
