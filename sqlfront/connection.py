@@ -13,7 +13,7 @@ from sqlfront import dispatch
 from sqlfront.database import ChangeTable, Database
 from sqlfront.dialects import to_duckdb
 from sqlfront.failures import expect_copy, require_pandas, translated
-from sqlfront.names import name_parts
+from sqlfront.names import Key, name_parts
 from sqlfront.scans import ReadSession
 from sqlfront.statements import PassThrough, parse_statement
 from sqlfront.streams import Stream
@@ -66,14 +66,13 @@ class Connection:
         self._transaction = None
         self._session: ReadSession | None = None
         self._again: tuple[PassThrough, Any] | None = None
-        self._revision = -1
         self._tables: dict[str, ChangeTable] = {}
+        self._meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
         self._scans: set[str] = set()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
-        self._closed = False
+        self._revision, self._closed, self._has_result = -1, False, False
         database.enter(self)
         _open.add(self)
-        self._has_result = False
         self._served: FeedCursor | HeldResult | None = None
 
     # SQL -----------------------------------------------------------------------------------------
@@ -271,6 +270,7 @@ class Connection:
     def register(self, name: str, data: Any) -> Connection:
         """Give Arrow data or a DataFrame a name in this connection's SQL."""
         self._ready()
+        self._forget_names()
         self._duck.register(name, data)
         return self
 
@@ -368,7 +368,7 @@ class Connection:
 
     def _forget_names(self) -> None:
         """Look names up again: the catalog or the search path may have changed, or the connection is closed."""
-        self._gates, self._tables = {}, {}
+        self._gates, self._tables, self._meant = {}, {}, {}
 
     def _check_open(self) -> None:
         if self._closed:

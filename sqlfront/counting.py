@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlfront.names import locate
+from sqlfront.names import meant
 from sqlfront.statements import PassThrough
 from sqlfront.tokens import Token, tokenize
 from storage.capture_sql import quote
@@ -28,8 +28,10 @@ def counted(connection: Connection, statement: PassThrough) -> str | None:
     if statement.kind != "select" or len(references) != 1 or references[0].equalities:
         return None
     name = _column(tokenize(statement.text), references[0].start, references[0].end)
-    entry = database.views.get(locate(database, connection._duck, references[0].parts) or ("", ""))
-    if name is None or entry is None or entry.definition.is_filtered:
+    if name is None:
+        return None
+    entry = database.views.get(meant(connection, references[0].parts) or ("", ""))
+    if entry is None or entry.definition.is_filtered:
         return None
     database.refuse_unreadable(entry, connection._current_session())
     return f"SELECT CAST({row_count(entry.maintained)} AS BIGINT) AS {quote(name)}"

@@ -164,13 +164,12 @@ def _pass_through(connection: Connection, statement: PassThrough, params: Any, m
 
 def _end(connection: Connection, kind: str) -> None:
     transaction, connection._transaction = connection._transaction, None
-    connection._session = None
+    connection._session, connection._revision = None, -1
     assert transaction is not None
     if kind == "rollback":
         rollback(connection._duck)
     else:
         transaction.commit()
-    connection._revision = -1
 
 
 def read(connection: Connection, statement: PassThrough | str, params: Any) -> None:

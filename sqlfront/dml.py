@@ -19,7 +19,7 @@ from sqlfront.database import ChangeTable, lost
 from sqlfront.failures import expect_copy
 from sqlfront.frames import as_user, user_object
 from sqlfront.loading import lossless
-from sqlfront.names import Key, captured_table, locate, shown
+from sqlfront.names import Key, captured_table, meant, shown
 from sqlfront.reach import reads_ours
 from sqlfront.statements import Name, PassThrough
 from sqlfront.tokens import tokenize
@@ -38,7 +38,7 @@ def written_key(connection: Connection, statement: PassThrough) -> Key | None:
     such as a view."""
     database = connection._database
     for target in statement.targets:
-        key = locate(database, connection._duck, target.parts)
+        key = meant(connection, target.parts)
         if key in database.views or key in database.unbuilt:
             raise ProgrammingError(
                 f"{'.'.join(target.parts)} is a materialized view and cannot be written",

@@ -14,7 +14,7 @@ from sqlfront.comparing import compares_as, output_variables
 from sqlfront.constants import MISSING, constant, parameter
 from sqlfront.counting import counted
 from sqlfront.database import ViewEntry, scan_name
-from sqlfront.names import locate
+from sqlfront.names import meant
 from sqlfront.ordered_reads import served_limit
 from sqlfront.statements import Equality, PassThrough
 from sqlfront.stored_views import view_query
@@ -39,7 +39,7 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
         ordered = len(references) == 1 and statement.kind == "select" and "limit" in statement.text.lower()
         if not reference.equalities and not ordered:
             continue
-        entry = database.views.get(locate(database, connection._duck, reference.parts) or ("", ""))
+        entry = database.views.get(meant(connection, reference.parts) or ("", ""))
         if entry is None:
             continue
         scan = _ordered_scan(connection, statement, entry, params) if ordered else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.parse_tree import quoted
 from sqlfront.reserved import is_reserved, reserved
-from sqlfront.search_path import look_up
+from sqlfront.search_path import Lookup, Place, look_up
 from sqlfront.tokens import tokenize
 from storage.capture import QualifiedName
 from storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
+    from sqlfront.connection import Connection
     from sqlfront.database import Database
 
 Key = tuple[str, str]
@@ -24,17 +25,39 @@ def locate(database: Database, con: Any, parts: Sequence[str], *, temporary: boo
     Whatever DuckDB finds first hides ours (temporary tables only with `temporary`). A name that none of ours has
     costs no query.
     """
-    name = parts[-1].casefold()
-    ours = {key for key in database.known_keys() if key[1] == name}
+    ours = _ours(database, parts)
+    return _first(database, look_up(con, parts, temporary=temporary), ours)[0] if ours else None
+
+
+def meant(connection: Connection, parts: Sequence[str]) -> Key | None:
+    """As `locate` on a connection. One of ours that only its temporary relations could hide is remembered until a
+    statement may make such a one or change where names are looked for."""
+    database = connection._database
+    ours = _ours(database, parts)
     if not ours:
         return None
-    lookup = look_up(con, parts, temporary=temporary)
-    for place in lookup.places:
-        if place[0] == database.name.casefold() and (place[1], name) in ours:
-            return place[1], name
-        if place in lookup.relations:
-            return None
-    return None
+    known = connection._meant.get(tuple(parts))
+    if known is None or known[0] != ours:
+        key, before = _first(database, look_up(connection._duck, parts), ours)
+        if key is None or any(place[0] != "temp" for place in before):
+            return key
+        known = connection._meant[tuple(parts)] = ours, key
+    return known[1]
+
+
+def _ours(database: Database, parts: Sequence[str]) -> set[Key]:
+    """The keys of this name, in any schema."""
+    name = parts[-1].casefold()
+    return {key for key in database.known_keys() if key[1] == name}
+
+
+def _first(database: Database, lookup: Lookup, ours: Collection[Key]) -> tuple[Key | None, list[Place]]:
+    """The one of ours that a name means, if it does, and the places that are looked into before."""
+    for number, place in enumerate(lookup.places):
+        key = next((key for key in ours if place == (database.name.casefold(), key[0])), None)
+        if key is not None or place in lookup.relations:
+            return key, list(lookup.places[:number])
+    return None, list(lookup.places)
 
 
 def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedName:

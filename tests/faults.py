@@ -50,6 +50,16 @@ class Fault:
 
 FAULTS = [
     Fault(
+        "a name is remembered though another connection may change what it means", "sqlfront/names.py",
+        'if key is None or any(place[0] != "temp" for place in before):', "if key is None:",
+        "tests/sqlfront/test_names.py -k another_connection",
+    ),
+    Fault(
+        "what hides a name is not looked for again", "sqlfront/connection.py",
+        "self._gates, self._tables, self._meant = {}, {}, {}", "self._gates, self._tables = {}, {}",
+        "tests/sqlfront/test_names.py -k looked_up_again",
+    ),
+    Fault(
         "values of rows that may both be NULL are joined", "sqlfront/bind_conditions.py",
         "    if joins and not any(never_null(side, is_declared, typing) for side in (left, right)):",
         "    if joins and not (left and right):", "tests/sqlfront/test_binder.py -k refusal",
@@ -637,7 +647,7 @@ FAULTS = [
     ),
     Fault(
         "a look-up compares in the wrong type", "sqlfront/lookups.py",
-        "if value is _MISSING or not compares_as(codec.type, value):", "if value is _MISSING:",
+        "if value is MISSING or not compares_as(codec.type, value):", "if value is MISSING:",
         "tests/sqlfront/test_serving.py -k look_ups",
     ),
     Fault(

@@ -126,3 +126,63 @@ def test_temporary_tables_are_in_nobodys_way(con):
     con.execute("CREATE OR REPLACE MATERIALIZED VIEW w AS SELECT count(*) AS n FROM memory.main.t")
     con.execute("DROP MATERIALIZED VIEW over_v; DROP MATERIALIZED VIEW v")
     assert con.execute("SELECT n FROM w").fetchall() == [(2,)] and con.execute("FROM v").fetchall() == [(7,)]
+
+
+HIDES = {
+    "table": ("CREATE TEMP TABLE v AS SELECT 7 AS a, 1 AS n", "DROP TABLE temp.v"),
+    "view": ("CREATE TEMP VIEW v AS SELECT 7 AS a, 1 AS n", "DROP VIEW temp.v"),
+    "renamed": ("CREATE TEMP TABLE x AS SELECT 7 AS a, 1 AS n; ALTER TABLE temp.x RENAME TO v", "DROP TABLE temp.v"),
+    "path": ("CREATE TABLE sc.v AS SELECT 7 AS a, 1 AS n; SET search_path = 'sc,main'", "RESET search_path"),
+    "current": ("CREATE TABLE sc.v AS SELECT 7 AS a, 1 AS n; USE sc", "USE memory.main"),
+    "analyzed": ("EXPLAIN ANALYZE CREATE TEMP TABLE v AS SELECT 7 AS a, 1 AS n", "DROP TABLE temp.v"),
+    "undone": ("BEGIN; CREATE TEMP TABLE v AS SELECT 7 AS a, 1 AS n", "ROLLBACK"),
+}
+READS = ("SELECT count(*) FROM v", "SELECT n FROM v WHERE a = 7", "SELECT n FROM v ORDER BY n DESC LIMIT 1")
+
+
+def read_all(con):
+    return [con.execute(query).fetchall() for query in READS]
+
+
+@pytest.mark.parametrize("hides", HIDES)
+def test_a_name_is_looked_up_again_when_it_may_mean_something_else(con, hides):
+    con.execute("CREATE TABLE r (a INT); INSERT INTO r VALUES (5), (5), (6)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM r GROUP BY a ORDER BY n DESC")
+    ours, other = [[(2,)], [], [(2,)]], [[(1,)], [(1,)], [(1,)]]
+    hide, show = HIDES[hides]
+    assert read_all(con) == read_all(con) == ours
+    con.execute(hide)
+    assert read_all(con) == read_all(con) == other
+    con.execute(show)
+    assert read_all(con) == read_all(con) == ours
+
+
+def test_what_a_name_hid_is_there_again_when_its_transaction_fails(con):
+    con.execute("CREATE TABLE r (a INT); INSERT INTO r VALUES (5), (5), (6)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM r GROUP BY a ORDER BY n DESC")
+    con.execute("CREATE TABLE k (a INT PRIMARY KEY); CREATE TEMP TABLE v AS SELECT 7 AS a, 1 AS n")
+    con.execute("BEGIN; DROP TABLE temp.v; INSERT INTO k VALUES (1)")
+    assert read_all(con) == [[(2,)], [], [(2,)]]
+    con.cursor().execute("INSERT INTO k VALUES (1)")
+    with pytest.raises(sqlfront.Error):
+        con.execute("COMMIT")
+    assert read_all(con) == [[(1,)], [(1,)], [(1,)]]
+
+
+def test_a_registered_name_hides_a_table_from_writes(con):
+    con.execute("CREATE TABLE r (a INT); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM r")
+    con.execute("INSERT INTO r VALUES (1)")
+    con.register("r", _rows("more"))
+    with pytest.raises(sqlfront.Error):
+        con.execute("INSERT INTO r VALUES (2)")
+    con.unregister("r").execute("INSERT INTO r VALUES (3)")
+    assert con.execute("FROM v").fetchall() == [(2,)]
+
+
+def test_what_another_connection_makes_earlier_on_the_path_hides_ours(con):
+    con.execute("CREATE TABLE r (a INT); INSERT INTO r VALUES (5), (5), (6)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM r GROUP BY a ORDER BY n DESC")
+    con.execute("SET search_path = 'sc,main'")
+    assert read_all(con) == [[(2,)], [], [(2,)]]
+    con.cursor().execute("CREATE TABLE sc.v AS SELECT 7 AS a, 1 AS n")
+    assert read_all(con) == [[(1,)], [(1,)], [(1,)]]
