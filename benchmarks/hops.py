@@ -3,10 +3,11 @@
 `python -m benchmarks.hops` makes two graphs of a million edges each, one like DBLP, whose papers have few authors each,
 and one like IMDB, whose greatest casts have thousands. On each it runs co-authors (two hops), author and paper (three),
 co-authors of co-authors (four), three authors of a paper, and on the first pairs of authors who share a paper and a
-venue (a four-cycle, over a second graph of a million edges; on the other its bags do not fit memory): SELECT DISTINCT
-... ORDER BY the sum of the weights LIMIT k: building the view, reading k rows, and 10 rows after single changes; beside
-DuckDB and SQLite, which are stopped after `--patience` seconds. The rows are compared with theirs where they come to an
-end. The shape of the experiments is that of Deep, Hu and Koutris 2022, section 8.6.
+venue (a four-cycle, over a second graph of a million edges; not on the other, whose 108 million pairs of authors of one
+paper do not fit memory, where the first's 17 million take 10 GB): SELECT DISTINCT ... ORDER BY the sum of the weights
+LIMIT k: building the view, reading k rows, and 10 rows after single changes; beside DuckDB and SQLite, stopped after
+`--patience` seconds. The rows are compared with theirs where they come to an end. The shape of the experiments is that
+of Deep, Hu and Koutris 2022, section 8.6.
 
 `--queries "4 ring" --edges 20000 --exponent 0.9` lists all rings of two authors and two papers by two weights.
 """

@@ -95,7 +95,7 @@ def test_random_streams(epsilon, tables):
     triangles = Triangles(epsilon, tables, "count(*) AS n, sum(r.w * s.w * t.w) AS p").create()
     bags = {name: Counter() for name in tables}
     hubs = 0
-    for step in range(110):
+    for step in range(80):
         changes: dict[str, Rows] = {}
         for _ in range(1 if step % 3 else generator.randrange(1, 25)):
             name = generator.choice(list(tables))

@@ -136,7 +136,7 @@ def test_what_is_told_adds_up_to_the_view(query: str) -> None:
     heard.listen()
     held = {name: Counter[tuple[int | None, int | None]]() for name in TABLES}
     view = Counter(heard.con.execute("FROM v").fetchall())
-    for _ in range(25):
+    for _ in range(16):
         changes = {}
         for name in choose.sample(list(TABLES), choose.choice([1, 2, 3])):
             rows = {(choose.choice([0, 1, 2, None]), choose.choice([0, 1, 2, None])) for _ in range(3)}

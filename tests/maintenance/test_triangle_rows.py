@@ -35,7 +35,7 @@ def con():
 
 
 @pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("epsilon", [0, 0.25, 0.5, 1])
+@pytest.mark.parametrize("epsilon", [0, pytest.param(0.25, marks=pytest.mark.slow), 0.5, 1])
 def test_random_streams(con, query, epsilon):
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = {epsilon}) AS {query}")
     maintained = con._database.view(con._duck, ["v"]).maintained

@@ -53,7 +53,7 @@ def wanted(con, view):
 
 
 @pytest.mark.parametrize("view", ["v", "w"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_copy_is_the_view_after_every_write(con, tmp_path, format, view, seed):
     rng, rows, path = random.Random(seed), [], tmp_path / "copy"
     for _ in range(3):

@@ -48,7 +48,7 @@ def test_a_view_follows_its_query(con, name):
     con.execute("INSERT INTO r VALUES (1, 2), (2, 2); INSERT INTO s VALUES (2, 3)")
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'materialize') AS {VIEWS[name]}")
     feed = con.view("v").subscribe()
-    for _ in range(12):
+    for _ in range(8):
         table = choose.choice("rst")
         rows = ", ".join(f"({_random_row(choose)})" for _ in range(4))
         con.execute(f"INSERT INTO {table} VALUES {rows}")

@@ -62,7 +62,7 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
     strategy = "ranked enumeration" if number < len(RANKED) else "sorted when read"
     assert con.explain("v").to_dict()["orders"][0]["strategy"] == strategy
     feed, replayed = con.view("v").subscribe(), Counter[Any]()
-    for step in range(15):
+    for step in range(10):
         con.execute(change(rng, 0.15) if step < 12 else f"DELETE FROM {'rst'[step - 12]}")
         expected = Counter(con._duck.execute(settled).fetchall())
         assert Counter(con.execute("SELECT * FROM v").fetchall()) == expected, step

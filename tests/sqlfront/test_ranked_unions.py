@@ -86,7 +86,7 @@ def test_first_rows_are_those_of_the_union():
     feeds = [con.view(f"v{number}").subscribe(timeout=0) for number in range(len(UNIONS))]
     followed = [Counter() for _ in UNIONS]
     changed, before, choose = Counter(), {}, random.Random(11)
-    for _ in range(22):
+    for _ in range(14):
         con.execute(change(choose))
         for number, (query, order, (rows, skipped)) in enumerate(UNIONS.values()):
             view, whole = con.view(f"v{number}"), in_order(con, query, order)

@@ -100,7 +100,7 @@ def test_views_follow_random_changes(con: sqlfront.Connection, judge: Any, seed:
         con.execute(statement)
         judge.execute(statement)
     changed = set()
-    for _ in range(8):
+    for _ in range(6):
         before = results(con)
         epoch = con._database.engine.epoch
         if choose.random() < 0.4:

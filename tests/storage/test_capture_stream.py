@@ -375,7 +375,7 @@ class Stream:
 def test_replaying_the_captured_changes_gives_the_table(seed: int, tmp_path: Path) -> None:
     print(f"seed {seed}")
     stream = Stream(":memory:" if seed % 2 else str(tmp_path / "captured file.db"), seed, tmp_path)
-    for _ in range(100):
+    for _ in range(60):
         stream.step()
     if stream.open is not None:
         stream.commit()
