@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.comparing import orders_as, output_variables
@@ -13,6 +14,7 @@ from storage.errors import DataError
 
 if TYPE_CHECKING:
     from maintenance.seek import After
+    from planner.query import Term
     from sqlfront.database import ViewEntry
 
 _WAYS = {
@@ -51,33 +53,46 @@ def read_bound(where: Tree, value_of: Callable[[Tree], Any]) -> Bound | None:
 
 
 def after_bound(bound: Bound, entry: ViewEntry, number: int) -> After | None:
-    """The rows beyond a bound as those after values in one of the view's orders; None if they are not, or if no walk
-    can begin there."""
+    """The rows beyond a bound as those after values in one of the view's orders; None if they are not, or if equalities
+    of the bound name columns by which no walk can begin."""
     from maintenance.seek import After, sought
 
-    order, codecs = entry.definition.orders[number], entry.maintained.codecs
-    least = max(1, len(bound.fixed))
-    if entry.definition.limit is not None or len(sought(entry.maintained.ranked[number])) < least:
+    order = entry.definition.orders[number]
+    if entry.definition.limit is not None or len(sought(entry.maintained.ranked[number])) < len(bound.fixed):
         return None
-    variables, places = output_variables(entry), dict(order.places)
-    items = list(zip(order.served, order.sorting, strict=True))
+    places, items = dict(order.places), list(zip(order.served, order.sorting, strict=True))
     fixed = [(name, bound.fixed.get(name or ""), None) for name in order.served[: len(bound.fixed)]]
     found = []
     for place, (column, value, greater) in enumerate([*fixed, *bound.values]):
-        variable = variables.get(column or "")
-        if variable is None or place >= len(items) or items[place][0] != column:
+        if column is None or place >= len(items) or items[place][0] != column:
             return None
         text, direction = items[place][1]
         term = order.terms[place] if places.get(text) == place else None
-        if term is None or term.form != "value" or term.parts[0][1] != variable or greater is term.descending:
+        if term is None or greater is term.descending or (bound.in_row and greater and "NULLS FIRST" in direction):
             return None
-        if bound.in_row and greater and "NULLS FIRST" in direction:
+        given = _in_term(entry, term, column, value, in_row=bound.in_row and greater is not None)
+        if given is None:
             return None
-        in_row = bound.in_row and greater is not None
-        if not orders_as(codecs[variable].type, value, in_row=in_row) or not _fits(codecs[variable], value):
-            return None
-        found.append((variable, value))
+        found.append(given)
     return After(tuple(found), bound.inclusive, bound.in_row and bound.values[0][2], len(fixed))
+
+
+def _in_term(entry: ViewEntry, term: Term, column: str, value: Any, *, in_row: bool) -> tuple[str | None, Any] | None:
+    """A term's variable and a value for it, or None and what a sum's rank words hold for the value; None if `column`
+    is another one or DuckDB may compare it with the value otherwise."""
+    from maintenance.exact import sums_in
+
+    if term.form == "sum":
+        type_ = next(kind for name, kind in entry.definition.columns if name.casefold() == column)
+        if sums_in(0, term, type_) is None or not orders_as(type_, value, in_row=in_row):
+            return None
+        scaled = Fraction(value) * term.whole - term.constant
+        return (None, int(scaled)) if scaled.denominator == 1 and abs(scaled) < 2**127 else None
+    variable = output_variables(entry).get(column)
+    if term.form != "value" or variable is None or term.parts[0][1] != variable:
+        return None
+    codec = entry.maintained.codecs[variable]
+    return (variable, value) if orders_as(codec.type, value, in_row=in_row) and _fits(codec, value) else None
 
 
 def _read(ways: list[list[Tree]], value_of: Callable[[Tree], Any]) -> Bound | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from planner.query import Limit, is_grouped
@@ -112,16 +113,22 @@ def reader_for(view: MaintainedView) -> FirstRows | None:
 def ranked_scan(
     database: Database, entry: ViewEntry, number: int, limit: Limit, session: Any, after: After | None = None
 ) -> Scan:
-    """The maintained core of a view's first rows in one of its orders, or of the first `after` given values."""
-    from maintenance.output import schema, top_batches
-    from maintenance.seek import Start
+    """The maintained core of a view's first rows in one of its orders, or of the first `after` given values; of all
+    rows if it is sooner to read these than to pass over those before the values."""
+    from maintenance.output import Reader, crossover, schema, top_batches
+    from maintenance.seek import Start, TooFar
     from maintenance.top import RankedWalk
 
     def batches(session: ReadSession) -> Any:
         database.refuse_unreadable(entry, session)
         view, index = entry.maintained, entry.maintained.ranked[number]
-        start = None if after is None else Start(index, after, view.codecs)
-        return top_batches(view, RankedWalk(index, start), limit)
+        if after is None:
+            return top_batches(view, RankedWalk(index), limit)
+        try:
+            found = top_batches(view, RankedWalk(index, Start(index, after, view.codecs, crossover(view))), limit)
+            return chain([batch for batch in [next(found, None)] if batch is not None], found)
+        except TooFar:  # All rows, of which DuckDB leaves those that are asked for.
+            return iter(Reader(view))
 
     return Scan(lambda: schema(entry.maintained), batches, session)
 

@@ -50,6 +50,21 @@ class Fault:
 
 FAULTS = [
     Fault(
+        "a bound in a sum forgets the constant", "sqlfront/keyset.py",
+        "Fraction(value) * term.whole - term.constant", "Fraction(value) * term.whole",
+        "tests/sqlfront/test_keyset.py -k after_sums",
+    ),
+    Fault(
+        "a sum that is NULL is behind every bound", "maintenance/seek.py",
+        "return words == null if null else words != 0", "return words == null if null else words < 0",
+        "tests/sqlfront/test_keyset.py -k not_counted",
+    ),
+    Fault(
+        "rows before a bound are passed over however many they are", "maintenance/seek.py",
+        "if self._most is not None and self._passed > self._most:", "if self._most == 0:",
+        "tests/sqlfront/test_keyset.py -k with_offset",
+    ),
+    Fault(
         "a name is remembered though another connection may change what it means", "sqlfront/names.py",
         'if key is None or any(place[0] != "temp" for place in before):', "if key is None:",
         "tests/sqlfront/test_names.py -k another_connection",
