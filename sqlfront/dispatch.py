@@ -33,7 +33,11 @@ _WRITES = {"insert", "update", "delete", "merge", "truncate", "copy_from"}
 def run(connection: Connection, statement: Statement, params: Any, *, many: bool = False) -> None:
     """Run one statement; its result, if any, is left on the connection."""
     if isinstance(statement, PassThrough):
-        _pass_through(connection, statement, params, many)
+        try:
+            _pass_through(connection, statement, params, many)
+        finally:
+            if statement.kind in _RENAMES:  # It may have looked names up before it changed what they mean.
+                connection._forget_names()
         return
     if many:
         raise ProgrammingError("executemany takes INSERT, UPDATE, DELETE or MERGE")

@@ -31,7 +31,7 @@ def locate(database: Database, con: Any, parts: Sequence[str], *, temporary: boo
 
 def meant(connection: Connection, parts: Sequence[str]) -> Key | None:
     """As `locate` on a connection. One of ours that only its temporary relations could hide is remembered until a
-    statement may make such a one or change where names are looked for."""
+    statement may make such a one or change where names are looked for; not `sc.v`: anybody may attach a database sc."""
     database = connection._database
     ours = _ours(database, parts)
     if not ours:
@@ -39,7 +39,7 @@ def meant(connection: Connection, parts: Sequence[str]) -> Key | None:
     known = connection._meant.get(tuple(parts))
     if known is None or known[0] != ours:
         key, before = _first(database, look_up(connection._duck, parts), ours)
-        if key is None or any(place[0] != "temp" for place in before):
+        if key is None or len(parts) == 2 or any(place[0] != "temp" for place in before):
             return key
         known = connection._meant[tuple(parts)] = ours, key
     return known[1]

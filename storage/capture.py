@@ -148,6 +148,8 @@ class Capture:
             return False
         names = setup.resolve(con, self.database, table, columns)
         if old is not None and trusted:
+            if set(names) <= set(old.columns):
+                return False
             names = list(dict.fromkeys([*old.columns, *names]))
         with unit(con, in_transaction):
             setup.remove(con, self.database, table, keep_changes=trusted)

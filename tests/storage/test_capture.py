@@ -15,6 +15,14 @@ from tests.storage.captured import T, take
 # -- set-up
 
 
+def test_columns_may_be_spelled_in_any_case(con: Any) -> None:
+    con.execute('CREATE TABLE spelled (a INT, "B" INT)')
+    capture = Capture("memory")
+    assert capture.install(con, QualifiedName("main", "spelled"), ["a", "B"])
+    con.execute("INSERT INTO spelled VALUES (1, 2)")
+    assert not capture.install(con, QualifiedName("main", "spelled"), ["A", "b"])
+
+
 def test_install_is_idempotent_and_widens(con: Any) -> None:
     capture = Capture("memory")
     assert capture.install(con, T, ["A"]) is True
