@@ -74,10 +74,10 @@ def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedNam
     spelled = con.execute(
         "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ? AND lower(schema_name) = ?",
         [database.name, schema.lower()],
-    ).fetchone()
-    if spelled is None:
+    ).fetchall()
+    if not spelled:
         raise ProgrammingError(f"there is no schema {schema}", hint=f"CREATE SCHEMA {quoted(schema)}")
-    return QualifiedName(spelled[0], parts[-1])
+    return QualifiedName(spelled[0][0], parts[-1])
 
 
 def require_current(database: Database, con: Any) -> None:

@@ -320,8 +320,15 @@ def _parser() -> Any:
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
-@functools.lru_cache(maxsize=512)
-def _ask(query: str, *arguments: Any) -> Any:
-    """The answer, which only depends on the arguments; nobody changes it."""
+def _ask(query: str, argument: str) -> Any:
+    """The answer, which only depends on the argument; nobody changes it. That of a short one is remembered."""
+    return (_remembered if len(argument) <= _SHORT else _answer)(query, argument)
+
+
+def _answer(query: str, argument: str) -> Any:
     with _lock:
-        return _parser().execute(query, arguments).fetchone()[0]
+        return _parser().execute(query, [argument]).fetchone()[0]
+
+
+_SHORT = 20_000
+_remembered = functools.lru_cache(maxsize=512)(_answer)

@@ -100,7 +100,7 @@ def test_random_streams(epsilon, tables):
         for _ in range(1 if step % 3 else generator.randrange(1, 25)):
             name = generator.choice(list(tables))
             bag = bags[name]
-            if +bag and generator.random() < (0.25 if step < 120 else 0.9):
+            if +bag and generator.random() < (0.25 if step < 60 else 0.9):
                 row, weight = generator.choice(list(+bag)), -1
             else:
                 # 0 is frequent as a first value, 2 as a second one, 1 as both.

@@ -178,13 +178,33 @@ def test_what_a_name_hid_is_there_again_when_its_transaction_fails(con):
 
 
 def test_a_registered_name_hides_a_table_from_writes(con):
-    con.execute("CREATE TABLE r (a INT); CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM r")
-    con.execute("INSERT INTO r VALUES (1)")
-    con.register("r", _rows("more"))
+    con.execute(
+        "CREATE CHANGE TABLE c (a VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM c GROUP BY a"
+    )
+    con.execute("INSERT INTO c VALUES ('x')")
+    assert con.execute("SELECT count(*) FROM v").fetchall() == [(1,)]
+    con.register("c", _rows("more")).register("v", _rows("more").slice(0, 0))
     with pytest.raises(sqlfront.Error):
-        con.execute("INSERT INTO r VALUES (2)")
-    con.unregister("r").execute("INSERT INTO r VALUES (3)")
-    assert con.execute("FROM v").fetchall() == [(2,)]
+        con.execute("INSERT INTO c VALUES ('y')")
+    assert con.execute("SELECT count(*) FROM v").fetchall() == [(0,)]
+    con.unregister("c").unregister("v").execute("INSERT INTO c VALUES ('z')")
+    assert con.execute("SELECT count(*) FROM v").fetchall() == [(2,)]
+
+
+def test_a_table_made_of_the_one_it_hides_is_written(con):
+    con.execute("CREATE CHANGE TABLE c (a INT) WITH (retain = true)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM c GROUP BY a; INSERT INTO c VALUES (5)")
+    con.execute("CREATE TEMP TABLE c AS SELECT a FROM c WHERE a = 5; INSERT INTO c VALUES (8)")
+    assert con.execute("SELECT a FROM temp.c ORDER BY a").fetchall() == [(5,), (8,)]
+    assert con.execute("FROM v").fetchall() == [(5, 1)]
+
+
+def test_a_view_is_read_after_one_of_its_name_was_not_made(con):
+    con.execute("CREATE TABLE r (a INT); CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM r GROUP BY a")
+    con.execute("INSERT INTO r VALUES (5)")
+    assert con.execute("SELECT n FROM v WHERE a = 5").fetchall() == [(1,)]
+    con.execute("CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT a FROM r")
+    assert con.execute("SELECT n FROM v WHERE a = 5").fetchall() == [(1,)]
 
 
 def test_what_another_connection_makes_earlier_on_the_path_hides_ours(con):

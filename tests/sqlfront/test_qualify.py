@@ -63,7 +63,7 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
     assert con.explain("v").to_dict()["orders"][0]["strategy"] == strategy
     feed, replayed = con.view("v").subscribe(), Counter[Any]()
     for step in range(10):
-        con.execute(change(rng, 0.15) if step < 12 else f"DELETE FROM {'rst'[step - 12]}")
+        con.execute(change(rng, 0.15) if step < 7 else f"DELETE FROM {'rst'[step - 7]}")
         expected = Counter(con._duck.execute(settled).fetchall())
         assert Counter(con.execute("SELECT * FROM v").fetchall()) == expected, step
         assert con.view("v").count() == expected.total()

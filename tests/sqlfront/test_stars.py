@@ -55,7 +55,7 @@ def test_random_streams_against_duckdb(number: int) -> None:
     [maintained] = con._database.engine.views.values()
     ties = ", ".join(str(place + 1) for place in range(len(maintained.definition.columns)))
     feed, followed, seen, pieces = con.view("v").subscribe(timeout=0), Counter(), set(), Counter()
-    for step in range(12):
+    for step in range(18):
         if step % 6 == 5:
             epsilon = epsilons[(step // 6) % len(epsilons)]
             con.execute(f"ALTER MATERIALIZED VIEW v SET (epsilon = {epsilon})")
