@@ -357,7 +357,8 @@ FAULTS = [
     ),
     Fault(
         "a greater row is beyond NULLs that come first", "sqlfront/keyset.py",
-        'if bound.in_row and greater and "NULLS FIRST" in direction:', "if False:",
+        'greater is term.descending or (bound.in_row and greater and "NULLS FIRST" in direction):',
+        "greater is term.descending:",
         "tests/sqlfront/test_keyset.py -k no_place",
     ),
     Fault(
