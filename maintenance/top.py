@@ -30,7 +30,7 @@ _FIRST, _WHOLE = 4, 4096
 
 class RankedWalk:
     """One ranked enumeration in progress, valid until the state changes. O(log N) a row; O(1) to begin, or O(log N) and
-    the rows passed over where it has a `start`, which only a tree has.
+    the rows passed over where it has a `start`.
 
     It changes nothing but its own memory, which grows by a constant number of cells with each row. Rows whose place
     their keys do not tell, by a sum that is NULL or rounded, pass through a window (see maintenance.window).

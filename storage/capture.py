@@ -144,12 +144,10 @@ class Capture:
         """
         old = self._captured.get(table.key)
         trusted = old is not None and not self._watch.broken(con, [old])
-        if old is not None and trusted and set(columns) <= set(old.columns):
+        if old is not None and trusted and set(map(str.casefold, columns)) <= set(map(str.casefold, old.columns)):
             return False
         names = setup.resolve(con, self.database, table, columns)
         if old is not None and trusted:
-            if set(names) <= set(old.columns):
-                return False
             names = list(dict.fromkeys([*old.columns, *names]))
         with unit(con, in_transaction):
             setup.remove(con, self.database, table, keep_changes=trusted)

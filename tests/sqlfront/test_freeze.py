@@ -28,18 +28,10 @@ def con() -> Any:
 QUERIES = [query for name in SUPPORTED for query in statements(name)]
 
 
-@pytest.mark.parametrize("query", QUERIES[::2])
+@pytest.mark.parametrize(
+    "query", [*QUERIES[::2], *(pytest.param(query, marks=pytest.mark.slow) for query in QUERIES[1::2])]
+)
 def test_a_frozen_query_has_the_same_definition(con: Any, query: str) -> None:
-    has_the_same_definition(con, query)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("query", QUERIES[1::2])
-def test_every_other_frozen_query_has_the_same_definition(con: Any, query: str) -> None:
-    has_the_same_definition(con, query)
-
-
-def has_the_same_definition(con: Any, query: str) -> None:
     definition = bind_view(query, con)
     names = tuple(name for name, _ in definition.columns)
     frozen = frozen_query(query, DuckDBCatalog(con))
