@@ -36,8 +36,9 @@ def run(connection: Connection, statement: Statement, params: Any, *, many: bool
         try:
             _pass_through(connection, statement, params, many)
         finally:
-            if statement.kind in _RENAMES:  # It may have looked names up before it changed what they mean.
+            if statement.kind in _RENAMES:  # Afterwards: it may have looked names up itself before it changed them.
                 connection._forget_names()
+                forget_settings()
         return
     if many:
         raise ProgrammingError("executemany takes INSERT, UPDATE, DELETE or MERGE")
@@ -126,9 +127,6 @@ _MACROS = {"attach", "other"}
 def _pass_through(connection: Connection, statement: PassThrough, params: Any, many: bool) -> None:
     kind = statement.kind
     refuse_reserved(statement)
-    if kind in _RENAMES:
-        connection._forget_names()
-        forget_settings()
     about_macro = kind == "ddl" and statement.object in ("macro", "function")
     if about_macro or kind in _MACROS:
         connection._database.macros = None
