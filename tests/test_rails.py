@@ -1,0 +1,251 @@
+"""The floor plan, as rails: folders without cycles, small folders, private names, headers, names of files.
+
+Each rail has a list of the violations that are still there. A list may only shrink: a violation that is gone must be
+taken off its list.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("sqlfront", "maintenance", "planner", "storage")
+MOST_FILES = 30
+
+KNOTS: set[frozenset[str]] = {frozenset({"planner", "planner.rules"}), frozenset({"sqlfront", "sqlfront.shards"})}
+"""Folders of one package that import each other in a circle."""
+WIDE_FOLDERS: set[str] = {"maintenance", "planner", "sqlfront", "storage"}
+PRIVATE_READS: dict[str, int] = {
+    "sqlfront/apply.py": 18,
+    "sqlfront/check.py": 3,
+    "sqlfront/counting.py": 2,
+    "sqlfront/database.py": 1,
+    "sqlfront/dispatch.py": 51,
+    "sqlfront/dml.py": 20,
+    "sqlfront/lookups.py": 9,
+    "sqlfront/names.py": 4,
+    "sqlfront/ordered_reads.py": 3,
+    "sqlfront/reach.py": 2,
+    "sqlfront/relation.py": 2,
+    "sqlfront/shards/plan.py": 5,
+    "sqlfront/shards/shard.py": 3,
+    "sqlfront/show.py": 2,
+    "sqlfront/sources.py": 7,
+    "sqlfront/spark/__init__.py": 8,
+    "sqlfront/spark/server.py": 8,
+    "sqlfront/streaming.py": 2,
+    "sqlfront/table_ddl.py": 15,
+    "sqlfront/top.py": 15,
+    "sqlfront/view.py": 19,
+    "sqlfront/write_through.py": 10,
+}
+"""How often a file reads `x._name` of another module."""
+HEADER_READS: dict[str, int] = {
+    "sqlfront/state.py": 1,
+    "maintenance/arrange.py": 1,
+    "maintenance/emission.py": 2,
+    "maintenance/filling.py": 1,
+    "maintenance/hops.py": 2,
+    "maintenance/output.py": 1,
+    "maintenance/pieces.py": 2,
+    "maintenance/prediction.py": 1,
+    "maintenance/ranked.py": 2,
+    "maintenance/rebalance.py": 3,
+    "maintenance/room.py": 2,
+    "maintenance/seek.py": 1,
+    "maintenance/tally.py": 2,
+    "maintenance/top.py": 1,
+    "maintenance/view.py": 1,
+    "maintenance/window.py": 1,
+}
+"""How often a file outside storage reads a word of a table's header."""
+TWICE: set[str] = {
+    "__main__",
+    "check",
+    "companions",
+    "errors",
+    "explanation",
+    "plan",
+    "reach",
+    "relation",
+    "sources",
+    "state",
+    "top",
+    "tree",
+    "view",
+}
+"""Names that two product files have. Python itself asks for __main__ in each package that can be run."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every product module by its dotted name in the repository."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """Every module of ours that a file imports: at run time, in a function, or for annotations only."""
+    for node in ast.walk(tree(path)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names] + [node.module or ""]
+        for name in names:
+            if name in known and name != module:
+                yield name
+
+
+def folder(module: str, path: Path) -> str:
+    return module if path.name == "__init__.py" else module.rpartition(".")[0]
+
+
+def folder_graph(known: dict[str, Path]) -> dict[str, set[str]]:
+    """From each folder to the folders of the same package that its files import."""
+    graph: dict[str, set[str]] = defaultdict(set)
+    for module, path in known.items():
+        here = folder(module, path)
+        for target in imports(module, path, known):
+            there = folder(target, known[target])
+            if there != here and package_of(there) == package_of(here):
+                graph[here].add(there)
+    return graph
+
+
+def package_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def knots(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """The sets of folders that reach each other."""
+
+    def reach(start: str) -> set[str]:
+        seen: set[str] = set()
+        stack = list(graph.get(start, ()))
+        while stack:
+            here = stack.pop()
+            if here not in seen:
+                seen.add(here)
+                stack += graph.get(here, ())
+        return seen
+
+    reached = {start: reach(start) for start in graph}
+    return {
+        frozenset(b for b in there if a in reached.get(b, ())) for a, there in reached.items() if a in there
+    }  # fmt: skip
+
+
+def private_reads(path: Path) -> list[str]:
+    """Private attributes that a file reads of others: neither of self or cls, nor of names it defines itself."""
+    own, read = set(), []
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
+                own.add(name)
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name, ctx=ast.Store()):
+                own.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                own.add(name)
+    for node in ast.walk(tree(path)):
+        match node:
+            case ast.Attribute(value=ast.Name(id="self" | "cls" | "sys" | "os")):
+                continue
+            case ast.Attribute(attr=name) if is_private(name) and name not in own:
+                read.append(ast.unparse(node))
+            case ast.ImportFrom(names=names):
+                read += [alias.name for alias in names if is_private(alias.name)]
+    return read
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def header_reads(path: Path) -> list[str]:
+    return [
+        ast.unparse(node)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "header"
+    ]
+
+
+def counts(found: dict[str, list[str]]) -> dict[str, int]:
+    return {name: len(reads) for name, reads in found.items() if reads}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def test_folders_have_no_cycle():
+    assert knots(folder_graph(modules())) == KNOTS
+
+
+def test_folders_are_small():
+    files: dict[str, int] = defaultdict(int)
+    for path in modules().values():
+        files[relative(path.parent)] += path.name != "__init__.py"
+    assert {name for name, number in files.items() if number > MOST_FILES} == WIDE_FOLDERS
+
+
+def test_nobody_reads_the_privates_of_another_module():
+    assert counts({relative(path): private_reads(path) for path in modules().values()}) == PRIVATE_READS
+
+
+def test_headers_of_tables_are_read_in_storage_alone():
+    outside = [path for path in modules().values() if not relative(path).startswith("storage/")]
+    assert counts({relative(path): header_reads(path) for path in outside}) == HEADER_READS
+
+
+def test_no_two_files_have_one_name():
+    names: dict[str, int] = defaultdict(int)
+    for path in modules().values():
+        names[path.stem] += path.name != "__init__.py"
+    assert {name for name, number in names.items() if number > 1} == TWICE
+
+
+def test_a_knot_is_seen(tmp_path: Path):
+    (tmp_path / "one.py").write_text("def late():\n    from p.b import two\n")
+    (tmp_path / "two.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a.one import late\n"
+    )
+    (tmp_path / "three.py").write_text("import p.b.two\n")
+    known = {"p.a.one": tmp_path / "one.py", "p.b.two": tmp_path / "two.py", "p.c.three": tmp_path / "three.py"}
+    assert knots(folder_graph(known)) == {frozenset({"p.a", "p.b"})}
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("class A:\n    def f(self):\n        self._x = 1\n        return self._x, other._x\n", []),
+        ("def f(connection):\n    return connection._duck\n", ["connection._duck"]),
+        ("from m import _hidden\n", ["_hidden"]),
+        ("def f(a):\n    return a.b._c.__class__\n", ["a.b._c"]),
+    ],
+)
+def test_a_private_read_is_seen(tmp_path: Path, text: str, reads: list[str]):
+    source = tmp_path / "file.py"
+    source.write_text(text)
+    assert private_reads(source) == reads
+
+
+def test_a_header_read_is_seen(tmp_path: Path):
+    source = tmp_path / "file.py"
+    source.write_text("def used(table):\n    return int(table.header[at.USED])\n")
+    assert header_reads(source) == ["table.header[at.USED]"]
