@@ -166,9 +166,6 @@ class Assembler:
         """Drop or reorder key words; keep only rows that pass all tests."""
         self._join(at.PROJECT, [len(tests)], [word for test in tests for word in test.words()], join)
 
-    def best(self, group: Table, table: Table, index: int, value_place: int, places: Sequence[int]) -> None:
-        self.add(at.BEST, group.address, self._buffer(), table.address, index, value_place, len(places), *places)
-
     def finish(self, operation: int, tables: Iterable[Table], owner: int = 0) -> None:
         """CHECK or SWEEP these tables; steps are counted for view number `owner`."""
         addresses = [table.address for table in tables]

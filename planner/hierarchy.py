@@ -33,11 +33,6 @@ def is_q_hierarchical(edges: Edges, free: Collection[str]) -> bool:
     return find_violation(edges, free) is None
 
 
-def is_hierarchical(edges: Edges) -> bool:
-    """Whether for any two variables the sets of their atoms are disjoint or one contains the other."""
-    return is_q_hierarchical(edges, occurrences(edges))
-
-
 def find_violation(edges: Edges, free: Collection[str]) -> Violation | None:
     """The first broken condition, hierarchical before free; None for a q-hierarchical query.
 

@@ -7,11 +7,10 @@ A **table** is a header of HEADER_WORDS words that never moves. Its rows are WID
 A value is a little-endian two's complement integer of LIMBS words; value 0 is the row's count. The link words of index
 i hold the next and previous member (32-bit row numbers plus one; after the last comes 0, before the first the last),
 the member's group row and, if the index is not ordered, the next member but one. A **group table** (the other side of
-an index) ends its rows with a tail: one word with the list's head and the group's size, and, if EXTRA, the group's best
-value and a flag.
-At most one index is **ordered**: its lists are sorted (see order_kernels), its rows have a word more, at
-TAIL, its groups the tree's root in the second word of their tail. With **subtree sums** (SUMS values of one limb more
-than the row's, see subtree_kernels) they follow TAIL.
+an index) ends its rows with a tail: one word with the list's head and the group's size.
+At most one index is **ordered**: its lists are sorted (see order_kernels), its rows have a word more, at TAIL, and so
+have its groups, for the tree's root. With **subtree sums** (SUMS values of one limb more than the row's, see
+subtree_kernels) they follow TAIL.
 In a **ranked** table (see rank_kernels) index 0 is ordered, by RANKS words that follow TAIL instead of by key words,
 and a word of state follows these; a row is in its list only while it is PLACED.
 A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
@@ -100,10 +99,10 @@ HAS_RUN, COMMITTED = 1, 2
 OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16
 
 # Operations of a delta program: word 0 is the operation, word 1 its length.
-END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, BEST, PROJECT, AGGREGATE = range(13)
-TRANSITION, SIGN, SCALE, CLEAR = 13, 14, 15, 16
-STATUS, ROUTE, NOTE, SETTLE, BALANCE = 17, 18, 19, 20, 21
-SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 22, 23, 24, 25, 26
+END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, PROJECT, AGGREGATE = range(12)
+TRANSITION, SIGN, SCALE, CLEAR = 12, 13, 14, 15
+STATUS, ROUTE, NOTE, SETTLE, BALANCE = 16, 17, 18, 19, 20
+SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 21, 22, 23, 24, 25
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.

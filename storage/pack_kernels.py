@@ -48,13 +48,6 @@ def pack_column(data, width, column, source, size, offset, validity, rows):
     return clash
 
 
-@kernel("void(int64,int64,int64,int64,int64,int64)")
-def pack_words(data, width, column, source, stride, rows):
-    """Copy words source[i * stride] to word `column` of each row."""
-    for i in range(rows):
-        store(data, i * width + column, load(source, i * stride))
-
-
 @kernel("void(int64,int64,int64,int64,int64)")
 def fill_word(data, width, column, value, rows):
     """Write one word to word `column` of each row."""

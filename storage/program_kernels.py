@@ -18,7 +18,6 @@ from storage.layout import (
     BAD_ROW,
     BAD_TABLE,
     BALANCE,
-    BEST,
     BUFFERS,
     CHECK,
     CHUNK,
@@ -79,7 +78,7 @@ from storage.object_kernels import address_of, pack_row, python_object
 from storage.range_kernels import step_range, step_range_sum
 from storage.rank_kernels import step_rank
 from storage.route_kernels import alone, step_balance, step_note, step_route, step_settle, step_status
-from storage.step_kernels import step_best, step_probe, step_project
+from storage.step_kernels import step_probe, step_project
 from storage.support_kernels import step_sign, step_transition
 from storage.table_kernels import clear, first_negative, sweep
 from storage.upkeep_kernels import wants_shrink
@@ -239,8 +238,6 @@ def run(program, scratch, data, first, rows, sign):
             delta = load(scratch, BUFFERS + 3 * load(pc, 2))
             while n == 0 and load(after, 0) != PATH_END:
                 after += load(after, 1) * 8
-        elif operation == BEST:
-            n = step_best(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 3))
             width = load(pc, 7) + 2
         elif operation == AGGREGATE:

@@ -54,7 +54,8 @@ class Table:
         self.groups: list[Table] = []
         sums = tuple(summed) or (0,) * len(self.indexes)
         for number, (places, width) in enumerate(zip(self.indexes, sums, strict=True)):
-            self.groups.append(self._group(number, places, width))
+            ordered = order is not None and order[0] == number
+            self.groups.append(self._group(number, places, width, ordered))
         self._refer(tuple(references))
         if order is not None:
             number, compared = order
@@ -62,10 +63,10 @@ class Table:
             self.header[at.ORDER] = upkeep.calloc_words(len(words))
             _words(self.header[at.ORDER], len(words))[:] = words
 
-    def _group(self, number: int, places: tuple[int, ...], summed: int) -> Table:
+    def _group(self, number: int, places: tuple[int, ...], summed: int, ordered: bool) -> Table:
         if len(places) > 32:
             raise InternalError(f"an index of {len(places)} key words is too wide (32 at most)")
-        group = Table(len(places), summed, self.limbs, name=f"{self.name}[{number}]", extra=2)
+        group = Table(len(places), summed, self.limbs, name=f"{self.name}[{number}]", extra=int(ordered))
         group.header[at.OWNER] = self.address
         group.header[at.OWNER_INDEX] = number
         entry = _words(self.header[at.INDEX_LIST] + number * (at.INDEX_ENTRY + 32) * 8, at.INDEX_ENTRY + 32)

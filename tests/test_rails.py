@@ -67,7 +67,6 @@ HEADER_READS: dict[str, int] = {
 """How often a file outside storage reads a word of a table's header."""
 TWICE: set[str] = {
     "__main__",
-    "check",
     "companions",
     "errors",
     "explanation",

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.plan import Plan
 from planner.query import Companion, LeafColumn
 from planner.rules.cyclic import STORE
+from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.hypergraph import components, hypergraph, ordered_variables
 from planner.keys import reduct, refers
 from planner.plan import Node, Plan
 from planner.query import Definition, Reference
 from planner.tree import build_tree
+from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import definitions
 

@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from planner import decomposition
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.cover import cover_number
 from planner.decomposition import decompose
@@ -21,6 +20,7 @@ from planner.gyo import is_acyclic
 from planner.hypergraph import Edges, hypergraph, neighbours, vertices
 from planner.plan import Node
 from planner.query import Definition
+from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes
 from tests.planner.notation import parse_definition, read_texts
 from tests.planner.strategies import databases, definitions, rings_and_cliques

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.core import minimise
 from planner.plan import Plan
 from planner.query import Comparison, Definition
+from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes, join_naively
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import compared, databases

@@ -8,7 +8,6 @@ from itertools import combinations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.connex import find_free_path, free_connex_extension, is_free_connex
 from planner.gyo import find_cycle, is_acyclic
@@ -18,6 +17,7 @@ from planner.keys import constant_keys
 from planner.plan import Plan
 from planner.query import Definition
 from planner.tree import build_tree
+from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes, fill
 from tests.planner.strategies import databases, definitions, queries, rings_and_cliques
 

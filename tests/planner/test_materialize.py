@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.cost import MATERIALIZED
 from planner.plan import Plan
 from planner.query import Definition
 from planner.rules.materialize import STRATEGY, TooManyJoins
+from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import databases, queries

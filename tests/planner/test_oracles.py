@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.hierarchy import find_violation
 from planner.hypergraph import hypergraph
 from planner.plan import Node, Plan
 from planner.query import Definition
+from tests.planner.contract import check_plan
 from tests.planner.notation import read_fixture
 
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.plan import Plan
 from planner.query import Comparison, Definition
 from planner.ranges import build_range_tree, is_range
 from planner.rules.range_sums import plan_range_sums
+from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import compared
 

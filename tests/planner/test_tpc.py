@@ -8,13 +8,13 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.core import minimise
 from planner.plan import Plan
 from planner.query import Definition
 from planner.tasks import classify_tasks
 from sqlfront.binder import bind_view
+from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tpc"

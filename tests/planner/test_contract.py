@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from planner.check import check_plan
 from planner.classify import plan_view
 from planner.plan import Node, Plan
+from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 
 ORDERS = Node(("o", "c"), atom="orders")

@@ -1,4 +1,4 @@
-"""The contract between planner and runtime, as assertions over a finished plan; for tests."""
+"""The contract between planner and runtime, as assertions over a finished plan."""
 
 from __future__ import annotations
 
