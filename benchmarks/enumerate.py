@@ -117,7 +117,7 @@ class _Side:
         return sum(batch.num_rows for batch in self.con.execute(f"FROM {name}").to_arrow_reader())
 
     def _core(self) -> Any:
-        from maintenance.output import Reader
+        from sqlfront.maintenance.output.output import Reader
 
         return Reader(self.maintained)
 

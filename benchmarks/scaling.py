@@ -62,7 +62,7 @@ def simulate(rows: int, counts: Sequence[int] = SHARDS) -> list[dict[str, Any]]:
 
 
 def _line(con: Any, name: str, shards: int, rows: int) -> dict[str, Any]:
-    from sqlfront.shards.plan import plan_shards
+    from sqlfront.shards.shard_plan import plan_shards
 
     plan = plan_shards(con, QUERIES[name], shards, {table: _rows(table, rows) for table in TABLES})
     spread = plan.partitioning

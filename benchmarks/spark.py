@@ -213,8 +213,8 @@ def sent_bytes(plan: Any, directory: Path) -> int:
 def pieces(plan: Any, directory: Path) -> Iterator[bytes]:
     import pyarrow.parquet
 
-    from sqlfront.shards.log import pack
     from sqlfront.shards.routes import Router
+    from sqlfront.shards.shard_log import pack
 
     router = Router(plan)
     for table in COLUMNS:

@@ -50,7 +50,7 @@ def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
     import pyarrow as pa
 
     import sqlfront
-    from maintenance.top import RankedWalk
+    from sqlfront.maintenance.ranked.cursor import RankedWalk
 
     with sqlfront.connect(":memory:") as con:
         con.execute("CREATE CHANGE TABLE e (a BIGINT, b BIGINT) WITH (retain = false)")

@@ -203,7 +203,7 @@ def _timed(con: Any) -> tuple[int, float, float]:
 
 def _stepped(con: Any) -> float:
     """Elementary steps per row of a whole read."""
-    from maintenance.output import Reader
+    from sqlfront.maintenance.output.output import Reader
 
     reader = Reader(con._database.view(con._duck, ("v",)).maintained)
     rows = sum(batch.num_rows for batch in reader)

@@ -51,7 +51,7 @@ def block(columns: int, epsilon: float, size: int) -> dict[str, np.ndarray]:
 
 def longest_wait(con: Any) -> float:
     """Steps per row of the batch that has the most, what follows the last row being counted to it."""
-    from maintenance.output import Reader
+    from sqlfront.maintenance.output.output import Reader
 
     walk = Reader(con._database.view(con._duck, ("v",)).maintained)._walk
     most, before, rows = 0.0, 0, walk.next(WINDOW)

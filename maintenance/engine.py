@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.critical import Uninterrupted
-from maintenance.epoch import Applied, Epoch, RowGate
-from maintenance.ingest import Ingest
-from maintenance.machine import Encoded
-from maintenance.output_change import OutputChange
-from maintenance.relation import Relation, Rescale
-from maintenance.state import State
-from maintenance.view import MaintainedView
-from storage import layout as at
-from storage.errors import IntegrityError
+from sqlfront.maintenance.epoch import Applied, Epoch, RowGate
+from sqlfront.maintenance.output.output_change import OutputChange
+from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.maintenance.program.machine import Encoded
+from sqlfront.maintenance.relation.base_relation import Relation, Rescale
+from sqlfront.maintenance.relation.ingest import Ingest
+from sqlfront.maintenance.state import State
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.storage.errors import IntegrityError
+from sqlfront.storage.kernels import layout as at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from maintenance.relation import Evaluate
+    from sqlfront.maintenance.relation.base_relation import Evaluate
 
 
 _MANY = 4096

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from maintenance.machine import Encoded, RelationPrograms, place_row, run_packed, run_row
-from maintenance.netting import net
-from storage import layout as at
-from storage.codec import Codec
-from storage.encoding import codec_for
-from storage.errors import DataError, NotSupportedError
-from storage.layout import NULL_CODE
+from sqlfront.maintenance.program.machine import Encoded, RelationPrograms, place_row, run_packed, run_row
+from sqlfront.maintenance.program.netting import net
+from sqlfront.storage.codecs.codec import Codec
+from sqlfront.storage.codecs.encoding import codec_for
+from sqlfront.storage.errors import DataError, NotSupportedError
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.layout import NULL_CODE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from maintenance.engine import Engine
-    from maintenance.expressions import Computation
-    from maintenance.output_change import OutputChange
-    from maintenance.relation import Column, Relation
+    from sqlfront.maintenance.engine import Engine
+    from sqlfront.maintenance.output.output_change import OutputChange
+    from sqlfront.maintenance.relation.base_relation import Column, Relation
+    from sqlfront.maintenance.relation.expressions import Computation
 
 
 _BLOCK = re.compile(r"/(union )?\d+$")  # Behind the name of the view that the block or union of blocks is part of.

@@ -8,26 +8,26 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from maintenance.filling import copy_rows, fill_store, lay_out
-from maintenance.machine import MAX_VIEWS, Machine, RelationPrograms
-from maintenance.outlets import Listener, Outlets
-from maintenance.programs import Assembler
-from maintenance.reading import trees_read
-from maintenance.relation import Column, LeafStore, Relation, Rescale
-from maintenance.room import Room
-from maintenance.unbuilt import demanded_indexes, unbuilt_view
-from maintenance.view import MaintainedView, Source
-from planner.plan import Plan
-from planner.query import Definition
-from storage import layout as at
-from storage.encoding import Dictionaries
-from storage.errors import DataError, InternalError
-from storage.table import Table
+from sqlfront.maintenance.output.reading import trees_read
+from sqlfront.maintenance.output.subscribers import Listener, Outlets
+from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.room import Room
+from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
+from sqlfront.maintenance.relation.filling import copy_rows, fill_store, lay_out
+from sqlfront.maintenance.view.maintained_view import MaintainedView, Source
+from sqlfront.maintenance.view.unbuilt import demanded_indexes, unbuilt_view
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.storage.codecs.encoding import Dictionaries
+from sqlfront.storage.errors import DataError, InternalError
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from maintenance.relation import Evaluate
+    from sqlfront.maintenance.relation.base_relation import Evaluate
 
     Load = Callable[[str], tuple[Iterable[pa.RecordBatch], int]]
 
@@ -325,8 +325,8 @@ class State:
 
     def _present_rows(self, relation: Relation, load: Load) -> tuple[Iterable[Any], int]:
         """The rows of a relation as record batches, or pairs of these and weights; and their number (0: unknown)."""
-        from maintenance.output import table_batches
-        from maintenance.output_change import view_batches
+        from sqlfront.maintenance.output.output import table_batches
+        from sqlfront.maintenance.output.output_change import view_batches
 
         if relation.is_view:
             return chain.from_iterable(view_batches(self.views[name], self._evaluate) for name in relation.fed_by), 0

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from planner.companions import add_companions
-from planner.orders import add_orders
-from planner.plan import Plan
-from planner.query import Definition
-from planner.rules.cyclic import plan_cyclic
-from planner.rules.extension import plan_extension
-from planner.rules.free_connex import plan_free_connex
-from planner.rules.inequality import plan_inequality
-from planner.rules.materialize import materialize_joins
-from planner.rules.q_hierarchical import plan_q_hierarchical
-from planner.rules.range_sums import plan_range_sums
-from planner.tree import Weights
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.passes.distinct_plans import add_companions
+from sqlfront.planner.passes.orders import add_orders
+from sqlfront.planner.rules.cyclic import plan_cyclic
+from sqlfront.planner.rules.extension import plan_extension
+from sqlfront.planner.rules.free_connex import plan_free_connex
+from sqlfront.planner.rules.inequality import plan_inequality
+from sqlfront.planner.rules.materialize import materialize_joins
+from sqlfront.planner.rules.q_hierarchical import plan_q_hierarchical
+from sqlfront.planner.rules.range_sums import plan_range_sums
+from sqlfront.planner.search.join_tree import Weights
 
 Rule = Callable[[Definition, Weights], Plan | None]
 

@@ -18,15 +18,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from planner.core import minimise
-from planner.cost import AMORTISED, CONSTANT, leading_power
-from planner.gyo import find_cycle, is_acyclic
-from planner.hierarchy import Violation, find_violation, membership_violations, violations
-from planner.hypergraph import Edges, hypergraph, ordered_variables
-from planner.keys import reduct, refers
-from planner.plan import Plan
-from planner.query import Atom, Definition
-from planner.wording import spell_violation, table_name
+from sqlfront.planner.model.cost import AMORTISED, CONSTANT, leading_power
+from sqlfront.planner.model.hypergraph import Edges, hypergraph, ordered_variables
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Atom, Definition
+from sqlfront.planner.theory.core import minimise
+from sqlfront.planner.theory.gyo import find_cycle, is_acyclic
+from sqlfront.planner.theory.hierarchy import Violation, find_violation, membership_violations, violations
+from sqlfront.planner.theory.keys import reduct, refers
+from sqlfront.planner.theory.wording import spell_violation, table_name
 
 Verdict = Literal["constant", "hard", "open"]
 Name = Literal["read all", "count", "exists", "membership"]

@@ -1,6 +1,6 @@
 """SQL materialized views that maintain themselves, in process, for DuckDB.
 
-Importing this package loads no engine: everything heavy is imported at first use.
+Public names are bound at first use, so that importing a package below this one does not load the face.
 """
 
 from __future__ import annotations
@@ -8,26 +8,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from sqlfront._guard import check_packages
-
-check_packages()
-
-from storage.errors import (  # noqa: E402  (only once the packages are known to be ours)
-    DatabaseError,
-    DataError,
-    Error,
-    IntegrityError,
-    InterfaceError,
-    InternalError,
-    Lost,
-    NotSupportedError,
-    OperationalError,
-    ProgrammingError,
-    StaleRead,
-)
-
 if TYPE_CHECKING:
     from sqlfront.connection import Connection, connect
+    from sqlfront.storage.errors import (
+        DatabaseError,
+        DataError,
+        Error,
+        IntegrityError,
+        InterfaceError,
+        InternalError,
+        Lost,
+        NotSupportedError,
+        OperationalError,
+        ProgrammingError,
+        StaleRead,
+    )
 
 __version__ = "0.1.0"
 
@@ -54,13 +49,13 @@ __all__ = [
     "threadsafety",
 ]
 
-_LAZY = {"connect": "sqlfront.connection", "Connection": "sqlfront.connection"}
+_FACE = {"connect": "sqlfront.connection", "Connection": "sqlfront.connection"}
 
 
 def __getattr__(name: str) -> Any:
     """Import the module that holds a public name when the name is first used (PEP 562)."""
-    if name not in _LAZY:
+    if name not in __all__:
         raise AttributeError(f"module 'sqlfront' has no attribute {name!r}")
-    value = getattr(import_module(_LAZY[name]), name)
+    value = getattr(import_module(_FACE.get(name, "sqlfront.storage.errors")), name)
     globals()[name] = value
     return value

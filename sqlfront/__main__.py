@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlfront
-from sqlfront.shell import Shell, repl, terminal_width
+from sqlfront.shell.shell import Shell, repl, terminal_width
 
 ROWS = 40
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
 
 def warm() -> int:
     """Compile the kernels into the user's cache, so that the first view of a later process need not wait."""
-    from storage.jit import compile_all
+    from sqlfront.storage.kernels.jit import compile_all
 
     start = time.perf_counter()
     compile_all()

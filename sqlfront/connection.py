@@ -8,26 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
-from maintenance.critical import Uninterrupted
 from sqlfront import dispatch
-from sqlfront.database import ChangeTable, Database
-from sqlfront.dialects import to_duckdb
-from sqlfront.failures import expect_copy, require_pandas, translated
-from sqlfront.names import Key, name_parts
-from sqlfront.scans import ReadSession
-from sqlfront.statements import PassThrough, parse_statement
-from sqlfront.streams import Stream
-from sqlfront.transactions import Transaction, catch_up, rollback
-from storage.errors import InterfaceError, ProgrammingError, StaleRead
+from sqlfront.database.database import ChangeTable, Database
+from sqlfront.database.failures import expect_copy, require_pandas, translated
+from sqlfront.database.names import Key, name_parts
+from sqlfront.database.scans import ReadSession
+from sqlfront.database.streams import Stream
+from sqlfront.database.transactions import Transaction, catch_up, rollback
+from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.sql.dialects import to_duckdb
+from sqlfront.sql.statements import PassThrough, parse_statement
+from sqlfront.storage.errors import InterfaceError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
 
-    from maintenance.epoch import Epoch, RowGate
-    from sqlfront.explanation import Explanation
-    from sqlfront.feed_cursor import FeedCursor
+    from sqlfront.explain.explanation import Explanation
+    from sqlfront.feeds.feed_cursor import FeedCursor
     from sqlfront.held_result import HeldResult
+    from sqlfront.maintenance.epoch import Epoch, RowGate
     from sqlfront.relation import Relation
     from sqlfront.view import View
 
@@ -187,7 +187,7 @@ class Connection:
             epoch = self._database.engine.apply_batches(changes, self._gates)
             if epoch is not None:
                 return epoch
-        from sqlfront import apply
+        from sqlfront.write import apply
 
         self._ready()
         with translated(self._session_error):
@@ -204,7 +204,7 @@ class Connection:
             number = gate.run(row, weight)
             if number is not None:
                 return number
-        from sqlfront import apply
+        from sqlfront.write import apply
 
         self._ready()
         with translated(self._session_error):
@@ -216,12 +216,12 @@ class Connection:
     ) -> Any:  # fmt: skip
         """Give a change table a source of changes, and take in what it has. Returns the Epoch, or None without news.
 
-        `source`: a Spark DataFrame, a stream or iterable of Arrow tables (each is an epoch), or a storage.sources
-        ChangeSource. `shape`: plain, weight, change_type, debezium; auto goes by the columns. `version`: a column that
-        grows with each commit, for REFRESH CHANGE TABLE. Offsets are kept under `name`. A streaming DataFrame needs a
-        durable table and a `checkpoint`; its StreamingQuery is returned, each micro-batch is an epoch, exactly once.
+        `source`: a Spark DataFrame, a stream or iterable of Arrow tables (each is an epoch), or a ChangeSource of
+        sqlfront.storage.outside.sources. `shape`: plain, weight, change_type, debezium; auto goes by the columns.
+        `version`: a column that grows with each commit, for REFRESH CHANGE TABLE. Offsets are kept under `name`. A
+        streaming DataFrame needs a durable table and a `checkpoint`; its StreamingQuery is returned.
         """
-        from sqlfront.sources import register_changes
+        from sqlfront.feeds.table_sources import register_changes
 
         self._ready()
         with translated(self._session_error):
@@ -234,7 +234,7 @@ class Connection:
 
     def explain(self, view_or_sql: str, *, shards: int | None = None) -> Explanation:
         """How a view is maintained, or a SELECT would be: shape, strategy, cost, reason, tree; and how in `shards`."""
-        from sqlfront.explanation import explain
+        from sqlfront.explain.explanation import explain
 
         self._ready()
         with translated(None):

@@ -5,22 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from maintenance.critical import Uninterrupted
-from sqlfront import change_table_ddl, ddl, dml, show, table_ddl, view_index
-from sqlfront import statements as own
-from sqlfront.durable import compact_logs
-from sqlfront.feed import subscribe
-from sqlfront.frames import as_user
+from sqlfront.database.durable import compact_logs
+from sqlfront.database.frames import as_user
+from sqlfront.database.loading import forget_settings, lossless
+from sqlfront.database.names import require_current
+from sqlfront.database.reserved import looks_into_catalog, refuse_reserved, without_reserved
+from sqlfront.database.transactions import Transaction, rollback
+from sqlfront.define import change_table_ddl, ddl, table_ddl, view_index
+from sqlfront.define.options import check_options
+from sqlfront.explain import show
+from sqlfront.feeds.feed import subscribe
+from sqlfront.feeds.table_sources import pull
 from sqlfront.held_result import HeldResult
-from sqlfront.loading import forget_settings, lossless
-from sqlfront.names import require_current
-from sqlfront.options import check_options
-from sqlfront.reach import reads_ours
-from sqlfront.reserved import looks_into_catalog, refuse_reserved, without_reserved
-from sqlfront.sources import pull
-from sqlfront.statements import PassThrough, Statement
-from sqlfront.transactions import Transaction, rollback
-from storage.errors import NotSupportedError, ProgrammingError
+from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.read.reads_ours import reads_ours
+from sqlfront.sql import statements as own
+from sqlfront.sql.statements import PassThrough, Statement
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+from sqlfront.write import dml
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
@@ -90,7 +92,7 @@ def _run_own(connection: Connection, statement: Statement) -> None:
 
 
 def _subscribe(connection: Connection, statement: own.Subscribe) -> None:
-    from sqlfront.feed_cursor import FeedCursor
+    from sqlfront.feeds.feed_cursor import FeedCursor
 
     database = connection._database
     with database.engine.lock:
@@ -188,7 +190,7 @@ def read(connection: Connection, statement: PassThrough | str, params: Any) -> N
 
 
 def _read_views(connection: Connection, statement: PassThrough | str, params: Any) -> None:
-    from sqlfront.lookups import narrowed
+    from sqlfront.read.lookups import narrowed
 
     connection._start_reading()
     if isinstance(statement, PassThrough) and looks_into_catalog(connection, statement):
@@ -207,7 +209,7 @@ def _read_views(connection: Connection, statement: PassThrough | str, params: An
 
 def stream(connection: Connection, statement: PassThrough, params: Any, batch_size: int) -> Any:
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
-    from sqlfront.lookups import narrowed
+    from sqlfront.read.lookups import narrowed
 
     with connection._database.engine.lock:
         connection._duck.abort()
@@ -219,7 +221,7 @@ def stream(connection: Connection, statement: PassThrough, params: Any, batch_si
 
 def _read_inside(connection: Connection, statement: PassThrough, params: Any) -> None:
     """A read in a transaction: its own changes are applied for the time of the read, and taken back."""
-    from sqlfront.lookups import narrowed
+    from sqlfront.read.lookups import narrowed
 
     with connection._reading_own():
         text = narrowed(connection, statement, params)

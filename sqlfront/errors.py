@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.errors import (
+from sqlfront.storage.errors import (
     DatabaseError,
     DataError,
     Error,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.failures import expect_copy, translated
+from sqlfront.database.failures import expect_copy, translated
 
 if TYPE_CHECKING:
     import pyarrow as pa

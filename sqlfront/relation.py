@@ -59,7 +59,7 @@ class Relation:
 
     def show(self, rows: int = 20) -> None:
         """Print the first rows as a table."""
-        from sqlfront.draw_table import draw_table
+        from sqlfront.shell.draw_table import draw_table
 
         with self._cursor() as cursor:
             cursor.execute(self._query)

@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.comparing import is_same, output_variables
-from sqlfront.explanation import Explanation, explain_view
-from sqlfront.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
-from sqlfront.names import shown
-from sqlfront.state import state_rows
-from storage.capture_sql import quote, table_sql
-from storage.errors import ProgrammingError
+from sqlfront.database.names import shown
+from sqlfront.explain.explanation import Explanation, explain_view
+from sqlfront.explain.state_rows import state_rows
+from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
+from sqlfront.read.comparing import is_same, output_variables
+from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.connection import Connection
-    from sqlfront.copies import Copy
-    from sqlfront.database import ViewEntry
+    from sqlfront.database.database import ViewEntry
+    from sqlfront.feeds.copies import Copy
 
 
 class View:
@@ -34,7 +34,7 @@ class View:
 
     def count(self) -> int:
         """The number of SQL rows. O(1), but for HAVING, QUALIFY and inside a transaction: then a query counts them."""
-        from maintenance.output import row_count
+        from sqlfront.maintenance.output.output import row_count
 
         transaction, definition = self._connection._transaction, self._entry.definition
         inside = transaction is not None and transaction.touched()
@@ -56,7 +56,7 @@ class View:
         whole = not self._entry.definition.having and not self._entry.definition.limit
         plain = whole and set(free) == {name.casefold() for name in names}
         if plain and (transaction is None or not transaction.touched()):
-            from maintenance.output import contains
+            from sqlfront.maintenance.output.output import contains
 
             wanted = {free[name.casefold()]: value for name, value in zip(names, values, strict=True)}
             codecs = self._entry.maintained.codecs
@@ -79,7 +79,7 @@ class View:
 
         O(k log N) with a ranked tree, else a sort of its rows. ProgrammingError if it has no order or k is negative.
         """
-        from sqlfront.top import top_rows
+        from sqlfront.read.top import top_rows
 
         self._connection._ready()
         return top_rows(self._connection, self._entry, k)
@@ -90,7 +90,7 @@ class View:
         Raises StaleRead at the next row that is not there yet once the data has changed, NotSupportedError where rows
         are sorted when they are read or a column has to be computed by DuckDB, and in a transaction.
         """
-        from sqlfront.top import ordered_rows
+        from sqlfront.read.top import ordered_rows
 
         self._connection._ready()
         return ordered_rows(self._connection, self._entry)
@@ -151,7 +151,7 @@ class View:
         notes its epoch in its own commit: after a crash nothing is missing or doubled when the view is copied there
         again.
         """
-        from sqlfront.copies import Copy
+        from sqlfront.feeds.copies import Copy
 
         self._connection._ready()
         self._connection._start_reading()

@@ -64,3 +64,7 @@ class StaleRead(OperationalError):
 
 class Lost(OperationalError):
     """A change table, or a view over it, lost its rows when the process ended; feed it again."""
+
+
+for _error in (Error, *Error.__subclasses__(), *DatabaseError.__subclasses__(), *OperationalError.__subclasses__()):
+    _error.__module__ = "sqlfront"  # The name users import it by, which tracebacks print.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from planner.query import Atom, Companion, Definition, LeafColumn, RawColumn
+from sqlfront.planner.model.query import Atom, Companion, Definition, LeafColumn, RawColumn
 
 Row = tuple[Any, ...]
 

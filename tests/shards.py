@@ -14,9 +14,9 @@ import pyarrow as pa
 
 import sqlfront
 from sqlfront.shards import shard
-from sqlfront.shards.log import Piece, ShardLog, pack
-from sqlfront.shards.plan import ShardPlan
 from sqlfront.shards.routes import Router
+from sqlfront.shards.shard_log import Piece, ShardLog, pack
+from sqlfront.shards.shard_plan import ShardPlan
 
 TABLES = {
     "r": {"a": "BIGINT", "b": "VARCHAR", "n": "INTEGER"},

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from planner.classify import plan_view
-from sqlfront.binder import bind_view
-from sqlfront.epsilon import EPSILON, with_epsilon
-from sqlfront.table_catalog import DuckDBCatalog
+from sqlfront.bind.binder import bind_view
+from sqlfront.bind.table_catalog import DuckDBCatalog
+from sqlfront.define.epsilon import EPSILON, with_epsilon
+from sqlfront.planner.classify import plan_view
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"

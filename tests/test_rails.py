@@ -18,78 +18,92 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("sqlfront", "maintenance", "planner", "storage")
 MOST_FILES = 30
 
-KNOTS: set[frozenset[str]] = {frozenset({"planner", "planner.rules"}), frozenset({"sqlfront", "sqlfront.shards"})}
+KNOTS: set[frozenset[str]] = {
+    frozenset(
+        {
+            "sqlfront",
+            "sqlfront.database",
+            "sqlfront.define",
+            "sqlfront.explain",
+            "sqlfront.feeds",
+            "sqlfront.read",
+            "sqlfront.shards",
+            "sqlfront.shell",
+            "sqlfront.write",
+        }
+    ),
+    frozenset(
+        {
+            "sqlfront.maintenance",
+            "sqlfront.maintenance.heavy_light",
+            "sqlfront.maintenance.output",
+            "sqlfront.maintenance.program",
+            "sqlfront.maintenance.ranked",
+            "sqlfront.maintenance.relation",
+            "sqlfront.maintenance.tree",
+            "sqlfront.maintenance.view",
+        }
+    ),
+}
 """Folders of one package that import each other in a circle."""
-WIDE_FOLDERS: set[str] = {"maintenance", "planner", "sqlfront", "storage"}
+WIDE_FOLDERS: set[str] = set()
 PRIVATE_READS: dict[str, int] = {
-    "sqlfront/apply.py": 18,
-    "sqlfront/check.py": 3,
-    "sqlfront/counting.py": 2,
-    "sqlfront/database.py": 1,
+    "sqlfront/database/database.py": 1,
+    "sqlfront/database/names.py": 4,
+    "sqlfront/define/table_ddl.py": 15,
     "sqlfront/dispatch.py": 51,
-    "sqlfront/dml.py": 20,
-    "sqlfront/lookups.py": 9,
-    "sqlfront/names.py": 4,
-    "sqlfront/ordered_reads.py": 3,
-    "sqlfront/reach.py": 2,
+    "sqlfront/explain/check.py": 3,
+    "sqlfront/explain/show.py": 2,
+    "sqlfront/feeds/streaming.py": 2,
+    "sqlfront/feeds/table_sources.py": 7,
+    "sqlfront/read/counting.py": 2,
+    "sqlfront/read/lookups.py": 9,
+    "sqlfront/read/ordered_reads.py": 3,
+    "sqlfront/read/reads_ours.py": 2,
+    "sqlfront/read/top.py": 15,
     "sqlfront/relation.py": 2,
-    "sqlfront/shards/plan.py": 5,
     "sqlfront/shards/shard.py": 3,
-    "sqlfront/show.py": 2,
-    "sqlfront/sources.py": 7,
+    "sqlfront/shards/shard_plan.py": 5,
     "sqlfront/spark/__init__.py": 8,
     "sqlfront/spark/server.py": 8,
-    "sqlfront/streaming.py": 2,
-    "sqlfront/table_ddl.py": 15,
-    "sqlfront/top.py": 15,
     "sqlfront/view.py": 19,
-    "sqlfront/write_through.py": 10,
+    "sqlfront/write/apply.py": 18,
+    "sqlfront/write/dml.py": 20,
+    "sqlfront/write/write_through.py": 10,
 }
 """How often a file reads `x._name` of another module."""
 HEADER_READS: dict[str, int] = {
-    "sqlfront/state.py": 1,
-    "maintenance/arrange.py": 1,
-    "maintenance/emission.py": 2,
-    "maintenance/filling.py": 1,
-    "maintenance/hops.py": 2,
-    "maintenance/output.py": 1,
-    "maintenance/pieces.py": 2,
-    "maintenance/prediction.py": 1,
-    "maintenance/ranked.py": 2,
-    "maintenance/rebalance.py": 3,
-    "maintenance/room.py": 2,
-    "maintenance/seek.py": 1,
-    "maintenance/tally.py": 2,
-    "maintenance/top.py": 1,
-    "maintenance/view.py": 1,
-    "maintenance/window.py": 1,
+    "sqlfront/explain/state_rows.py": 1,
+    "maintenance/heavy_light/balance.py": 3,
+    "maintenance/heavy_light/part_trees.py": 2,
+    "maintenance/heavy_light/union_enumeration.py": 2,
+    "maintenance/output/output.py": 1,
+    "maintenance/program/room.py": 2,
+    "maintenance/ranked/cursor.py": 1,
+    "maintenance/ranked/index.py": 2,
+    "maintenance/ranked/keyset_start.py": 1,
+    "maintenance/ranked/window.py": 1,
+    "maintenance/relation/filling.py": 1,
+    "maintenance/tree/arrange.py": 1,
+    "maintenance/view/emission.py": 2,
+    "maintenance/view/maintained_view.py": 1,
+    "maintenance/view/prediction.py": 1,
+    "maintenance/view/tuple_count.py": 2,
 }
 """How often a file outside storage reads a word of a table's header."""
-TWICE: set[str] = {
-    "__main__",
-    "companions",
-    "errors",
-    "explanation",
-    "plan",
-    "reach",
-    "relation",
-    "sources",
-    "state",
-    "top",
-    "tree",
-    "view",
-}
+TWICE: set[str] = {"__main__", "errors"}
 """Names that two product files have. Python itself asks for __main__ in each package that can be run."""
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every product module by its dotted name in the repository."""
+    """Every product module by the name it is imported by."""
     found = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+            name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            found[name if package == "sqlfront" else f"sqlfront.{name}"] = path
     return found
 
 
@@ -128,7 +142,9 @@ def folder_graph(known: dict[str, Path]) -> dict[str, set[str]]:
 
 
 def package_of(module: str) -> str:
-    return module.partition(".")[0]
+    """Which of the four packages a module is in."""
+    first, second, *_ = [*module.split("."), ""]
+    return second if second in PACKAGES else first
 
 
 def knots(graph: dict[str, set[str]]) -> set[frozenset[str]]:
@@ -220,13 +236,17 @@ def test_no_two_files_have_one_name():
 
 
 def test_a_knot_is_seen(tmp_path: Path):
-    (tmp_path / "one.py").write_text("def late():\n    from p.b import two\n")
+    (tmp_path / "one.py").write_text("def late():\n    from sqlfront.planner.b import two\n")
     (tmp_path / "two.py").write_text(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a.one import late\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from sqlfront.planner.a.one import late\n"
     )
-    (tmp_path / "three.py").write_text("import p.b.two\n")
-    known = {"p.a.one": tmp_path / "one.py", "p.b.two": tmp_path / "two.py", "p.c.three": tmp_path / "three.py"}
-    assert knots(folder_graph(known)) == {frozenset({"p.a", "p.b"})}
+    (tmp_path / "three.py").write_text("import sqlfront.planner.b.two\n")
+    known = {
+        "sqlfront.planner.a.one": tmp_path / "one.py",
+        "sqlfront.planner.b.two": tmp_path / "two.py",
+        "sqlfront.planner.c.three": tmp_path / "three.py",
+    }
+    assert knots(folder_graph(known)) == {frozenset({"sqlfront.planner.a", "sqlfront.planner.b"})}
 
 
 @pytest.mark.parametrize(

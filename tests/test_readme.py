@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sqlfront
-from sqlfront.tokens import split
+from sqlfront.sql.tokens import split
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

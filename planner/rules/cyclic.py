@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from planner.connex import is_free_connex
-from planner.cost import bag_cost
-from planner.decomposition import Decomposition, decompose_best
-from planner.gyo import Cycle, find_cycle, is_acyclic
-from planner.hypergraph import Edges, hypergraph
-from planner.plan import Cost, Node, Plan
-from planner.query import Definition
-from planner.ring_rows import listed_ring
-from planner.tree import Weights
-from planner.wording import are, column, enumerate_words, labels
+from sqlfront.planner.heavy_light.ring_rows import listed_ring
+from sqlfront.planner.model.cost import bag_cost
+from sqlfront.planner.model.hypergraph import Edges, hypergraph
+from sqlfront.planner.model.plan import Cost, Node, Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.search.decomposition import Decomposition, decompose_best
+from sqlfront.planner.search.join_tree import Weights
+from sqlfront.planner.theory.connex import is_free_connex
+from sqlfront.planner.theory.gyo import Cycle, find_cycle, is_acyclic
+from sqlfront.planner.theory.wording import are, column, enumerate_words, labels
 
 STRATEGY = "bags of a hypertree decomposition, worst-case optimal delta joins"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from planner.advice import suggest_columns
-from planner.connex import find_free_path, free_connex_extension
-from planner.cost import PROJECTED, PROJECTED_AMORTISED, PROJECTED_CONSTANT
-from planner.gyo import is_acyclic
-from planner.hypergraph import hypergraph
-from planner.plan import Plan
-from planner.query import Definition
-from planner.tree import Weights, cheapest_tree
-from planner.wording import labels, spell_free_path
+from sqlfront.planner.model.cost import PROJECTED, PROJECTED_AMORTISED, PROJECTED_CONSTANT
+from sqlfront.planner.model.hypergraph import hypergraph
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.passes.advice import suggest_columns
+from sqlfront.planner.search.join_tree import Weights, cheapest_tree
+from sqlfront.planner.theory.connex import find_free_path, free_connex_extension
+from sqlfront.planner.theory.gyo import is_acyclic
+from sqlfront.planner.theory.wording import labels, spell_free_path
 
 
 def plan_extension(definition: Definition, weights: Weights) -> Plan | None:

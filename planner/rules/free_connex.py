@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from planner.advice import suggest_constant
-from planner.connex import is_free_connex
-from planner.cost import AMORTISED, CONSTANT, LINEAR
-from planner.enumerable import enumerable_sets
-from planner.gyo import is_acyclic
-from planner.hierarchy import find_violation
-from planner.hypergraph import hypergraph
-from planner.keys import Guarantees
-from planner.plan import Node, Plan
-from planner.query import Definition
-from planner.tree import Weights, cheapest_tree
-from planner.wording import are, labels, spell_guarantees, spell_violation
+from sqlfront.planner.model.cost import AMORTISED, CONSTANT, LINEAR
+from sqlfront.planner.model.hypergraph import hypergraph
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.passes.advice import suggest_constant
+from sqlfront.planner.search.join_tree import Weights, cheapest_tree
+from sqlfront.planner.theory.connex import is_free_connex
+from sqlfront.planner.theory.enumerable import enumerable_sets
+from sqlfront.planner.theory.gyo import is_acyclic
+from sqlfront.planner.theory.hierarchy import find_violation
+from sqlfront.planner.theory.keys import Guarantees
+from sqlfront.planner.theory.wording import are, labels, spell_guarantees, spell_violation
 
 
 def plan_free_connex(definition: Definition, weights: Weights) -> Plan | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from planner.cost import bag_cost
-from planner.decomposition import Decomposition, decompose_best
-from planner.hypergraph import components, hypergraph
-from planner.plan import Cost, Plan
-from planner.query import Definition
-from planner.rules.cyclic import STORE
-from planner.tree import Weights
-from planner.wording import are, enumerate_words, labels, spell_comparison
+from sqlfront.planner.model.cost import bag_cost
+from sqlfront.planner.model.hypergraph import components, hypergraph
+from sqlfront.planner.model.plan import Cost, Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.rules.cyclic import STORE
+from sqlfront.planner.search.decomposition import Decomposition, decompose_best
+from sqlfront.planner.search.join_tree import Weights
+from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison
 
 STRATEGY = "bags of what is compared, delta joins over sorted lists"
 

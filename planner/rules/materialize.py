@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from planner.cost import MATERIALIZED
-from planner.hypergraph import Edges, components, hypergraph, ordered_variables
-from planner.plan import Cost, Node, Plan
-from planner.query import Definition
+from sqlfront.planner.model.cost import MATERIALIZED
+from sqlfront.planner.model.hypergraph import Edges, components, hypergraph, ordered_variables
+from sqlfront.planner.model.plan import Cost, Node, Plan
+from sqlfront.planner.model.query import Definition
 
 STRATEGY = "every join materialized"
 MAX_JOINS = 256

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from planner.cost import CONSTANT
-from planner.enumerable import enumerable_sets
-from planner.hierarchy import is_q_hierarchical
-from planner.hypergraph import hypergraph
-from planner.plan import Plan
-from planner.query import Definition
-from planner.tree import Weights, build_tree
-from planner.wording import are, labels
+from sqlfront.planner.model.cost import CONSTANT
+from sqlfront.planner.model.hypergraph import hypergraph
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.search.join_tree import Weights, build_tree
+from sqlfront.planner.theory.enumerable import enumerable_sets
+from sqlfront.planner.theory.hierarchy import is_q_hierarchical
+from sqlfront.planner.theory.wording import are, labels
 
 
 def plan_q_hierarchical(definition: Definition, weights: Weights) -> Plan | None:

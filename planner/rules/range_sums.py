@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.cost import RANGES, RANGES_LOGARITHMIC
-from planner.enumerable import enumerable_sets
-from planner.plan import Node, Plan
-from planner.query import Definition
-from planner.ranges import build_range_tree, meets_one
-from planner.tree import Weights
-from planner.wording import are, enumerate_words, labels, spell_comparison
+from sqlfront.planner.model.cost import RANGES, RANGES_LOGARITHMIC
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.search.join_tree import Weights
+from sqlfront.planner.search.ranges import build_range_tree, meets_one
+from sqlfront.planner.theory.enumerable import enumerable_sets
+from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison
 
 STRATEGY = "dynamic Yannakakis, sums over ranges of sorted lists"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.errors import OperationalError
-from sqlfront.tokens import split
+from sqlfront.sql.tokens import split
 
 if TYPE_CHECKING:
     import pyarrow

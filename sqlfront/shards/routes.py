@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.partitioning import Hashed, Stream
-from sqlfront.loading import Evaluator
-from sqlfront.shards.plan import ShardPlan
-from storage.capture_sql import quote
+from sqlfront.database.loading import Evaluator
+from sqlfront.planner.shards.partitioning import Hashed, Stream
+from sqlfront.shards.shard_plan import ShardPlan
+from sqlfront.storage.capture.trigger_sql import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

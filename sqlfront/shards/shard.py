@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maintenance.output_change import OutputChange, plain, view_rows
-from sqlfront.build import Bound, build_view
 from sqlfront.connection import connect
-from sqlfront.database import StoredView, ViewEntry
-from sqlfront.names import shown
-from sqlfront.shards.log import START, At, Piece, ShardLog, unpack
-from sqlfront.shards.plan import ShardPlan
+from sqlfront.database.database import StoredView, ViewEntry
+from sqlfront.database.names import shown
+from sqlfront.define.build import Bound, build_view
+from sqlfront.maintenance.output.output_change import OutputChange, plain, view_rows
 from sqlfront.shards.routes import WEIGHT
-from storage.capture import QualifiedName
-from storage.capture_sql import quote
-from storage.errors import Error, OperationalError
+from sqlfront.shards.shard_log import START, At, Piece, ShardLog, unpack
+from sqlfront.shards.shard_plan import ShardPlan
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.errors import Error, OperationalError
 
 if TYPE_CHECKING:
     import pyarrow as pa

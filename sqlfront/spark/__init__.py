@@ -14,8 +14,8 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.dialects import is_ours
-from storage.errors import ProgrammingError
+from sqlfront.sql.dialects import is_ours
+from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
@@ -51,8 +51,8 @@ def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str =
 
 def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
     """Make temporary views in Spark for the materialized views that there are now, without their schemas."""
-    from sqlfront.names import shown
-    from storage.spark_source import spark_name
+    from sqlfront.database.names import shown
+    from sqlfront.storage.outside.spark_source import spark_name
 
     for entry in con._database.views.values():
         frame = spark.read.format(name).option("view", shown(entry.name)).load()
@@ -116,7 +116,7 @@ def shards(
     it); what cannot be spread is on one shard, and `.plan.partitioning.reason` says why. Nothing runs before a query
     over `.changes` is started, or `.into` starts one.
     """
-    from sqlfront.shards.plan import named_tables, plan_shards
+    from sqlfront.shards.shard_plan import named_tables, plan_shards
     from sqlfront.spark.shard_job import start_shards
 
     plan = plan_shards(con, query, shards, sizes)

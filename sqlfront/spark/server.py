@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from sqlfront.feed import HELD_ROWS, Subscription
-from sqlfront.loading import lossless
-from sqlfront.names import locate, name_parts
-from sqlfront.search_path import look_up
-from storage.capture_sql import quote, table_sql
-from storage.errors import Error, OperationalError, ProgrammingError
-from storage.spark_types import spark_columns, spark_schema
+from sqlfront.database.loading import lossless
+from sqlfront.database.names import locate, name_parts
+from sqlfront.feeds.feed import HELD_ROWS, Subscription
+from sqlfront.sql.search_path import look_up
+from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.errors import Error, OperationalError, ProgrammingError
+from sqlfront.storage.outside.spark_types import spark_columns, spark_schema
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
-    from sqlfront.database import ViewEntry
+    from sqlfront.database.database import ViewEntry
 
 HELD_BYTES = 1 << 30
 MOST_REMEMBERED = 1 << 12

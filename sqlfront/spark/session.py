@@ -10,7 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
-from storage.errors import OperationalError
+from sqlfront.storage.errors import OperationalError
 
 OLDEST = 17
 _INSTALLED = (

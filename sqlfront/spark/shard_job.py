@@ -22,18 +22,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import IntegerType, LongType, StructType
 
-from sqlfront.shards.log import START, At, Piece, ShardLog, pack, unpack
-from storage.capture_sql import quote
-from storage.change_shapes import WEIGHT, Wanted
-from storage.errors import ProgrammingError
-from storage.spark_source import signed_frame
-from storage.spark_types import spark_schema, spark_type
+from sqlfront.shards.shard_log import START, At, Piece, ShardLog, pack, unpack
+from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.errors import ProgrammingError
+from sqlfront.storage.outside.change_shapes import WEIGHT, Wanted
+from sqlfront.storage.outside.spark_source import signed_frame
+from sqlfront.storage.outside.spark_types import spark_schema, spark_type
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
-    from sqlfront.loading import Evaluator
-    from sqlfront.shards.plan import ShardPlan
+    from sqlfront.database.loading import Evaluator
     from sqlfront.shards.routes import Router
+    from sqlfront.shards.shard_plan import ShardPlan
 
 SHARD, VERSION = "_shard", "_commit_version"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -143,7 +143,7 @@ def _unpacked(packed: bytes) -> ShardPlan:
 @functools.cache
 def _evaluator() -> Evaluator:
     """One for the process: its connection outlives the micro-batch."""
-    from sqlfront.loading import Evaluator
+    from sqlfront.database.loading import Evaluator
 
     return Evaluator()
 

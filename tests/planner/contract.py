@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from planner.hypergraph import components, constrained, hypergraph, vertices
-from planner.plan import Node, Plan, needed
-from planner.query import Definition
-from planner.ranges import is_range
-from planner.rules import range_sums
-from planner.rules.materialize import STRATEGY, rest, shown
+from sqlfront.planner.model.hypergraph import components, constrained, hypergraph, vertices
+from sqlfront.planner.model.plan import Node, Plan, needed
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.rules import range_sums
+from sqlfront.planner.rules.materialize import STRATEGY, rest, shown
+from sqlfront.planner.search.ranges import is_range
 
 
 def check_plan(plan: Plan, definition: Definition) -> None:

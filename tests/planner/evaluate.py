@@ -6,8 +6,8 @@ import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from planner.plan import Node, Plan
-from planner.query import Comparison, Definition
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Comparison, Definition
 
 Row = tuple[int, ...]
 Binding = Mapping[str, int]

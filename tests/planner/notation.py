@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from planner.query import Atom, Definition, LeafColumn, Reference
+from sqlfront.planner.model.query import Atom, Definition, LeafColumn, Reference
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "planner"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from planner.query import Atom, Comparison, Definition, LeafColumn
+from sqlfront.planner.model.query import Atom, Comparison, Definition, LeafColumn
 
 VARIABLES = "abcdefg"
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from planner.classify import plan_view
-from planner.plan import Plan
-from planner.query import Companion, LeafColumn
-from planner.rules.cyclic import STORE
+from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Companion, LeafColumn
+from sqlfront.planner.rules.cyclic import STORE
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.classify import plan_view
-from planner.hypergraph import components, hypergraph, ordered_variables
-from planner.keys import reduct, refers
-from planner.plan import Node, Plan
-from planner.query import Definition, Reference
-from planner.tree import build_tree
+from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.hypergraph import components, hypergraph, ordered_variables
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition, Reference
+from sqlfront.planner.search.join_tree import build_tree
+from sqlfront.planner.theory.keys import reduct, refers
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import definitions

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.classify import plan_view
-from planner.plan import Node, Plan
+from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.plan import Node, Plan
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 

@@ -8,15 +8,15 @@ from itertools import combinations
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from planner.classify import plan_view
-from planner.connex import find_free_path, free_connex_extension, is_free_connex
-from planner.gyo import find_cycle, is_acyclic
-from planner.hierarchy import is_q_hierarchical
-from planner.hypergraph import Edges, hypergraph, restrict, vertices
-from planner.keys import constant_keys
-from planner.plan import Plan
-from planner.query import Definition
-from planner.tree import build_tree
+from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.hypergraph import Edges, hypergraph, restrict, vertices
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.search.join_tree import build_tree
+from sqlfront.planner.theory.connex import find_free_path, free_connex_extension, is_free_connex
+from sqlfront.planner.theory.gyo import find_cycle, is_acyclic
+from sqlfront.planner.theory.hierarchy import is_q_hierarchical
+from sqlfront.planner.theory.keys import constant_keys
 from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes, fill
 from tests.planner.strategies import databases, definitions, queries, rings_and_cliques

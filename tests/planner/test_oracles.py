@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planner.classify import plan_view
-from planner.hierarchy import find_violation
-from planner.hypergraph import hypergraph
-from planner.plan import Node, Plan
-from planner.query import Definition
+from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.hypergraph import hypergraph
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.theory.hierarchy import find_violation
 from tests.planner.contract import check_plan
 from tests.planner.notation import read_fixture
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from planner.classify import plan_view
-from planner.core import minimise
-from planner.hypergraph import hypergraph
-from planner.plan import Plan
-from planner.query import Condition, Definition, RawColumn, Reference
-from planner.tasks import Task, classify_tasks
+from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.hypergraph import hypergraph
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Condition, Definition, RawColumn, Reference
+from sqlfront.planner.tasks import Task, classify_tasks
+from sqlfront.planner.theory.core import minimise
 from tests.planner.notation import read_texts
 from tests.planner.strategies import queries
-from tests.planner.test_core import query
 from tests.planner.test_laws import is_q_hierarchical_by_definition
+from tests.planner.theory.test_core import query
 
 
 def tasks(definition: Definition) -> dict[str, Task]:

@@ -8,12 +8,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from planner.classify import plan_view
-from planner.core import minimise
-from planner.plan import Plan
-from planner.query import Definition
-from planner.tasks import classify_tasks
-from sqlfront.binder import bind_view
+from sqlfront.bind.binder import bind_view
+from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.tasks import classify_tasks
+from sqlfront.planner.theory.core import minimise
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 

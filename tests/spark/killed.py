@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlfront
 from sqlfront.spark.session import start
-from tests.sqlfront.crashing import watch
+from tests.sqlfront.define.crashing import watch
 
 NAMES = ("kept", "passing")
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlfront
-from sqlfront import streaming
-from sqlfront.shards.plan import plan_shards
+from sqlfront.feeds import streaming
+from sqlfront.shards.shard_plan import plan_shards
 from sqlfront.spark.session import start
 from sqlfront.spark.shard_job import ShardProcessor, start_shards
-from tests.sqlfront.crashing import watch
+from tests.sqlfront.define.crashing import watch
 
 POINTS = ("planned", "applied", "kept", "taken", "logged")
 """Spark has noted which files the batch has; a shard has applied it, and Spark's state store has not committed that;

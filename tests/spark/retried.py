@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import sqlfront
-from sqlfront.shards.plan import plan_shards
+from sqlfront.shards.shard_plan import plan_shards
 from sqlfront.spark.session import start
 from sqlfront.spark.shard_job import ShardProcessor, start_shards
 

@@ -88,7 +88,7 @@ def taken(directory):
 
 
 def test_a_batch_that_was_committed_is_ignored_when_it_comes_again(spark, tmp_path, monkeypatch):
-    from sqlfront.streaming import take_batch
+    from sqlfront.feeds.streaming import take_batch
 
     with sqlfront.connect(str(tmp_path / "fed.duckdb")) as con:
         con.execute("CREATE CHANGE TABLE t (a BIGINT)")

@@ -13,8 +13,8 @@ import pyarrow.parquet
 import pytest
 
 import sqlfront
-from storage.change_shapes import Wanted
-from storage.spark_source import changes_of
+from sqlfront.storage.outside.change_shapes import Wanted
+from sqlfront.storage.outside.spark_source import changes_of
 
 TABLES = {"r": "a BIGINT, b VARCHAR", "s": "b VARCHAR, c BIGINT"}
 NAMES = {"r": ("a", "b"), "s": ("b", "c")}

@@ -77,7 +77,7 @@ def test_only_wanted_rows_and_columns_travel(spark, con):
 
 
 def test_the_first_rows_are_found_by_the_tree(spark, con, monkeypatch):
-    from sqlfront import lookups
+    from sqlfront.read import lookups
 
     led, scan = [], lookups._ordered_scan
     monkeypatch.setattr(lookups, "_ordered_scan", lambda *a: led.append((found := scan(*a)) is not None) or found)

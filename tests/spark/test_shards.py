@@ -15,8 +15,8 @@ from pyspark.sql.functions import spark_partition_id
 
 import sqlfront
 import sqlfront.spark
-from sqlfront.shards.plan import plan_shards
 from sqlfront.shards.routes import Router
+from sqlfront.shards.shard_plan import plan_shards
 from sqlfront.spark.shard_job import PROVIDER, ShardProcessor, spread_keys, start_shards
 from tests.spark.test_feeds import NAMES, SPARK_TYPES, TABLES, changes, columns, signed
 

@@ -7,8 +7,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from storage.capture import Capture
-from tests.storage.captured import T
+from sqlfront.storage.capture.capture import Capture
+from tests.storage.capture.captured import T
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from maintenance.epoch import shown
+from sqlfront.maintenance.epoch import shown
 from tests.streams.changes import Step, Stream, effect
 from tests.streams.queries import FloatSum, Query
 from tests.streams.schema import Column, Row, Table

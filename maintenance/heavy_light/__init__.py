@@ -1,0 +1,1 @@
+"""Heavy and light parts at run time: part trees, partitions, rebalancing and their union."""

@@ -1,0 +1,450 @@
+"""The pieces of a union of view trees at run time: each is a tree over parts of the stores, kept by the same paths.
+
+A delta of an atom goes to every piece that reads the atom; its rows are routed by the status of their values, and
+climb the piece's tree as they would climb any other. What pieces share, the output and its count, are tables of the
+view's own tree, to which several pieces add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqlfront.maintenance.heavy_light.partition import (
+    Column,
+    Letters,
+    Partition,
+    cells,
+    group_expressions,
+    join_columns,
+    letters_of,
+    partition_column,
+    partition_of,
+)
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.room import Goal, Room, fill
+from sqlfront.maintenance.ranked.index import RankedIndex
+from sqlfront.maintenance.relation.base_relation import LeafStore
+from sqlfront.maintenance.tree.paths import build_path, climb
+from sqlfront.maintenance.tree.view_tables import view_table
+from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.planner.model.heavy_light import Edge, Piece, Union, is_whole
+from sqlfront.planner.model.plan import OrderPlan
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.table import Table
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.view.maintained_view import Source
+
+
+@dataclass
+class PieceTree:
+    """A piece and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
+    atoms' parts as they were before the store's change (0) or after it (1); its ranked trees, by the order's number."""
+
+    piece: Piece
+    tree: Tree
+    letters: dict[str, Letters] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    ranked: dict[int, RankedIndex] = field(default_factory=dict)
+
+    def top(self) -> View:
+        """The view whose rows are enumerated first."""
+        return self.tree.root.children[0]
+
+    def listed(self) -> set[str]:
+        """The variables of the rows that are enumerated."""
+        return {variable for node in self.piece.root.walk() if node.connex for variable in node.variables}
+
+    def pair(self) -> View:
+        """Of an enumerated piece, the join of two atoms below `top`, which has all variables."""
+        return next(child for child in self.top().children if child.node.connex)
+
+
+class Pieces:
+    """The pieces of a view, and the partitions of its stores. `base` is the view's own tree, whose tables hold what is
+    shared; `bounds` is what degrees are compared with. A view that looks the same from each atom (`symmetric`) has
+    one store, and one piece of each kind."""
+
+    def __init__(self, base: Tree, union: Union, number: int, *, counted: bool, symmetric: bool) -> None:
+        self.base, self.union, self.number, self.symmetric = base, union, number, symmetric
+        self.bounds = np.zeros(4, np.int64)
+        self.partitions: list[Partition] = []
+        self.stores: dict[str, LeafStore] = {}
+        self.trees: list[PieceTree] = []
+        for place, piece in enumerate(union.pieces[: 1 if symmetric else None]):
+            free = base.plan.free if piece.reading != "looked up" else ()
+            orders = tuple(order.of_piece(place) for order in base.plan.orders)
+            plan = replace(base.plan, root=piece.root, free=free, union=None, orders=orders)
+            asked = counted and piece.reading != "looked up"
+            tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=piece.changed)
+            self.trees.append(PieceTree(piece, tree, ranked=self._ranked(tree, orders)))
+        self._serving = {frozenset(kept.piece.parts): kept for kept in self.trees if kept.piece.reading == "looked up"}
+        for kept in self.trees:
+            for view in kept.tree.stored_inner() if kept.piece.changed is not None else ():
+                if view is not kept.tree.root:
+                    served = self._served(kept, view).tree.root
+                    served.indexes += [index for index in view.indexes if index not in served.indexes]
+                    view.indexes = served.indexes
+        for kept in self.overlapping():
+            kept.pair().indexes.append(base.root.children[0].node.variables)
+
+    def enumerated(self) -> list[PieceTree]:
+        """The pieces whose rows are read from their trees."""
+        return [kept for kept in self.trees if kept.piece.reading == "enumerated"]
+
+    def overlapping(self) -> list[PieceTree]:
+        """Those that have an output tuple several times, with different values of the other variables."""
+        if self.base.plan.ranked_only:
+            return []
+        return [kept for kept in self.enumerated() if set(self.base.plan.free) != kept.listed()]
+
+    def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
+        """The trees that read all rows of an atom, with its leaf there."""
+        for kept in self.trees:
+            if atom in kept.tree.leaves and is_whole(kept.piece.part(atom)):
+                yield kept.tree, kept.tree.leaves[atom]
+
+    def tables(self) -> list[Table]:
+        """All tables whose rows a change may empty; the view's own are not among them."""
+        parts = [table for partition in self.partitions for table in partition.parts.values()]
+        return parts + [view.table for kept in self.trees for view in self.own(kept) if view.table is not None]
+
+    def shared_tables(self) -> list[Table]:
+        """The view's own tables that pieces add to; none if covers keep them."""
+        views = self.base.stored_inner() if not self.union.covers else []
+        return [view.table for view in views if view.table is not None]
+
+    def all_tables(self) -> Iterator[Table]:
+        """All tables, those of ranked trees and of heavy and pending values too."""
+        yield from self.tables()
+        for index in self.ranked():
+            yield from index.tables()
+        for column in self.columns():
+            yield from (column.heavy, column.pending)
+        yield from self.joined()
+
+    def ranked(self) -> Iterator[RankedIndex]:
+        """The ranked trees of all pieces."""
+        for kept in self.trees:
+            yield from kept.ranked.values()
+
+    def columns(self) -> list[Column]:
+        """All partitioned columns."""
+        return [column for partition in self.partitions for column in partition.columns]
+
+    def joined(self) -> list[Table]:
+        """The tables of values that are heavy in one of several columns that are joined."""
+        found = {id(column.routing): column.routing for column in self.columns() if column.routing is not column.heavy}
+        return list(found.values())
+
+    def own(self, kept: PieceTree) -> list[View]:
+        """The stored views of a piece that it does not share."""
+        return [view for view in kept.tree.stored_inner() if self._shared(kept, view) is None]
+
+    def partition(self, atom: str) -> Partition:
+        """The partition of the store that an atom reads."""
+        return next(one for one in self.partitions if one.store is self.stores[atom])
+
+    def column(self, edge: Edge, variable: str) -> Column:
+        """The partitioned column of an atom's variable."""
+        expressions = (self._expression(edge, variable),)
+        return next(one for one in self.partition(edge.atom).columns if one.expressions == expressions)
+
+    def joining(self, parts: Mapping[str, str]) -> PieceTree:
+        """The piece that joins these parts of two atoms, and nothing else."""
+        if self.symmetric:
+            return self.trees[0]
+        return next(kept for kept in self.trees if dict(kept.piece.parts) == dict(parts))
+
+    def filled(self, kept: PieceTree) -> list[View]:
+        """The views that are filled by a piece's own joins: of those added to a target, by the changes of one atom."""
+        if kept.piece.changed is None:
+            return [] if self._targeted(kept) else kept.tree.stored_inner()
+        others = (
+            one.piece.changed for one in self.trees if one.piece.target == kept.piece.target and one.piece.changed
+        )
+        return [kept.tree.root] if next(others) == kept.piece.changed else []
+
+    def _targeted(self, kept: PieceTree) -> bool:
+        """Whether other pieces are added to this one, which keeps nothing by itself."""
+        return any(one.piece.target == kept.piece.name for one in self.trees)
+
+    def _served(self, kept: PieceTree, view: View) -> PieceTree:
+        """The piece that a view inside an added one stands for."""
+        return self._serving[frozenset(pair for pair in kept.piece.parts if pair[0] in view.atoms)]
+
+    # Construction --------------------------------------------------------------------------------
+
+    def _ranked(self, tree: Tree, orders: Iterable[OrderPlan]) -> dict[int, RankedIndex]:
+        """The ranked trees of a piece, without tables."""
+        definition, found = self.base.definition, dict[int, RankedIndex]()
+        for number, (order, plan) in enumerate(zip(definition.orders, orders, strict=True)):
+            if self.base.plan.orders[number].pieces:
+                found[number] = RankedIndex(order, plan, tree, self.number, distinct=definition.mode == "set")
+        return found
+
+    def open(self, sources: Mapping[str, Source]) -> None:
+        """Make the partitions of the stores, empty. The view's own tree is bound to them."""
+        self.stores = {atom: source.store for atom, source in sources.items()}
+        for edge in self.union.edges:
+            store = self.stores[edge.atom]
+            if not any(one.store is store for one in self.partitions):
+                bounds = int(self.bounds.ctypes.data)
+                self.partitions.append(partition_of(store, edge, self.base.definition, bounds))
+            for expressions in self.told(edge):
+                partition_column(self.partition(edge.atom), expressions)
+        if self.union.joint:
+            ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
+            for variable in dict(ends):
+                join_columns([column for v, column in ends if v == variable], self.columns())
+        passing = [kept.piece for kept in self.trees if not kept.tree.stored_inner()]
+        for edge in self.union.edges:
+            for part in self._parts(edge, passing):
+                if not is_whole(part):
+                    self.partition(edge.atom).need(self.letters(edge, part))
+        for kept in self.trees:
+            for edge in self._edges(kept):
+                kept.letters[edge.atom] = self.letters(edge, kept.piece.part(edge.atom))
+                place = [e.atom for e in self._edges(kept)].index(edge.atom)
+                kept.positions[edge.atom] = place if self.symmetric else sources[edge.atom].position
+                if not is_whole(kept.piece.part(edge.atom)) and kept.piece not in passing:
+                    leaf = kept.tree.leaves[edge.atom]
+                    names = [tuple(self._expression(edge, v) for v in index) for index in leaf.indexes]
+                    sums = [kept.tree.summed(leaf, index) > 0 for index in leaf.indexes]
+                    self.partition(edge.atom).need(kept.letters[edge.atom], names, sums)
+        self._need_listed()
+        for partition in self.partitions:
+            partition.make()
+
+    def make_tables(self, limbs: int) -> None:
+        """Make the pieces' own tables, empty, with values of `limbs` words; and point trees at what they share."""
+        for kept in self.trees:
+            for view in kept.tree.stored_inner():
+                shared = self._shared(kept, view)
+                view.shape = kept.tree.shape(view, limbs)
+                view.table = shared.table if shared is not None else view_table(kept.tree, view, kept.piece.name)
+            for index in kept.ranked.values():
+                index.make_tables(self.stores)
+
+    def widen(self, limbs: int) -> None:
+        """Give the values of the pieces' own tables more limbs; those of shared ones have them."""
+        for kept in self.trees:
+            for view in self.own(kept):
+                assert view.table is not None
+                view.table.widen(limbs)
+            for view in kept.tree.stored_inner():
+                view.shape = kept.tree.shape(view, limbs)
+            for index in kept.ranked.values():
+                index.widen(self.stores)
+
+    def bind_leaves(self) -> None:
+        """Point the leaves of all trees at the parts, and at the stores' present tables."""
+        for kept in self.trees:
+            for edge in self._edges(kept):
+                leaf, own = kept.tree.leaves[edge.atom], self.base.leaves[edge.atom]
+                leaf.shape, leaf.table, leaf.indexes = own.shape, own.table, own.indexes
+                if not is_whole(kept.piece.part(edge.atom)):
+                    leaf.table, leaf.indexes = self.part(edge, kept.piece.part(edge.atom))
+
+    def part(self, edge: Edge, part: str) -> tuple[Table | None, list[tuple[str, ...]]]:
+        """The table of a part, and its groupings, in an atom's variables; None of one that joins nothing."""
+        partition, letters = self.partition(edge.atom), self.letters(edge, part)
+        if letters not in partition.parts:
+            return None, []
+        columns = self.base.definition.atom(edge.atom).variables
+        names = {column.expression: column.name for column in columns}
+        indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[letters]]
+        return partition.parts[letters], indexes
+
+    def told(self, edge: Edge) -> list[tuple[str, ...]]:
+        """The columns of an atom that one of its parts tells the heavy values of."""
+        groups, parts = group_expressions(edge, self.base.definition), self._parts(edge)
+        return [group for i, group in enumerate(groups) if any(part[i] != "*" for part in parts)]
+
+    def letters(self, edge: Edge, part: str) -> Letters:
+        return letters_of(self.partition(edge.atom), edge, part, self.base.definition)
+
+    def _parts(self, edge: Edge, passing: Collection[Piece] = ()) -> list[str]:
+        """The parts of an atom that pieces and covers read, but for those `passing` changes on, which join nothing."""
+        pieces = (piece for piece in self.union.pieces if edge.atom in dict(piece.parts) and piece not in passing)
+        read = [piece.part(edge.atom) for piece in pieces]
+        for cover in self.union.covers:
+            read += [cover.after, cover.before]
+        return list(dict.fromkeys(read))
+
+    def _need_listed(self) -> None:
+        """The groupings of parts that covers list."""
+        for cover in (cover for cover in self.union.covers if cover.listed):
+            for edge in self.union.edges:
+                for part, variable in ((cover.after, edge.first), (cover.before, edge.second)):
+                    if not is_whole(part):
+                        index = (self._expression(edge, variable),)
+                        self.partition(edge.atom).need(self.letters(edge, part), [index], [False])
+
+    def _edges(self, kept: PieceTree) -> list[Edge]:
+        return [edge for edge in self.union.edges if edge.atom in kept.tree.leaves]
+
+    def _expression(self, edge: Edge, variable: str) -> str:
+        columns = self.base.definition.atom(edge.atom).variables
+        return next(column.expression for column in columns if column.name == variable)
+
+    def _shared(self, kept: PieceTree, view: View) -> View | None:
+        """The view of the base tree to which a stored view of a piece adds; None if it is the piece's own."""
+        if kept.piece.reading == "looked up":
+            return None
+        if kept.piece.changed is not None and view is not kept.tree.root:
+            return self._served(kept, view).tree.root
+        if kept.piece.target is not None:
+            return next(one for one in self.trees if one.piece.name == kept.piece.target).tree.root
+        if view is kept.tree.root:
+            return self.base.root
+        if kept.piece.reading == "shared" and view is kept.top() and view.node.connex:
+            return self.base.root.children[0]
+        return None
+
+    # Programs ------------------------------------------------------------------------------------
+
+    def add_paths(self, assembler: Assembler, store: LeafStore, position: int, limbs: int) -> None:
+        """Add what a delta of a store changes in the pieces, for the atoms that read it at a position, and in its parts
+        between the two positions. The status of its values is known."""
+        last = max(self._positions(store), default=0)
+        if position == 0:
+            self._add_pieces(assembler, store, 0, limbs)
+        if position == last or self.symmetric:
+            self.partition_of(store).add_parts(assembler, self.number)
+            self._add_pieces(assembler, store, 1, limbs)
+
+    def add_moves(self, assembler: Assembler, store: LeafStore, routing: Table, times: int, limbs: int) -> None:
+        """Take rows (times = -1) out of the parts and pieces that tell heavy values from light ones by `routing`, or
+        put them in (1). Their status is known, and the store has them all the time."""
+        self._add_pieces(assembler, store, 0, limbs, times, routing)
+        self.partition_of(store).add_parts(assembler, self.number, times, routing)
+        self._add_pieces(assembler, store, 1, limbs, times, routing)
+
+    def add_ranking(self, assembler: Assembler) -> None:
+        """Bring the ranked trees up to date with what has changed."""
+        for index in self.ranked():
+            index.add_ranking(assembler, set(index.leaves))
+
+    def partition_of(self, store: LeafStore) -> Partition:
+        return next(one for one in self.partitions if one.store is store)
+
+    def _positions(self, store: LeafStore) -> Iterator[int]:
+        for kept in self.trees:
+            yield from (place for atom, place in kept.positions.items() if self.stores[atom] is store)
+
+    def _add_pieces(
+        self, assembler: Assembler, store: LeafStore, position: int, limbs: int, times: int = 1,
+        routing: Table | None = None,
+    ) -> None:  # fmt: skip
+        partition = self.partition_of(store)
+        reading = [
+            (kept, atom, letters)
+            for kept in self.trees
+            for atom, letters in kept.letters.items()
+            if self.stores[atom] is store
+            and kept.positions[atom] == position
+            and kept.piece.changed in (None, atom)
+            and not self._targeted(kept)
+            and partition.tells(letters, routing)
+        ]
+
+        def add(chosen: Iterable[tuple[PieceTree, str, Letters]]) -> None:
+            for kept, atom, letters in chosen:
+                leaf = kept.tree.leaves[atom]
+                top = kept.tree.top(leaf)
+                for cell in cells(letters) if top is not None else ():
+                    assert top is not None
+                    assembler.path(self.number)
+                    partition.route(assembler, cell)
+                    if times != 1:
+                        assembler.scale(partition.delta, times)
+                    climb(kept.tree, leaf, top, assembler, limbs, write_all=True)
+                    assembler.path_end()
+                self._add_ranked(assembler, partition, kept, atom, times)
+
+        add(one for one in reading if "H" not in one[2])
+        with assembler.unless_light():
+            add(one for one in reading if "H" in one[2])
+
+    def _add_ranked(
+        self, assembler: Assembler, partition: Partition, kept: PieceTree, atom: str, times: int = 1
+    ) -> None:
+        """Add the paths of an atom's delta, `times` times, into the leaves of a piece's ranked trees."""
+        delta = kept.tree.leaves[atom].shape
+        for index in (index for index in kept.ranked.values() if atom in index.leaves):
+            for cell in cells(kept.letters[atom]):
+                assembler.path(self.number)
+                partition.route(assembler, cell)
+                if times != 1:
+                    assembler.scale(partition.delta, times)
+                assert delta is not None
+                index.add_delta(assembler, atom, delta)
+                assembler.path_end()
+
+    def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
+        """Ask for a rebalance if a store, which has been swept, makes one necessary."""
+        self.partition_of(store).add_settling(assembler, self.number)
+        tables = [read.table for read in self.stores.values()]
+        assembler.balance(tables, 1, int(self.bounds.ctypes.data))
+
+    # Filling -------------------------------------------------------------------------------------
+
+    def fill(self, machine: Machine, limbs: int, room: Room | None = None) -> int:
+        """Fill parts and pieces, which are empty, from the stores, whose heavy values are known; returns the flags.
+
+        O(N^1.5): three-way joins take the shortest list, two-way joins have a light or a heavy side. Raises
+        OperationalError as soon as it is foreseen that they do not find room.
+        """
+        flags = 0
+        for partition in self.partitions:
+            assembler = Assembler()
+            assembler.scan(partition.store.table)
+            self.add_status(assembler, partition)
+            partition.add_parts(assembler, self.number)
+            for kept in self.trees:
+                for atom in (atom for atom in kept.letters if self.stores[atom] is partition.store):
+                    self._add_ranked(assembler, partition, kept, atom)
+            flags |= machine.run(assembler.program(), rows=int(partition.store.table.header[at.USED]))
+        own = self.tables() if room is not None else []
+        for kept in self.trees:
+            shared = [view for view in kept.tree.stored_inner() if self._shared(kept, view) is not None]
+            for view in self.filled(kept):
+                assembler = Assembler()
+                avoid = shared if kept.piece.changed is None else self._aside(kept)
+                scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=avoid)
+                goal = self._goal(kept, view)
+                taken = sum(table.bytes() for table in own if table is not goal.table)
+                flags |= fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
+        sweep = Assembler()
+        sweep.finish(at.SWEEP, [*self.tables(), *self.shared_tables()])
+        self.add_ranking(sweep)
+        machine.run_once(sweep.program())
+        return flags
+
+    def _aside(self, kept: PieceTree) -> list[View]:
+        """The views of an added piece from which it is not filled: all but the leaf whose changes are added."""
+        return [view for view in kept.tree.root.walk() if view.node.atom != kept.piece.changed]
+
+    def _goal(self, kept: PieceTree, view: View) -> Goal:
+        """A table of a piece, to be filled with what joins below it."""
+        assert view.table is not None and view.shape is not None
+        leaves = [
+            (leaf.node.variables, leaf.table) for leaf in kept.tree.leaves.values() if leaf.node.atom in view.atoms
+        ]
+        sizes = [(frozenset(variables), table.live) for variables, table in leaves if table is not None]
+        labels = [self.base.definition.label(variable) for variable in view.shape.variables]
+        return Goal(view.table, view.shape.variables, labels, sizes)
+
+    def add_status(
+        self, assembler: Assembler, partition: Partition, others: Iterable[tuple[Table, tuple[int, ...]]] = ()
+    ) -> None:
+        """Find the status of the values of a store's delta, which the paths that follow go by."""
+        assembler.path(self.number)
+        assembler.status(partition.status(list(others)))
+        assembler.path_end()

@@ -1,0 +1,149 @@
+"""Reading a union whose pieces overlap: each output tuple once, with its values added up over all pieces.
+
+A tuple of one or two variables of a triangle is in a tree once for each value of the others. The trees' rows are taken
+bucket by bucket, hopping over tuples that have been put out (kernels/programs/hop.py); no tuple may be in two of the
+trees. Scratch memory of a read: two words for each row of a tree, touched as far as it reads. The delay is the number
+of buckets that a tuple may be in: O(N^min(eps, 1-eps)) for two variables, O(N^(2 min(eps, 1-eps))) for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from sqlfront.maintenance.heavy_light.part_trees import Pieces, PieceTree
+from sqlfront.maintenance.program.shapes import COUNT, Part, Shape, pair_parts
+from sqlfront.maintenance.tree.walk import BATCH
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.programs import hop as kernels
+
+_next_union, _union_values = entry_point(kernels.next_union), entry_point(kernels.union_values)
+
+
+class Hops:
+    """One enumeration in progress, in batches of `rows` rows. Valid until the state changes.
+
+    Constants that give the whole tuple (`where`) lead to it, at the cost of one row; others are ignored.
+    """
+
+    def __init__(self, pieces: Pieces, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        output = pieces.base.root.children[0]
+        assert output.table is not None and output.shape is not None
+        kept = pieces.overlapping()
+        limbs = max([output.shape.limbs, *(_limbs(one) for one in kept)]) + 1
+        self.shape = Shape(output.shape.variables, output.shape.widths, output.shape.parts, limbs)
+        self.rows = 0
+        self._wanted: list[int] | None = None
+        if where and set(self.shape.variables) <= where.keys():
+            self._wanted = [word for variable in self.shape.variables for word in where[variable]]
+        self._out = np.empty((0, self._width), np.int64)
+        self._trees = [_Tree(one, self.shape) for one in kept]
+        self._addresses = np.array([int(tree.words.ctypes.data) for tree in self._trees], np.int64)
+        self._product = np.zeros(limbs, np.int64)
+        self._union = np.zeros(kernels.UNION_WORDS, np.int64)
+        self._union[[kernels.SHARED, kernels.TREES]] = output.table.address, len(kept)
+        self._union[[kernels.OUT_KEYS, kernels.OUT_VALUES]] = self.shape.keys, len(self.shape.parts)
+        self._union[[kernels.OUT_LIMBS, kernels.PRODUCT]] = limbs, self._product.ctypes.data
+        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
+        self._scratch[at.TEMPORARY] = self._temporary.ctypes.data
+
+    def next(self, capacity: int = BATCH, gather: bool = True) -> int:
+        """Advance; the number of rows now in the batch, 0 at the end."""
+        if self._wanted is not None:
+            return self._next_wanted()
+        if len(self._out) < capacity:
+            self._out = np.empty((capacity, self._width), np.int64)
+        self.rows = _next_union(*self._state(), self._out.ctypes.data, capacity)
+        return self.rows
+
+    def look_up(self, keys: np.ndarray) -> None:
+        """Make the batch of the tuples with these key words, one a row; those that are nowhere have a count of 0."""
+        self.rows = len(keys)
+        self._out = np.empty((len(keys), self._width), np.int64)
+        self._out[:, : self.shape.keys] = keys
+        _union_values(*self._state(), self._out.ctypes.data, len(keys))
+
+    def _next_wanted(self) -> int:
+        if self._wanted:
+            self.look_up(np.array([self._wanted], np.int64))
+            self._wanted = []
+            self.rows = int(self.values(COUNT).any())
+        else:
+            self.rows = 0
+        return self.rows
+
+    @property
+    def steps(self) -> int:
+        """Elementary steps taken so far."""
+        return int(self._scratch[at.STEPS])
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        """The code words of a variable for the rows of the batch."""
+        return [np.ascontiguousarray(self._out[: self.rows, place]) for place in self.shape.places([variable])]
+
+    def values(self, part: Part) -> np.ndarray:
+        """A part's value for each row, shape (rows, limbs)."""
+        first = self.shape.keys + self.shape.parts.index(part) * self.shape.limbs
+        values = self._out[: self.rows, first : first + self.shape.limbs]
+        needed = self.shape.limbs
+        while needed > 1 and (values[:, needed - 1] == values[:, needed - 2] >> 63).all():
+            needed -= 1
+        return np.ascontiguousarray(values[:, :needed])
+
+    def all_ones(self, part: Part) -> bool:
+        """Whether a part's value is 1 for each row."""
+        values = self.values(part)
+        return values.shape[1] == 1 and bool((values == 1).all())
+
+    @property
+    def _width(self) -> int:
+        return self.shape.keys + len(self.shape.parts) * self.shape.limbs
+
+    def _state(self) -> tuple[int, int, int]:
+        return self._union.ctypes.data, self._addresses.ctypes.data, self._scratch.ctypes.data
+
+
+class _Tree:
+    """The words of one tree for the kernels, and the arrays they point to."""
+
+    def __init__(self, kept: PieceTree, out: Shape) -> None:
+        upper, lower = kept.top(), kept.pair()
+        closing = next(child for child in upper.children if child is not lower)
+        assert upper.table is not None and lower.table is not None and closing.table is not None
+        assert upper.shape is not None and lower.shape is not None and closing.shape is not None
+        link, output = lower.index_number(lower.link), lower.index_number(out.variables)
+        used = int(lower.table.header[at.USED]), int(upper.table.header[at.USED])
+        self.members = np.zeros((2, sum(used)), np.int64)
+        self.buckets = np.zeros((2, used[1] + 1), np.int64)
+        joined = Shape(out.variables, out.widths, out.parts, out.limbs)
+        pairs = pair_parts(joined, lower.shape, set(lower.atoms), closing.shape)
+        words = [
+            upper.table.address,
+            lower.table.address,
+            link,
+            lower.table.groups[link].address,
+            output,
+            lower.table.groups[output].address,
+            closing.table.address,
+            *(int(row.ctypes.data) for row in (*self.members, *self.buckets)),
+            *used,
+            -1,
+            0,
+            *lower.shape.places(upper.shape.variables),
+            *lower.shape.places(closing.shape.variables),
+            *upper.shape.places(lower.link),
+            *(place for pair in pairs for place in pair),
+            *lower.shape.places(out.variables),
+        ]
+        self.words = np.array(words, np.int64)
+
+
+def _limbs(kept: PieceTree) -> int:
+    """How wide a product of a tree's values can be."""
+    lower = kept.pair()
+    closing = next(child for child in kept.top().children if child is not lower)
+    assert lower.shape is not None and closing.shape is not None
+    return lower.shape.limbs + closing.shape.limbs

@@ -1,0 +1,1 @@
+"""Rows out of a view: reads, changes and subscribers."""

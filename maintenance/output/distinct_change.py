@@ -1,0 +1,140 @@
+"""Companions in a view's change: the groups in which they changed, and what they kept before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqlfront.maintenance.output.distinct_values import Groups
+from sqlfront.maintenance.output.reading import read
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.netting import net
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.shapes import COUNT, Part, shape_of
+from sqlfront.maintenance.view.emission import OutputDelta
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.storage.errors import DataError
+from sqlfront.storage.kernels import layout as at
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def changed_groups(view: MaintainedView, delta: OutputDelta, machine: Machine) -> np.ndarray:
+    """The rows of the view's output delta in which something changed, and a row of zeros for each other group in which
+    what a companion tells did. O(rows log rows), linear without companions; where only some of a group's columns decide
+    a companion's values, and what they tell changes, O(groups that have them)."""
+    if not view.companions:
+        return np.ascontiguousarray(delta.changed())
+    keys, rows = delta.shape.keys, [delta.changed()]
+    touched = [_Touched(view, number) for number in range(len(view.companions))]
+    told = [part.told() for part in touched]
+    with rewound(view, machine):
+        before = [part.told() for part in touched]
+    for part, new, old in zip(touched, told, before, strict=True):
+        words = part.groups(part.differing(old, new), delta)
+        groups = np.zeros((len(words), rows[0].shape[1]), np.int64)
+        groups[:, :keys] = words
+        rows.append(groups)
+    found = np.concatenate(rows)
+    if keys == 0:
+        return found[:1]
+    _, first = np.unique(found[:, :keys], axis=0, return_index=True)
+    return found[np.sort(first)]
+
+
+class _Touched:
+    """The values, of the group columns that decide what a companion keeps, for which it changed in an epoch."""
+
+    def __init__(self, view: MaintainedView, number: int) -> None:
+        kept = view.companions[number]
+        assert kept.companion is not None and kept.delta is not None
+        self._view, self._number, shape = view, number, kept.delta.shape
+        changed, self._names = kept.delta.changed(), dict(kept.companion.group)
+        places = [place for name in self._names.values() for place in shape.places([name])]
+        self._shape = shape_of(self._names, view.tree.widths, (COUNT,), 1)
+        self._keys = np.unique(changed[:, places], axis=0) if places else np.empty((min(len(changed), 1), 0), np.int64)
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [np.ascontiguousarray(self._keys[:, place]) for place in self._shape.places([variable])]
+
+    def values(self, part: Part) -> np.ndarray:
+        """A count for each: whether the view has such a group is not asked here."""
+        return np.ones((len(self._keys), 1), np.int64)
+
+    def told(self) -> list[pa.Array] | None:
+        """What the companion tells for each now; None if that has no value for one, which the view may not have."""
+        groups = Groups(self._view, self._number, self, len(self._keys))
+        try:
+            return [groups.column(raw) for raw in self._view.definition.raw if raw.companion == self._number]
+        except DataError:
+            return None
+
+    def differing(self, old: list[pa.Array] | None, new: list[pa.Array] | None) -> np.ndarray:
+        """The positions for which it tells something else than before; all, if that is not known."""
+        import pyarrow as pa
+
+        count = len(self._keys)
+        if old is None or new is None:
+            return np.arange(count)
+        places = pa.array(np.tile(np.arange(count), 2))
+        columns = [pa.chunked_array([one, other]) for one, other in zip(old, new, strict=True)]
+        positions, _ = net([places, *columns], np.repeat(np.array([-1, 1]), count))
+        return np.unique(positions % max(count, 1))
+
+    def groups(self, positions: np.ndarray, delta: OutputDelta) -> np.ndarray:
+        """The key words, in the output delta, of the view's groups with the values at `positions`, and maybe more."""
+        if set(delta.variables) <= self._names.keys():
+            return self._keys[np.ix_(positions, np.array(self._shape.places(delta.variables), np.int64))]
+        found = [np.empty((0, delta.shape.keys), np.int64)]
+        for position in positions:
+            where = {v: tuple(int(words[position]) for words in self.words(v)) for v in self._names}
+            rows = read(self._view, where, delta.variables)
+            while rows.next():
+                found.append(np.column_stack([word for v in delta.variables for word in rows.words(v)]))
+        return np.concatenate(found)
+
+
+@contextmanager
+def rewound(view: MaintainedView, machine: Machine) -> Iterator[None]:
+    """For the time of the body, the view's companions hold what they held before their deltas. O(rows of these).
+
+    DataError if a value occurs too often to be taken back; nothing is rewound then.
+    """
+    deltas = [_weighted(kept) for kept in view.companions]
+    for kept, rows in zip(view.companions, deltas, strict=True):
+        _add(kept, rows, machine, -1)
+    try:
+        yield
+    finally:
+        for kept, rows in zip(view.companions, deltas, strict=True):
+            _add(kept, rows, machine, 1)
+
+
+def _weighted(kept: MaintainedView) -> np.ndarray:
+    """A companion's changed rows: key words, then the change of their count in one word."""
+    assert kept.delta is not None
+    shape, rows = kept.delta.shape, kept.delta.changed()
+    first = shape.keys + shape.parts.index(COUNT) * shape.limbs
+    limbs = rows[:, first : first + shape.limbs]
+    if (limbs[:, 1:] != limbs[:, :1] >> 63).any():
+        raise DataError("a value's count has changed by more than BIGINT holds", hint="split the change")
+    return np.ascontiguousarray(np.column_stack([rows[:, : shape.keys], limbs[:, 0]]))
+
+
+def _add(kept: MaintainedView, rows: np.ndarray, machine: Machine, sign: int) -> None:
+    """Add rows to a companion's values, or take them out. Nobody's steps."""
+    table, delta = kept.tree.projection, kept.delta
+    assert table is not None and delta is not None
+    assembler, sweep = Assembler(), Assembler()
+    keys = delta.shape.places(kept.tree.projection_shape().variables)
+    assembler.lift(rows.shape[1], table.limbs, -1, [], keys, [])
+    assembler.path(0)
+    assembler.upsert(table)
+    assembler.path_end()
+    machine.run(assembler.program(), rows, len(rows), sign)
+    sweep.finish(at.SWEEP, [table])
+    machine.run_once(sweep.program())

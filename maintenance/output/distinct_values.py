@@ -1,0 +1,145 @@
+"""What companions tell about a view's groups: how many distinct values, the first, the last, their sum."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.query import RawColumn
+from sqlfront.storage.codecs.sums import FactorRange, decode_avg, decode_sum, encode_factor, with_specials
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.tables import group_reads as kernels
+from sqlfront.storage.kernels.tables import key_lookups
+from sqlfront.storage.stores.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Words(Protocol):
+    """Rows of a view's core: the code words of their variables, and their partial sums as (rows, limbs)."""
+
+    def words(self, variable: str) -> list[np.ndarray]: ...
+
+    def values(self, part: Part) -> np.ndarray: ...
+
+
+class Groups:
+    """The groups of one companion to which `rows` rows of its view belong. O(1) a row to find."""
+
+    def __init__(self, view: MaintainedView, number: int, source: Words, rows: int) -> None:
+        self._view, self._companion, self._rows = view, view.companions[number], rows
+        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        self._groups = self._find(source)
+
+    def column(self, raw: RawColumn) -> pa.Array:
+        """The column of an aggregate that the companion answers."""
+        if raw.kind in ("least", "greatest"):
+            return self._decoded(raw, self._ends(int(raw.kind == "greatest")))
+        if raw.kind == "count":
+            return decode_sum(self.sizes.reshape(-1, 1), 0, None, raw.type)
+        return self._sum(raw)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """How many distinct values each group has."""
+        out = np.empty(self._rows, np.int64)
+        kernels.sizes(self._table.groups[0].address, self._groups.ctypes.data, self._rows, out.ctypes.data)
+        return out
+
+    @property
+    def _table(self) -> Table:
+        table = self._companion.tree.projection
+        assert table is not None
+        return table
+
+    @property
+    def _shape(self) -> Shape:
+        return self._companion.tree.projection_shape()
+
+    def _find(self, source: Words) -> np.ndarray:
+        """The address of each row's group, 0 if it has none."""
+        assert self._companion.companion is not None
+        named: dict[str, list[np.ndarray]] = {}
+        differ = np.zeros(self._rows, bool)
+        for variable, name in self._companion.companion.group:
+            words = source.words(variable)
+            for one, other in zip(words, named.setdefault(name, words), strict=True):
+                differ |= one != other  # Two columns that the filter equates, and that differ here.
+        columns = [word for words in named.values() for word in words] or [np.zeros(self._rows, np.int64)]
+        keys, places = np.ascontiguousarray(np.column_stack(columns)), np.arange(len(columns))
+        group, out = self._table.groups[0], np.empty(self._rows, np.int64)
+        data, scratch = keys.ctypes.data, self._scratch.ctypes.data
+        key_lookups.find_rows(
+            group.address, scratch, data, len(columns), self._rows, places.ctypes.data, group.keys, 0, out.ctypes.data
+        )
+        out[differ] = 0
+        if self._view.definition.scalar:
+            out[~source.values(COUNT).any(axis=1)] = 0  # The one row is there without rows that it would aggregate.
+        return out
+
+    def _ends(self, last: int) -> np.ndarray:
+        """The address of each group's first or last value, 0 if it has none."""
+        out, table = np.empty(self._rows, np.int64), self._table
+        group, groups, scratch = table.groups[0].address, self._groups.ctypes.data, self._scratch.ctypes.data
+        kernels.ends(table.address, group, groups, self._rows, last, scratch, out.ctypes.data)
+        return out
+
+    def _members(self) -> np.ndarray:
+        """The addresses of all values, group after group."""
+        table, scratch = self._table, self._scratch.ctypes.data
+        group, groups = table.groups[0].address, self._groups.ctypes.data
+        out = np.empty(int(self.sizes.sum()), np.int64)
+        kernels.members(table.address, group, 0, groups, self._rows, scratch, out.ctypes.data)
+        return out
+
+    def _decoded(self, raw: RawColumn, addresses: np.ndarray) -> pa.Array:
+        """The values of the column's variable in the rows at the addresses."""
+        assert raw.variable is not None
+        words = []
+        for number, place in enumerate(self._shape.places([raw.variable])):
+            word = np.empty(len(addresses), np.int64)
+            absent = at.NULL_CODE if number == 0 else 0
+            kernels.word_of(addresses.ctypes.data, len(addresses), place, absent, word.ctypes.data)
+            words.append(word)
+        return self._companion.codecs[raw.variable].decode(words)
+
+    def _sum(self, raw: RawColumn) -> pa.Array:
+        """SUM and AVG over the distinct values, added up now. O(values of the groups)."""
+        assert raw.variable is not None and raw.argument_type is not None
+        values, specials = self._decoded(raw, self._members()), None
+        if raw.argument_type in ("FLOAT", "DOUBLE"):
+            values, specials = self._finite(values.to_numpy(zero_copy_only=False))
+        limbs, shift = self._added(values, self._companion.codecs[raw.variable].type)
+        if raw.kind == "avg":
+            array = decode_avg(limbs, shift, raw.scale, self.sizes, raw.argument_type, raw.from_sum)
+        else:
+            array = decode_sum(limbs, shift, self.sizes, raw.type)
+        return array if specials is None else with_specials(array, *specials)
+
+    def _added(self, values: pa.Array, type_: str) -> tuple[np.ndarray, int]:
+        """The exact sum of each group's values, and the binary scale of a floating one."""
+        limbs, shift = 1, 0
+        while True:
+            try:
+                factors = encode_factor(values, type_, limbs + 1, shift)
+                break
+            except FactorRange as needed:
+                limbs, shift = needed.limbs, needed.shift
+        out = np.zeros((self._rows, limbs + 1), np.int64)
+        factors, sizes = np.ascontiguousarray(factors), self.sizes
+        kernels.add_runs(factors.ctypes.data, limbs + 1, sizes.ctypes.data, self._rows, out.ctypes.data)
+        return out, shift
+
+    def _finite(self, values: np.ndarray) -> tuple[pa.Array, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The values with 0 for what is not finite; how many NaN, inf and -inf each group has."""
+        import pyarrow as pa
+
+        owners = np.repeat(np.arange(self._rows), self.sizes)
+        tests = (np.isnan(values), values == np.inf, values == -np.inf)
+        counts = [np.bincount(owners[test], minlength=self._rows) for test in tests]
+        return pa.array(np.where(np.isfinite(values), values, 0)), (counts[0], counts[1], counts[2])

@@ -1,0 +1,104 @@
+"""The first rows of a ranked order as Python tuples, without DuckDB: the short way for small reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.shapes import COUNT
+from sqlfront.maintenance.ranked.cursor import RankedWalk
+from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, numbers, values_in
+from sqlfront.maintenance.tree.walk import BATCH
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.query import Limit
+from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
+
+Column = Callable[[RankedWalk, list[list[int]]], list[Any]]
+
+_PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+"""Types whose Arrow values are DuckDB's Python values."""
+
+
+class FirstRows:
+    """How the rows of a view's first order are read. Made once; valid while the view's tables are."""
+
+    def __init__(self, view: MaintainedView, columns: list[Column], places: list[np.ndarray]) -> None:
+        self._index = view.ranked[0]
+        self._columns, self._distinct = columns, view.ranked[0].distinct
+        leaves = [] if self._distinct else list(self._index.leaves.values())
+        self._single = len(leaves) if all(leaf.shape.limbs == 1 for leaf in leaves) else 0
+        counts = [np.array([(leaf.number, leaf.shape.keys)]) for leaf in leaves]
+        self._places = np.concatenate([np.empty((0, 2)), *places, *counts]).astype(np.int64)
+
+    def read(self, limit: Limit) -> list[tuple[Any, ...]] | None:
+        """The rows within `limit`; None if a sum does not fit its type, which DuckDB then says. O(log N) a row."""
+        try:
+            return [row for batch in self.batches(limit, BATCH) for row in batch]
+        except BeyondTypeError:
+            return None
+
+    def batches(self, limit: Limit, first: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows within `limit`, in batches that grow, the first of at most `first`. BeyondTypeError as `read`."""
+        walk = RankedWalk(self._index)
+        skip, left = limit.offset, limit.rows if limit.rows is not None else BATCH**4
+        capacity = first
+        while left > 0 and walk.next(min(skip + left, capacity)):
+            words = walk.gather(self._places).tolist()
+            rows = list(zip(*[column(walk, words) for column in self._columns], strict=True))
+            counts = words[len(words) - self._single :]
+            single = self._distinct or (self._single and all(count.count(1) == walk.rows for count in counts))
+            if skip or not single:
+                many = [1] * len(rows) if self._distinct else numbers(walk, COUNT).tolist()
+                rows = [row for row, count in zip(rows, many, strict=True) for _ in range(min(count, skip + left))]
+                skip, rows = max(0, skip - len(rows)), rows[skip:]
+            yield rows[:left]
+            left -= len(rows)
+            capacity = min(2 * capacity, BATCH)
+
+
+def reader_of(view: MaintainedView) -> FirstRows | None:
+    """How the view's first rows are read; None if DuckDB has to compute a column."""
+    definition, order = view.definition, view.definition.orders[0]
+    raw = {column.name: column for column in definition.raw}
+    sums = {text: number for text, number in order.places if order.terms[number].form in ("sum", "rounded")}
+    columns: list[Column] = []
+    places: list[np.ndarray] = []
+    for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
+        plain = raw.get(expression.strip().strip('"'))
+        if plain is not None and plain.type == type_ and plain.variable is not None:
+            if type_ not in WHOLE and type_ not in _PLAIN:
+                return None
+            column = _decoded(view, plain.variable)
+            if type_ in WHOLE:
+                column = _integers(sum(map(len, places)), column)
+                places.append(view.ranked[0].source(plain.variable))
+            columns.append(column)
+        elif expression in sums:
+            summed = values_in(sums[expression], order.terms[sums[expression]], type_)
+            if summed is None:
+                return None
+            columns.append(_read(summed))
+        else:
+            return None
+    return FirstRows(view, columns, places)
+
+
+def _integers(place: int, decoded: Column) -> Column:
+    """Whole numbers, whose codes they are, except NULL and one value of BIGINT."""
+
+    def read(walk: RankedWalk, words: list[list[int]]) -> list[Any]:
+        values = words[place]
+        return decoded(walk, words) if NULL_CODE in values or RESERVED_LOW in values else values
+
+    return read
+
+
+def _read(summed: Callable[[RankedWalk], list[Any]]) -> Column:
+    return lambda walk, words: summed(walk)
+
+
+def _decoded(view: MaintainedView, variable: str) -> Column:
+    codec = view.codecs[variable]
+    return lambda walk, words: codec.decode(walk.words(variable)).to_pylist()

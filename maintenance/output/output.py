@@ -1,0 +1,289 @@
+"""From a walk to Arrow: the raw columns of a view, or the rows of a retained table, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from sqlfront.maintenance.output.distinct_values import Groups
+from sqlfront.maintenance.output.reading import read
+from sqlfront.maintenance.program.shapes import COUNT, Part
+from sqlfront.maintenance.ranked.cursor import RankedWalk
+from sqlfront.maintenance.ranked.exact import numbers
+from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.maintenance.tree.walk import BATCH, FIRST_BATCH, Walk
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.query import Limit, RawColumn
+from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, with_specials
+from sqlfront.storage.errors import DataError
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.layout import NULL_CODE
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+RANKED_ROW = 20
+"""As many rows are read at once and sorted in the time that one row takes along a ranked tree."""
+_FEW = 1000
+
+
+class Reader:
+    """The raw columns of a view as a stream of record batches.
+
+    `where` fixes variables to codes; it narrows the walk where an index allows and is otherwise ignored, so
+    the caller filters again. Valid until the state changes: the caller holds the engine's lock for each batch
+    and checks its version in between.
+    """
+
+    def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
+        self._view = view
+        self._walk = read(view, where, *_needed(view))
+
+    @property
+    def steps(self) -> int:
+        """Elementary steps taken so far."""
+        return self._walk.steps
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if isinstance(self._walk, RankedWalk):
+            yield from top_batches(self._view, self._walk, self._view.definition.limit or Limit(None))
+            return
+        capacity, any_rows = FIRST_BATCH, False
+        while rows := self._walk.next(capacity):
+            any_rows = True
+            yield self._batch(rows)
+            capacity = min(2 * capacity, BATCH)
+        if self._view.definition.scalar and not any_rows:
+            yield empty_group(self._view)
+
+    def count_tuples(self) -> int:
+        """The number of distinct tuples of the free variables, by walking them without decoding."""
+        total = 0
+        while rows := self._walk.next(gather=False):
+            total += rows
+        return total
+
+    def _batch(self, rows: int) -> pa.RecordBatch:
+        repeat = None
+        if self._view.definition.mode == "bag" and not self._walk.all_ones(COUNT):
+            repeat = np.repeat(np.arange(rows), numbers(self._walk, COUNT))
+        return raw_batch(self._view, self._walk, rows, repeat)
+
+
+def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterator[pa.RecordBatch]:
+    """The raw columns of the rows that a limit leaves of all, or of each group, in the order of a ranked walk. O(log N)
+    each, also those skipped."""
+    passed, grouped, anchor = 0, limit.clause is not None, None
+    end = np.iinfo(np.int64).max if limit.end is None else limit.end
+    capacity = FIRST_BATCH
+    while grouped or passed < end:
+        rows = walk.next(capacity if grouped else min(end - passed, BATCH if limit.end is not None else capacity))
+        if not rows:
+            return
+        counts = np.ones(rows, np.int64) if view.definition.mode == "set" else numbers(walk, COUNT)
+        ends = passed + np.cumsum(counts)
+        if grouped:
+            words = walk.anchors()
+            starts = (words != np.concatenate([words[:1] if anchor is None else anchor, words[:-1]])).any(axis=1)
+            ends -= np.maximum.accumulate(np.where(starts, ends - counts, 0))
+            anchor = words[-1:]
+        repeats = np.maximum(np.minimum(ends, end) - np.maximum(ends - counts, limit.offset), 0)
+        repeat = None if (repeats == 1).all() else np.repeat(np.arange(rows), repeats)
+        passed = int(ends[-1])
+        if repeat is None or len(repeat):
+            yield raw_batch(view, walk, rows, repeat)
+        capacity = min(2 * capacity, BATCH)
+
+
+def _needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
+    """The variables and the parts that a view's raw columns are made of."""
+    definition = view.definition
+    own = [raw for raw in definition.raw if raw.companion is None]
+    variables = [raw.variable for raw in own if raw.kind == "variable" and raw.variable is not None]
+    measures = [measure for raw in own for _, measure in raw.terms]
+    measures += [raw.present for raw in own if raw.present is not None]
+    measures += [measure for raw in own for measure in raw.specials or ()]
+    parts = [frozenset(definition.measures[measure].factors) for measure in measures]
+    if definition.mode == "bag" or (definition.scalar and view.companions):
+        parts.append(COUNT)
+    return [*variables, *(definition.free if view.companions else ())], parts
+
+
+class Source(Protocol):
+    """Rows of a view's core: the code words of their variables, and their partial sums as (rows, limbs)."""
+
+    def words(self, variable: str) -> list[np.ndarray]: ...
+
+    def values(self, part: Part) -> np.ndarray: ...
+
+
+def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarray | None = None) -> pa.RecordBatch:
+    """The raw columns of a source's rows, taken at the positions `repeat`."""
+    import pyarrow as pa
+
+    arrays, fields = [], []
+    companions = [Groups(view, number, source, rows) for number in range(len(view.companions))]
+    for raw in view.definition.raw:
+        if raw.companion is not None:
+            array = companions[raw.companion].column(raw)
+        else:
+            array = _column(view, source, raw)
+        arrays.append(array if repeat is None else array.take(pa.array(repeat)))
+        fields.append(field(view, raw))
+    if not arrays:
+        total = rows if repeat is None else len(repeat)
+        return _no_columns(total)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _column(view: MaintainedView, source: Source, raw: RawColumn) -> Any:
+    if raw.kind == "variable":
+        assert raw.variable is not None
+        return view.codecs[raw.variable].decode(source.words(raw.variable))
+    parts = [frozenset(measure.factors) for measure in view.definition.measures]
+    present = None if raw.present is None else numbers(source, parts[raw.present])
+    shift = max((view.shift(parts[measure]) for _, measure in raw.terms), default=0)
+    limbs = combine(
+        [
+            (coefficient << (shift - view.shift(parts[measure])), source.values(parts[measure]))
+            for coefficient, measure in raw.terms
+        ]
+    )
+    if raw.kind == "avg":
+        assert present is not None
+        array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
+    else:
+        array = decode_sum(limbs, shift, present, raw.type)
+    if raw.specials is None:
+        return array
+    return with_specials(array, *(numbers(source, parts[measure]) for measure in raw.specials))
+
+
+def empty_group(view: MaintainedView) -> pa.RecordBatch:
+    """The one row of aggregates without GROUP BY over no rows: counts 0, everything else NULL."""
+    import pyarrow as pa
+
+    zero = np.zeros((1, 1), np.int64)
+    none = np.zeros(1, np.int64)
+    arrays = []
+    for raw in view.definition.raw:
+        if (codec := view.codec(raw)) is not None:
+            arrays.append(codec.decode([np.array([NULL_CODE])] + [none] * (codec.words - 1)))
+        else:
+            arrays.append(decode_sum(zero, 0, None if raw.kind == "count" else none, raw.type))
+    if not arrays:
+        return _no_columns(1)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field(view, raw) for raw in view.definition.raw]))
+
+
+def _no_columns(rows: int) -> pa.RecordBatch:
+    """Rows of a view whose query puts out constants only: Arrow counts the rows of a column."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_arrays([pa.nulls(rows, pa.int8())], names=["no column"])
+
+
+def field(view: MaintainedView, raw: RawColumn) -> pa.Field:
+    """The Arrow field of a raw column, with the metadata from which DuckDB restores its type."""
+    import pyarrow as pa
+
+    if (codec := view.codec(raw)) is not None:
+        return codec.arrow_field(raw.name)
+    return pa.field(raw.name, decode_sum(np.zeros((0, 1), np.int64), 0, None, raw.type).type)
+
+
+def schema(view: MaintainedView) -> pa.Schema:
+    """The Arrow schema of a view's raw columns."""
+    import pyarrow as pa
+
+    if not view.definition.raw:
+        return _no_columns(0).schema
+    return pa.schema([field(view, raw) for raw in view.definition.raw])
+
+
+def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+    """The distinct rows of a retained table with their multiplicities, as (batch, weights)."""
+    import pyarrow as pa
+
+    from sqlfront.storage.kernels.tables import upkeep
+
+    store = relation.base
+    assert store is not None
+    table = store.table
+    width = table.keys + table.limbs
+    used = int(table.header[at.USED])
+    for first in range(0, used, size):
+        count = min(size, used - first)
+        words = np.empty((count, width), np.int64)
+        kept = upkeep.copy_rows(table.address, first, count, words.ctypes.data)
+        arrays, place = [], 0
+        for column, own in zip(store.variables, store.widths, strict=True):
+            codec = store.inputs["key " + column.expression].codec
+            assert codec is not None
+            code = [np.ascontiguousarray(words[:kept, place + j]) for j in range(own)]
+            arrays.append(codec.decode(code))
+            place += own
+        names = [column.name for column in store.variables]
+        if kept:
+            yield pa.RecordBatch.from_arrays(arrays, names=names), np.ascontiguousarray(words[:kept, place])
+
+
+def row_count(view: MaintainedView) -> int:
+    """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree."""
+    if view.plan.ranked_only:
+        return sum(batch.num_rows for batch in Reader(view))
+    limit = view.definition.limit
+    return _core_rows(view) if limit is None else limit.rows_of(_core_rows(view))
+
+
+def _core_rows(view: MaintainedView) -> int:
+    tree = view.tree
+    if tree.projection is not None:
+        return tree.projection.live
+    if view.definition.mode == "bag":
+        assert tree.root.table is not None
+        return next((values[0] for values in tree.root.table.rows().values()), 0)
+    if view.definition.scalar:
+        return 1
+    if view.tally is not None:
+        return view.tally.total
+    walk = read(view)
+    if isinstance(walk, Walk):
+        return 0 if walk.empty else walk.levels[0].table.live
+    return Reader(view).count_tuples()
+
+
+def crossover(view: MaintainedView) -> int | None:
+    """How many first rows are read sooner along a ranked tree than all are read at once and sorted; None if nothing but
+    the ranked tree is kept. O(1)."""
+    return None if view.plan.ranked_only else max(_FEW, row_count(view) // RANKED_ROW)
+
+
+def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:
+    """Whether a tuple of the free variables is in the view; `values` gives one Python value per variable.
+
+    A value counts as what an INSERT makes of it; one that does not fit its type is in no row.
+    O(1) where a key or an index leads to it, else a scan of what the given values leave; in a union of overlapping
+    trees what one row costs.
+    """
+    codes = {}
+    for variable, value in values.items():
+        try:
+            code = view.codecs[variable].find_value(value)
+        except DataError:
+            return False
+        if code is None:
+            return False
+        codes[variable] = code
+    walk = read(view, codes, codes)
+    while walk.next(FIRST_BATCH):
+        match = np.ones(walk.rows, bool)
+        for variable, code in codes.items():
+            for words, word in zip(walk.words(variable), code, strict=True):
+                match &= words == word
+        if match.any():
+            return True
+    return False

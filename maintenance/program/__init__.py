@@ -1,0 +1,1 @@
+"""Delta programs: assembling them, and the machine that runs them."""

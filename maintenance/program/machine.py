@@ -1,0 +1,148 @@
+"""The machine that runs programs: scratch memory, step counters, and one call into compiled code."""
+
+from __future__ import annotations
+
+import struct
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.programs import interpreter as kernels
+from sqlfront.storage.kernels.programs.net import net_rows
+from sqlfront.storage.kernels.tables.upkeep import free_words
+from sqlfront.storage.kernels.tables.waves import WAVE_WORDS
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.relation.base_relation import Relation
+
+_run = entry_point(kernels.run)
+_run_program = entry_point(kernels.run_program)
+run_epoch = entry_point(kernels.run_epoch)
+run_row = entry_point(kernels.run_row)
+run_packed = entry_point(kernels.run_packed)
+place_row = entry_point(kernels.place_row)
+_net_rows = entry_point(net_rows)
+
+MAX_VIEWS = 4096
+_ENTRY = struct.Struct("=5q")
+
+
+class Program:
+    """The words of a finished program and where they lie."""
+
+    def __init__(self, words: np.ndarray) -> None:
+        self.words = words
+        self.address = int(words.ctypes.data)
+
+
+class RelationPrograms:
+    """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches.
+    `lists`: a row of the change may meet many others."""
+
+    def __init__(self, body: Program, check: Program, sweep: Program, lists: bool) -> None:
+        self.body, self.check, self.sweep, self.lists = body, check, sweep, lists
+        self.addresses = body.address, check.address, sweep.address
+
+
+class Encoded:
+    """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
+
+    `batch` and `weights` are what was encoded (None: one row; and the weights that `batch` has, or 1).
+    """
+
+    __slots__ = ("address", "batch", "keep", "programs", "relation", "rows", "weights")
+
+    def __init__(
+        self,
+        relation: Relation,
+        programs: RelationPrograms,
+        address: int,
+        rows: int,
+        keep: Any,
+        batch: Any = None,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        self.relation, self.programs, self.address, self.rows = relation, programs, address, rows
+        self.keep, self.batch, self.weights = keep, batch, weights
+
+    def net(self) -> None:
+        """Add up equal rows, where a row may meet many. O(rows)."""
+        if self.programs.lists and self.rows > 1:
+            slots = np.zeros(1 << (2 * self.rows - 1).bit_length(), np.int64)
+            width = self.relation.width
+            self.rows = _net_rows(self.address, self.rows, width, int(slots.ctypes.data), len(slots) - 1)
+
+    def entry(self) -> tuple[int, int, int, int, int]:
+        return *self.programs.addresses, self.address, self.rows
+
+
+class Machine:
+    """Scratch space shared by all programs of an engine, which run one at a time."""
+
+    def __init__(self) -> None:
+        self.scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        self.counters = np.zeros(MAX_VIEWS, np.int64)
+        self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
+        self._wave = np.zeros(WAVE_WORDS, np.int64)
+        self._stack = np.zeros(4 * at.MAX_BUFFERS, np.int64)
+        self.scratch[at.TEMPORARY] = self._temporary.ctypes.data
+        self.scratch[at.WAVES] = self._wave.ctypes.data
+        self.scratch[at.STACK] = self._stack.ctypes.data
+        self.scratch[at.COUNTERS] = self.counters.ctypes.data
+        self.address = int(self.scratch.ctypes.data)
+        self._words = self.scratch.data
+        self._reserve_entries(40)
+        self._finalizer = weakref.finalize(self, _free_buffers, self.scratch)
+
+    def run(self, program: Program, data: np.ndarray | None = None, rows: int = 0, sign: int = 1) -> int:
+        """Run a program over rows of encoded data (or, for SCAN, over row numbers 0..rows-1); returns the flags."""
+        address = 0 if data is None else data.__array_interface__["data"][0]
+        return _run_program(program.address, self.address, address, rows, sign)
+
+    def run_some(self, program: Program, first: int, rows: int) -> int:
+        """Run a program over `rows` (at most CHUNK) rows of a scanned table from row `first`; returns the flags."""
+        self.scratch[at.FLAGS] = 0
+        _run(program.address, self.address, 0, first, rows, 1)
+        return int(self.scratch[at.FLAGS])
+
+    def run_epoch(self, encoded: Sequence[Encoded], sign: int = 1) -> int:
+        """Run (or, with sign -1, undo) a whole epoch in one uninterruptible call; returns the flags."""
+        count = len(encoded)
+        if _ENTRY.size * count > len(self._entries):
+            self._reserve_entries(10 * count)
+        for number, item in enumerate(encoded):
+            _ENTRY.pack_into(self._entries, _ENTRY.size * number, *item.entry())
+        return run_epoch(self._entries_address, count, self.address, sign)
+
+    def _reserve_entries(self, words: int) -> None:
+        entries = np.zeros(8 * words, np.uint8)
+        self._entries, self._entries_address = entries.data, int(entries.ctypes.data)
+
+    @property
+    def runs(self) -> int:
+        """How many epochs have been run or undone: tells whether an interrupted call had taken place."""
+        return self._words[at.RUNS]
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs have been committed."""
+        return self._words[at.EPOCHS]
+
+    @epochs.setter
+    def epochs(self, number: int) -> None:
+        self._words[at.EPOCHS] = number
+
+    def run_once(self, program: Program) -> int:
+        """Run a program that reads no data: checks and sweeps. Returns the flags."""
+        return self.run_some(program, 0, 0)
+
+
+def _free_buffers(scratch: np.ndarray) -> None:
+    places = [at.HASHES, at.MATCHES, *range(at.BUFFERS, at.SCRATCH_WORDS, 3)]
+    for place in places:
+        if scratch[place]:
+            free_words(int(scratch[place]))

@@ -1,0 +1,1 @@
+"""Ranked enumeration: ranked trees, and cursors that read them in order."""

@@ -1,0 +1,135 @@
+"""The order of a view whose rows are those of several views, its branches, each with a ranked tree of its own.
+
+What reads it sees a row as one block of words, those of the union's columns and how often it occurs, which a walk makes
+of a branch's row when it comes to it (top.py). Nothing is stored.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.shapes import COUNT, shape_of
+from sqlfront.maintenance.ranked.exact import values_in
+from sqlfront.maintenance.ranked.index import RankedIndex, RankedNode, layout_of
+from sqlfront.planner.model.plan import Node
+from sqlfront.planner.model.query import BranchColumn, Definition, Order
+from sqlfront.storage.codecs.encoding import Codec
+from sqlfront.storage.stores.table import Table
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.ranked.cursor import RankedWalk
+    from sqlfront.maintenance.relation.base_relation import Evaluate
+
+    ReadColumn = Callable[[RankedWalk], list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class BranchRows:
+    """A branch: its ranked tree, whether its rows are counted, and what reads the words of each of the union's
+    columns."""
+
+    index: RankedIndex
+    counted: bool
+    columns: tuple[ReadColumn, ...]
+
+
+class RankedBranches:
+    """One order of a view of mode "bag" or "set" over `indexes`, the ranked trees of its branches."""
+
+    def __init__(
+        self, definition: Definition, codecs: Mapping[str, Codec], indexes: Sequence[RankedIndex], evaluate: Evaluate
+    ) -> None:
+        self.order: Order = definition.orders[0]
+        self.layout, self.distinct = layout_of(self.order, codecs), definition.mode == "set"
+        self._held: list[tuple[Codec, int]] = []
+        self._finalizer = weakref.finalize(self, _release, self._held)
+        variables = tuple(raw.variable for raw in definition.raw if raw.variable is not None)
+        widths = {variable: codecs[variable].words for variable in variables}
+        self.root = RankedNode(Node(variables), None, 0, shape_of(variables, widths, (COUNT,), 1), ())
+        order = 0, self.layout.entries
+        self.root.table = Table(self.root.shape.keys, 1, 1, [()], name="order of a union", order=order, ranked=True)
+        self.branches = [
+            BranchRows(
+                index,
+                not self.distinct and branch.definition.mode == "bag",
+                tuple(
+                    self._reader(column, codecs[variable], index, evaluate)
+                    for variable, column in zip(variables, branch.columns, strict=True)
+                ),
+            )
+            for branch, index in zip(definition.branches, indexes, strict=True)
+        ]
+
+    @property
+    def arity(self) -> int:
+        """Of how many addresses a row is made."""
+        return 1
+
+    def trees(self) -> list[RankedIndex]:
+        """None: those of the branches are theirs."""
+        return []
+
+    @property
+    def leaves(self) -> dict[str, RankedNode]:
+        """What says how often a row occurs."""
+        return {"": self.root}
+
+    @property
+    def copied(self) -> np.ndarray:
+        """Which word of a row each rank word is."""
+        places = np.zeros(len(self.layout.entries), np.int64)
+        for variable, own in self.layout.own.items():
+            words = self.root.shape.places([variable])
+            for _, target, word, _, _ in own:
+                places[target] = words[word]
+        return places
+
+    def tables(self) -> list[Table]:
+        """None: those of the branches are theirs."""
+        return []
+
+    def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:
+        """Nothing: the branches keep their trees."""
+
+    def source(self, variable: str) -> np.ndarray:
+        """Where the words of a variable are found: (0, place) for each."""
+        return np.array([(0, place) for place in self.root.shape.places([variable])], np.int64)
+
+    def _reader(self, column: BranchColumn, codec: Codec, index: RankedIndex, evaluate: Evaluate) -> ReadColumn:
+        if column.variable is not None:
+            variable = column.variable
+            return lambda walk: walk.words(variable)
+        if column.term is not None:
+            read = values_in(column.term, index.order.terms[column.term], column.type)
+            assert read is not None, column.type
+            return lambda walk: _encoded(codec, read, walk)
+        words = self._constant(column.constant, codec, evaluate)
+        return lambda walk: [np.full(walk.rows, word) for word in words]
+
+    def _constant(self, text: str, codec: Codec, evaluate: Evaluate) -> list[int]:
+        """The words of a constant, which its dictionary keeps as long as this order is there."""
+        import pyarrow as pa
+
+        value = evaluate(pa.table({"one": [1]}), {"one": "BIGINT"}, [text]).column(0)
+        words = [int(word[0]) for word in codec.encode(value)]
+        if codec.dictionary is not None and words[0] >= 0:
+            codec.dictionary.hold(words[0])
+            self._held.append((codec, words[0]))
+        return words
+
+
+def _encoded(codec: Codec, read: Callable[[RankedWalk], list[Any]], walk: RankedWalk) -> list[np.ndarray]:
+    rows = [codec.encode_value(value) for value in read(walk)]
+    return list(np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, codec.words).T))
+
+
+def _release(held: list[tuple[Codec, int]]) -> None:
+    for codec, code in held:
+        assert codec.dictionary is not None
+        codec.dictionary.unpin(code)

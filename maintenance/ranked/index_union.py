@@ -1,0 +1,74 @@
+"""The ranked trees of a union's pieces, which have no row in common, as one order of the view.
+
+What reads an order sees of each row what all pieces have: the rows of the atoms' leaves or, of a distinct row, the
+words of its variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.ranked.branches import RankedBranches
+from sqlfront.maintenance.ranked.index import RankedIndex, RankedNode
+from sqlfront.storage.stores.table import Table
+
+
+class RankedUnion:
+    """One order of a view whose pieces keep a ranked tree each, `indexes`; their paths are the pieces' (pieces.py).
+
+    Rows that are counted are made of the atoms' leaves, which all trees have; `distinct` ones of their variables.
+    """
+
+    def __init__(self, indexes: list[RankedIndex], free: Sequence[str]) -> None:
+        self.indexes = indexes
+        first = indexes[0]
+        self.order, self.layout, self.distinct, self.root = first.order, first.layout, first.distinct, first.root
+        read = dict.fromkeys((*free, *sorted(self.order.variables)))
+        self._members = tuple(read) if self.distinct else tuple(first.leaves)
+
+    @property
+    def arity(self) -> int:
+        """Of how many addresses a row is made."""
+        return len(self._members)
+
+    def trees(self) -> list[RankedIndex]:
+        """The ranked trees that are the order's own."""
+        return self.indexes
+
+    @property
+    def leaves(self) -> dict[str, RankedNode]:
+        """The leaf of each atom that rows are made of, by its place in a row."""
+        if self.distinct:
+            return {}
+        return {atom: replace(self.indexes[0].leaves[atom], number=i) for i, atom in enumerate(self._members)}
+
+    def places(self, index: RankedIndex) -> np.ndarray:
+        """Where what rows are made of is in a row of one of the trees: (number of a node, word) for each."""
+        if self.distinct:
+            return np.array([index.source(variable)[0] for variable in self._members], np.int64)
+        return np.array([(index.leaves[atom].number, 0) for atom in self._members], np.int64)
+
+    def tables(self) -> list[Table]:
+        return [table for index in self.indexes for table in index.tables()]
+
+    def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:
+        """Add the steps that bring the trees up to date with changes of these atoms."""
+        for index in self.indexes:
+            index.add_ranking(assembler, atoms)
+
+    def source(self, variable: str) -> np.ndarray:
+        """Where the words of a variable are found: (place in a row, word) for each."""
+        if self.distinct:
+            place = self._members.index(variable)
+            return np.array([(place, word) for word in range(len(self.indexes[0].source(variable)))], np.int64)
+        leaf = next(leaf for leaf in self.leaves.values() if variable in leaf.node.variables)
+        return np.array([(leaf.number, place) for place in leaf.shape.places([variable])], np.int64)
+
+
+RankedOrder = RankedIndex | RankedUnion | RankedBranches
+"""What an order of a view is read from; all have the `order`, `layout`, `distinct`, `root`, `arity`, `leaves`,
+`source`, `trees`, `tables` and `add_ranking` of RankedIndex."""

@@ -1,0 +1,74 @@
+"""Which row and expression make a change impossible: an error that says so, for a change that some view cannot take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlfront.storage.codecs.sums import FactorRange, encode_factor
+from sqlfront.storage.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.relation.base_relation import Input, Relation
+
+_LONGEST = 200
+
+
+def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError) -> DataError:
+    """The error with the views, the expression and the first row named; `error` itself where none is found.
+
+    O(inputs + log rows) evaluations.
+    """
+    for item in relation.inputs.values():
+        found = _failure(relation, item, rows)
+        if found is None:
+            continue
+        first, count = 0, rows.num_rows
+        while count > 1:
+            half = count // 2
+            if _failure(relation, item, rows.slice(first, half)) is None:
+                first, half = first + half, count - half
+            count = half
+        users = {user for store in relation.stores.values() for user in store.users if item in store.inputs.values()}
+        views = ", ".join(sorted(user.partition("#")[0].removeprefix("main.") for user in users if user))
+        name = relation.name.removeprefix("main.")
+        return DataError(
+            f"materialized view {views} cannot take a row of {name}"
+            if views
+            else f"a row of {name} is impossible here",
+            where=f"{item.expression}\nwith {_shown(rows.slice(first, 1))}",
+            why=found.why if found.what.startswith("a computed column") else f"{found.what}: {found.why}",
+            hint="correct the row, or write the view so that it has a value for every row: "
+            "TRY_CAST, CASE, WHERE, FILTER (WHERE isfinite(x))",
+        )
+    return error
+
+
+def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -> DataError | None:
+    """What evaluating and summing an item over the rows raises."""
+    try:
+        if item.source is None:
+            types = {column.name: column.type for column in relation.columns}
+            values = relation.evaluate(rows, types, [f"({item.expression})"]).column(0)
+        else:
+            values = rows.column([column.name for column in relation.columns].index(item.source))
+        if item.kind == "factor":
+            encode_factor(values, item.type, item.limbs, item.shift)
+    except FactorRange:
+        return None  # It fits after a rescaling.
+    except DataError as error:
+        return error
+    return None
+
+
+def _shown(row: pa.Table | pa.RecordBatch) -> str:
+    text = ", ".join(f"{name} = {_value(column)}" for name, column in zip(row.schema.names, row.columns, strict=True))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def _value(column: pa.Array | pa.ChunkedArray) -> str:
+    try:
+        return repr(column[0].as_py())
+    except (OverflowError, ValueError):  # An infinite timestamp, or one beyond the year 9999.
+        return f"a {column.type} beyond Python's range"

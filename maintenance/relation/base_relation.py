@@ -1,0 +1,448 @@
+"""A base table as the engine sees it: its columns, the leaf stores that views read, and its one program.
+
+A change to the table is encoded once, whatever the number of views: every column, computed column,
+factor and predicate that some store needs is one or more words of a row-major array, the weight last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.shapes import COUNT, Shape
+from sqlfront.maintenance.relation.bad_rows import blamed
+from sqlfront.maintenance.relation.expressions import Computation, Expressions, item_sql
+from sqlfront.planner.model.query import Atom, LeafColumn
+from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
+from sqlfront.storage.codecs.order import Places, order_places
+from sqlfront.storage.codecs.pack import is_declared, pack, whole_number_code
+from sqlfront.storage.codecs.sums import FactorRange, encode_factor
+from sqlfront.storage.errors import DataError, IntegrityError
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a base table; `type` is DuckDB's name for its type."""
+
+    name: str
+    type: str
+    not_null: bool = False
+
+
+@dataclass
+class Input:
+    """One encoded item of a table's rows: `kind` is "key", "factor" or "predicate"."""
+
+    kind: str
+    expression: str
+    type: str
+    source: str | None
+    place: int = 0
+    words: int = 1
+    codec: Codec | None = None
+    limbs: int = 1
+    shift: int = 0
+
+
+@dataclass
+class LeafStore:
+    """The rows of one (table, predicate, columns), shared by all atoms that read just that.
+
+    `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
+    by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
+    One that `passes` rows on keeps none: its only atom is joined with no other.
+    `order` is the index whose groups are sorted, and the expression by which they are; `ranges`: with sums over ranges.
+    """
+
+    key: tuple[Any, ...]
+    variables: tuple[LeafColumn, ...]
+    factors: tuple[LeafColumn, ...]
+    predicate: str | None
+    required: tuple[str, ...]
+    table: Table
+    widths: tuple[int, ...]
+    limbs: int = 1
+    indexes: list[tuple[str, ...]] = field(default_factory=list)
+    summed: list[bool] = field(default_factory=list)
+    order: tuple[tuple[str, ...], str] | None = None
+    ranges: bool = False
+    passes: bool = False
+    users: set[str] = field(default_factory=set)
+    inputs: dict[str, Input] = field(default_factory=dict)
+
+    def shape(self, atom: Atom) -> Shape:
+        """The store's layout in the names that one atom gives its columns."""
+        names = {column.expression: column.name for column in atom.variables}
+        factors = {column.expression: column.name for column in atom.factors}
+        parts = (COUNT, *(frozenset({(atom.name, factors[f.expression])}) for f in self.factors))
+        variables = tuple(names[column.expression] for column in self.variables)
+        return Shape(variables, self.widths, parts, self.limbs)
+
+
+class Relation:
+    """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built.
+
+    `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it.
+    `fed_by` are the views, by name, whose rows, together, are its own.
+    """
+
+    def __init__(
+        self, name: str, columns: Sequence[Column], retain: bool, dictionaries: Dictionaries, evaluate: Evaluate
+    ) -> None:
+        self.name, self.columns, self.retain = name, tuple(columns), retain
+        self.dictionaries, self.evaluate = dictionaries, evaluate
+        self.inputs: dict[tuple[str, str, str], Input] = {}
+        self.stores: dict[tuple[Any, ...], LeafStore] = {}
+        self.computation: Computation | None = None
+        self._expressions = Expressions(self.columns, dictionaries)
+        self.width = 1
+        self.passed = False
+        self.counter = np.zeros(1, np.int64)
+        self.has_dictionaries = False
+        self.fed_by: tuple[str, ...] = ()
+        self.base: LeafStore | None = None
+        if retain:
+            variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)
+            self.base = self.open_store(variables, (), None, (), "base")
+            self.base.users.add("")
+
+    @property
+    def is_view(self) -> bool:
+        """Whether its rows are those of views."""
+        return bool(self.fed_by)
+
+    @property
+    def changes(self) -> int:
+        """How many changes of rows, net or not, have been committed."""
+        return int(self.counter[0])
+
+    @changes.setter
+    def changes(self, number: int) -> None:
+        self.counter[0] = number
+
+    def open_store(
+        self,
+        variables: Sequence[LeafColumn],
+        factors: Sequence[LeafColumn],
+        predicate: str | None,
+        required: Iterable[str],
+        copy: int | str,
+    ) -> LeafStore:
+        """The store of these columns, made empty if it is not there. `required` are expressions."""
+        if copy != "base":
+            variables = sorted(variables, key=lambda c: c.expression)
+        factors = sorted(factors, key=lambda c: c.expression)
+        required = tuple(sorted(required))
+        signature = tuple((c.expression, c.type) for c in variables)
+        key = (signature, tuple((c.expression, c.type) for c in factors), predicate, required, copy)
+        if key not in self.stores:
+            codecs = [codec_for(c.type, self.dictionaries) for c in variables]
+            widths = tuple(codec.words for codec in codecs)
+            store = LeafStore(key, tuple(variables), factors_tuple(factors), predicate, required, Table(0, 1), widths)
+            store.table = self._table(store, 1)
+            self._need_inputs(store)
+            self.stores[key] = store
+            self._place_inputs()
+        return self.stores[key]
+
+    def reindex(
+        self,
+        store: LeafStore,
+        indexes: Sequence[tuple[str, ...]],
+        summed: Sequence[bool],
+        order: tuple[tuple[str, ...], str] | None = None,
+        ranges: bool = False,
+    ) -> bool:
+        """Give a store more groupings (by expressions), and the `order` of one of them unless it has another, if asked
+        with sums over ranges; True if its table was made anew and must be refilled."""
+        ranges = ranges and store.order in (None, order)
+        changed = (order is not None and store.order is None) or (ranges and not store.ranges)
+        store.order, store.ranges = store.order or order, store.ranges or ranges
+        for index, wanted in zip(indexes, summed, strict=True):
+            if index not in store.indexes:
+                store.indexes.append(index)
+                store.summed.append(wanted)
+                changed = True
+            elif wanted and not store.summed[store.indexes.index(index)]:
+                store.summed[store.indexes.index(index)] = True
+                changed = True
+        if changed:
+            store.table = self._table(store, store.limbs)
+        return changed
+
+    def pass_on(self, store: LeafStore) -> None:
+        """Keep the rows of a store no longer."""
+        store.passes = True
+        store.table.release()
+        store.table = self._table(store, store.limbs)
+
+    def close_store(self, store: LeafStore, user: str) -> None:
+        """Forget a user of a store; the last one takes it, and inputs that nobody else needs, with it."""
+        store.users.discard(user)
+        if not store.users:
+            del self.stores[store.key]
+            self._place_inputs()
+
+    def encode(self, rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None) -> np.ndarray:
+        """Rows of the table (its columns, by position) as words, shape (rows, self.width).
+
+        Raises FactorRange before anything else changes if a value does not fit its factor's present range.
+        """
+        count = rows.num_rows
+        data = np.empty((count, self.width), np.int64)
+        if weights is None:
+            data[:, -1] = 1
+        elif count and weights.min() == at.NULL_CODE:
+            raise _too_negative()
+        else:
+            data[:, -1] = weights
+        try:
+            self._encode_items(rows, data)
+        except DataError as error:
+            raise blamed(self, rows, error) from error
+        return data
+
+    def encode_row(self, row: Sequence[Any], weight: int) -> np.ndarray | None:
+        """One row of Python values, or None if it needs the batch path."""
+        if not self.computable:
+            return None
+        data = np.empty((1, self.width), np.int64)
+        position = {column.name: i for i, column in enumerate(self.columns)}
+        for item in self.inputs.values():
+            if item.source is not None and item.codec is not None:
+                data[0, item.place : item.place + item.words] = item.codec.encode_value(row[position[item.source]])
+        data[0, -1] = weight
+        return data if self._compute(data) else None
+
+    @property
+    def computable(self) -> bool:
+        """Whether a row's words are codes of its values and what `computation` makes of these."""
+        plain = all(item.kind == "key" for item in self.inputs.values() if item.source is not None)
+        return plain and (self.computation is not None or all(item.source is not None for item in self.inputs.values()))
+
+    def check_row(self, row: Sequence[Any], weight: int) -> None:
+        """Raise DataError unless a row has one value per column, no NULL where the table forbids it, and a weight."""
+        if len(row) != len(self.columns):
+            raise DataError(
+                f"{self.name} has {len(self.columns)} columns, the row has {len(row)} values",
+                hint="give them in the table's column order: " + ", ".join(c.name for c in self.columns),
+            )
+        for column, value in zip(self.columns, row, strict=True):
+            if value is None and column.not_null:
+                raise IntegrityError(f"column {column.name} of {self.name} is NOT NULL", hint="give a value")
+        if not isinstance(weight, int) or not -at.NULL_CODE > weight > at.NULL_CODE:
+            raise DataError(f"a weight of {weight!r}", hint="weights are whole numbers of less than 64 bits")
+
+    def as_batch(self, row: Sequence[Any]) -> pa.RecordBatch:
+        """One row of Python values as Arrow, cast as the columns' types say."""
+        import pyarrow as pa
+
+        arrays = []
+        for column, value in zip(self.columns, row, strict=True):
+            codec = codec_for(column.type, self.dictionaries)
+            words = [np.array([word], np.int64) for word in codec.encode_value(value)]
+            arrays.append(codec.decode(words))
+        return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.columns])
+
+    def as_declared(self, rows: pa.Table) -> pa.Table:
+        """Rows of the table, whatever Arrow types they came in, in those that DuckDB has for the columns' types."""
+        import pyarrow as pa
+
+        cast = self.dictionaries.caster.cast
+        columns = [
+            values if is_declared(column.type, values.type) else cast(values, column.type)
+            for column, values in zip(self.columns, rows.columns, strict=True)
+        ]
+        return pa.table(columns, names=[column.name for column in self.columns])
+
+    def program(
+        self, add_paths: Callable[[Assembler, LeafStore, int], None], owner: Callable[[LeafStore], int]
+    ) -> Assembler:
+        """The program of one chunk of changes. `add_paths` adds the paths of the atoms that read a store as old (0)
+        and as new (1); between them the store itself is updated, its steps counted for view number `owner(store)`."""
+        assembler = Assembler()
+        for store in self.stores.values():
+            self.lift(assembler, store)
+            add_paths(assembler, store, 0)
+            if not store.passes:
+                assembler.path(owner(store))
+                assembler.upsert(store.table)
+                assembler.path_end()
+            add_paths(assembler, store, 1)
+        return assembler
+
+    def lift(self, assembler: Assembler, store: LeafStore) -> None:
+        """Add the operation that makes a store's delta from encoded rows."""
+        keys: list[int] = []
+        for column in store.variables:
+            item = store.inputs["key " + column.expression]
+            keys += range(item.place, item.place + item.words)
+        predicate = store.inputs["predicate"].place if store.predicate else -1
+        required = [store.inputs["key " + expression].place for expression in store.required]
+        factors = []
+        for column in store.factors:
+            item = store.inputs["factor " + column.expression]
+            kind = at.FACTOR_LIMBS
+            if item.kind == "key":
+                kind = at.FACTOR_PRESENCE if column.presence_of else at.FACTOR_CODE
+            factors.append((kind, item.place, item.limbs))
+        assembler.lift(self.width, store.limbs, predicate, required, keys, factors)
+
+    def twin(self, store: LeafStore) -> Table:
+        """An empty table laid out and indexed as a store's, which counts no references."""
+        return self._table(store, store.limbs, refer=False)
+
+    def _table(self, store: LeafStore, limbs: int, *, refer: bool = True) -> Table:
+        places = Shape(tuple(c.expression for c in store.variables), store.widths, (), 1).places
+        references = []
+        for column, codec in zip(store.variables, map(self._codec, store.variables), strict=True):
+            if refer and codec.dictionary is not None:
+                references.append((places([column.expression])[0], int(codec.dictionary.header.ctypes.data)))
+        values = 1 + len(store.factors)
+        return Table(
+            sum(store.widths),
+            values,
+            limbs,
+            [places(index) for index in store.indexes],
+            [values if summed else 0 for summed in store.summed],
+            references,
+            name=self.name,
+            order=self._order(store),
+            ranges=store.ranges,
+        )
+
+    def _order(self, store: LeafStore) -> tuple[int, Places] | None:
+        if store.order is None:
+            return None
+        index, expression = store.order
+        column = next(column for column in store.variables if column.expression == expression)
+        places = Shape(tuple(c.expression for c in store.variables), store.widths, (), 1).places([expression])
+        return store.indexes.index(index), order_places(self._codec(column), places[0])
+
+    def _codec(self, column: LeafColumn) -> Codec:
+        return codec_for(column.type, self.dictionaries)
+
+    def _need_inputs(self, store: LeafStore) -> None:
+        for column in store.variables:
+            store.inputs["key " + column.expression] = self._input("key", column.expression, column.type, column.source)
+        for column in store.factors:
+            store.inputs["factor " + column.expression] = self._factor_input(column)
+        if store.predicate:
+            store.inputs["predicate"] = self._input("predicate", store.predicate, "BOOLEAN", None)
+
+    def _factor_input(self, column: LeafColumn) -> Input:
+        """A factor that is a plain whole-number column, or tells its presence, shares that column's key words."""
+        name = column.presence_of or column.source
+        if name is not None:
+            source = next(c for c in self.columns if c.name == name)
+            if column.presence_of or whole_number_code(source.type):
+                return self._input("key", quote(name), source.type, name)
+        return self._input("factor", column.expression, column.type, column.source)
+
+    def _input(self, kind: str, expression: str, type_: str, source: str | None) -> Input:
+        item = Input(kind, expression, type_, source)
+        if kind == "key":
+            item.codec = codec_for(type_, self.dictionaries)
+            item.words = item.codec.words
+        return self.inputs.setdefault((kind, quote(source) if source is not None else expression, type_), item)
+
+    def _place_inputs(self) -> None:
+        """Keep the items that stores use, add the columns that computing them reads, and settle all places."""
+        used = {id(item) for store in self.stores.values() for item in store.inputs.values()}
+        self.inputs = {key: item for key, item in self.inputs.items() if id(item) in used}
+        former = self.computation
+        self.computation = self._expressions.translate([item for item in self.inputs.values() if item.source is None])
+        for column in self.computation.reads if self.computation else ():
+            self._input("key", quote(column.name), column.type, column.name)
+        if former is not None:
+            former.release()
+        order = {column.name: number for number, column in enumerate(self.columns)}
+        # In the order of the table's columns, what is computed last: a row's values can then be taken as they come.
+        by_column = sorted(self.inputs.items(), key=lambda pair: order.get(pair[1].source or "", len(order)))
+        self.inputs = dict(by_column)
+        place = 0
+        self.has_dictionaries = any(
+            i.codec is not None and i.codec.dictionary is not None for i in self.inputs.values()
+        )
+        for item in self.inputs.values():
+            item.place = place
+            if item.kind == "factor":
+                item.words = item.limbs
+            place += item.words
+        self.width = place + 1
+        if self.computation is not None:
+            items = [item for item in self.inputs.values() if item.kind == "key"]
+            self.computation.place({item.source: item.place for item in items if item.source is not None})
+
+    def _compute(self, data: np.ndarray) -> bool:
+        """Fill in the computed items of encoded rows; False if DuckDB has to."""
+        if self.computation is not None:
+            return self.computation.run(int(data.ctypes.data), self.width, len(data))
+        return all(item.source is not None for item in self.inputs.values())
+
+    def _encode_items(self, rows: pa.Table | pa.RecordBatch, data: np.ndarray) -> None:
+        position = {column.name: i for i, column in enumerate(self.columns)}
+        for item in self.inputs.values():
+            if item.source is not None:
+                self._encode_item(item, rows.column(position[item.source]), data)
+        if self._compute(data):
+            return
+        items = [item for item in self.inputs.values() if item.source is None]
+        types = {column.name: column.type for column in self.columns}
+        computed = self.evaluate(rows, types, [item_sql(item) for item in items])
+        for item, column in zip(items, computed.columns, strict=True):
+            self._encode_item(item, column, data)
+
+    def _encode_item(self, item: Input, column: Any, data: np.ndarray) -> None:
+        if item.kind == "key":
+            assert item.codec is not None
+            if not pack(item.codec, column, data, item.place):
+                for j, words in enumerate(item.codec.encode(column)):
+                    data[:, item.place + j] = words
+        elif item.kind == "predicate":
+            data[:, item.place] = column.to_numpy(zero_copy_only=False) if hasattr(column, "type") else column
+        else:
+            try:
+                data[:, item.place : item.place + item.limbs] = encode_factor(column, item.type, item.limbs, item.shift)
+            except FactorRange as needed:
+                raise Rescale(self, item, max(needed.limbs, item.limbs), max(needed.shift, item.shift)) from None
+
+    def rescale(self, item: Input, limbs: int, shift: int) -> None:
+        """Give a factor more limbs or a finer unit; the caller rescales what has been summed."""
+        item.limbs, item.shift = limbs, shift
+        self._place_inputs()
+
+
+class Rescale(Exception):
+    """A factor's value needs `limbs` limbs or the unit 2**-shift; nothing has been changed yet."""
+
+    def __init__(self, relation: Relation, item: Input, limbs: int, shift: int) -> None:
+        super().__init__(item.expression)
+        self.relation, self.item, self.limbs, self.shift = relation, item, limbs, shift
+
+
+def _too_negative() -> DataError:
+    return DataError(
+        "a weight of -2^63", why="an epoch must be able to be taken back", hint="delete fewer rows at once"
+    )
+
+
+def factors_tuple(factors: Iterable[LeafColumn]) -> tuple[LeafColumn, ...]:
+    """Factors with each expression once."""
+    return tuple({factor.expression: factor for factor in factors}.values())
+
+
+def quote(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

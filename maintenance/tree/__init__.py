@@ -1,0 +1,1 @@
+"""View trees at run time: their stores, their delta programs and walks over them."""

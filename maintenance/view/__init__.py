@@ -1,0 +1,1 @@
+"""One maintained view, and what it keeps beside its tree."""

@@ -1,0 +1,212 @@
+"""Delta enumeration: what an epoch changes in a view's output, from the tree, without enumerating the rest.
+
+A leaf's delta climbs as in an update, but keeps the free variables it meets. When it has come to the root every
+sibling is known to have a partner, and only then are the siblings' own free variables listed, so no look-up is in
+vain that the update does not make too (Idris et al. 2017, "push mode"; theirs walks down along the updated
+path and needs deltas of one sign, ours carries each row's own weight and needs none). Rows are added up per key
+where they enter the enumerated part of the tree and once more where they end, in a table of tuples of the
+output's variables: what relations and signs cancel between them is gone when the epoch's change is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sqlfront.maintenance.program.programs import Assembler, Join
+from sqlfront.maintenance.program.shapes import TOUCHES, Shape, shape_of
+from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, join_siblings, join_step, project
+from sqlfront.maintenance.tree.steps import Step
+from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.planner.theory.core import ignores_multiplicity
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.tables import upkeep
+from sqlfront.storage.stores.table import Table
+
+_USUAL = 65536  # Rows of an epoch's change for which memory is kept ready.
+
+
+class OutputDelta:
+    """The table in which one view's output change is gathered, and the paths that fill it.
+
+    A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
+    rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT and groups without
+    sums, a tuple counts 1 however often it is derived: what changes only that is not carried on; not so if other trees
+    keep the output too (`divided`).
+    """
+
+    def __init__(self, tree: Tree, limbs: int, *, divided: bool = False) -> None:
+        self.tree = tree
+        self.variables = tuple(dict.fromkeys(tree.definition.free))
+        self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not divided
+        self._aggregates: dict[View, Table] = {}
+        self._make(limbs)
+
+    def add_path(self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
+        """Add the path that carries a leaf's delta to the output, after the one that updates the tree.
+
+        At position 0 the leaf's store still is as before the delta, which counts `times` times.
+        """
+        tree, limbs = self.tree, self.shape.limbs
+        begin_path(tree, leaf, assembler, owner)
+        if tree.output is not None:
+            delta = carry_path(tree, leaf, assembler, limbs, position)
+        else:
+            delta = self._emit(leaf, assembler, position, times)
+        assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
+        assembler.upsert(self.table)
+        assembler.path_end()
+
+    def changed(self) -> np.ndarray:
+        """The tuples to which something was added that did not cancel: their key words, then the limbs of each part."""
+        used, shape = int(self.table.header[at.USED]), self.shape
+        words = np.empty((used, shape.keys + len(shape.parts) * shape.limbs), np.int64)
+        words = words[: upkeep.copy_rows(self.table.address, 0, used, words.ctypes.data)]
+        changed = np.zeros(len(words), bool)
+        for place in range(shape.keys + shape.limbs, words.shape[1]):
+            changed |= words[:, place] != 0
+        return words if changed.all() else words[changed]
+
+    def clear(self) -> None:
+        """Forget what has been gathered; memory beyond a usual epoch's goes back."""
+        self.table.clear()
+        for table in (self.table, *self._aggregates.values()):
+            if table.header[at.CAPACITY] > _USUAL:
+                table.compact()
+
+    def widen(self, limbs: int) -> None:
+        """Make the tables anew, empty, with values of more limbs; programs have to be assembled again."""
+        self._aggregates.clear()
+        self._make(limbs)
+
+    def _make(self, limbs: int) -> None:
+        parts = (TOUCHES, *self.tree.parts(self.tree.root))
+        self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
+        self.table = Table(self.shape.keys, len(parts), limbs, name="output delta")
+
+    def _emit(self, leaf: View, assembler: Assembler, position: int, times: int) -> Delta:
+        """The delta over all output variables, from a tree that enumerates them."""
+        tree, limbs = self.tree, self.shape.limbs
+        emission = Emission(tree, leaf)
+        delta = emission.enter(assembler, limbs)
+        if times != 1:
+            assembler.scale(delta.shape, times)
+        if self.supports or any(step.lists for step in emission.free):
+            self._aggregate(leaf, delta, assembler)
+        if self.supports:
+            emission.turn(assembler, delta, position)
+        free = set(tree.plan.free)
+        for step in emission.free:
+            listed = step.view.node.variables if step.lists else ()
+            new = [v for v in listed if v in free and v not in delta.shape.variables]
+            delta = join_step(tree, assembler, delta, step, (*delta.shape.variables, *new), limbs)
+        if self.supports:
+            assembler.sign(delta.shape)
+        return delta
+
+    def _aggregate(self, leaf: View, delta: Delta, assembler: Assembler) -> None:
+        shape = delta.shape
+        if leaf not in self._aggregates:
+            self._aggregates[leaf] = Table(shape.keys, len(shape.parts), shape.limbs, name="delta of a leaf")
+        assembler.aggregate(self._aggregates[leaf])
+
+
+class Emission:
+    """The way from a leaf to the output: `bound`, (node, child) pairs, until the path enters the enumerated part of
+    the tree at `top`, over the variables `entry`; `free`, the steps from there on, those the update makes too before
+    those that list the output."""
+
+    def __init__(self, tree: Tree, leaf: View) -> None:
+        self._tree = tree
+        self.bound: list[tuple[View, View]] = []
+        self.free: list[Step] = []
+        self._listing: list[Step] = []
+        view = leaf
+        while not view.node.connex:
+            parent = view.parent
+            assert parent is not None
+            if parent.node.connex and not tree.frontier(parent):
+                break
+            self.bound.append((parent, view))
+            view = parent
+        self.top, self.is_message = view, not view.node.connex
+        self.entry = view.node.variables if view.node.connex else view.link
+        for parent in view.ancestors():
+            self._pass(parent, view)
+            view = parent
+        self.free += self._listing
+        self._leaf = leaf
+
+    def enter(self, assembler: Assembler, limbs: int) -> Delta:
+        """Carry the leaf's delta to where it enters the enumerated part of the tree."""
+        tree, leaf = self._tree, self._leaf
+        assert leaf.shape is not None
+        delta = Delta(leaf.shape, leaf.atoms)
+        for parent, child in self.bound:
+            delta = join_siblings(tree, assembler, delta, parent, child, parent.node.variables, limbs)
+            delta = project(tree, assembler, delta, parent.node.variables, limbs)
+        return project(tree, assembler, delta, self.entry, limbs)
+
+    def turn(self, assembler: Assembler, delta: Delta, position: int) -> None:
+        """Keep of a delta, of one row a key, what makes a row appear or disappear there, counted 1 or -1."""
+        table, shape = self._tree.message(self.top) if self.is_message else (self.top.table, self.top.shape)
+        assert table is not None and shape is not None
+        is_new = self.top.node.atom is None or position == 1
+        assembler.transition(table, is_new, delta.shape, delta.shape.places(shape.variables))
+
+    def _pass(self, parent: View, source: View) -> None:
+        """Look the siblings up, as the update does; list what they put out later, when all are known to be there."""
+        for step in self._tree.update_steps(parent, source):
+            sibling = step.view
+            if step.access == "filter" or not sibling.node.connex:
+                self.free.append(step)
+            elif step.lists:
+                self.free.append(replace(step, multiply=self._tree.frontier(sibling), partners=()))
+                self._list_children(sibling)
+            else:
+                self.free.append(replace(step, multiply=False))
+                self._list(sibling)
+
+    def _list(self, view: View) -> None:
+        step = self._tree.listing(view)
+        if step.lists:
+            self._listing.append(replace(step, multiply=self._tree.frontier(view)))
+        self._list_children(view)
+
+    def _list_children(self, view: View) -> None:
+        if self._tree.frontier(view):
+            return
+        for child in view.children:
+            if child.node.connex:
+                self._list(child)
+            else:
+                self._listing.append(Step(child, "message", child.link, True))
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A table whose row, found by the output's variables, is one factor of an output tuple's values."""
+
+    table: Table
+    shape: Shape
+    atoms: frozenset[str]
+
+
+def factors(tree: Tree) -> list[Factor]:
+    """The tables that give the values of an output tuple: their product, or nothing if one has no such row."""
+    if tree.output is not None:
+        assert tree.projection is not None
+        return [Factor(tree.projection, tree.projection_shape(), tree.root.atoms)]
+    found = []
+    for view in tree.root.walk():
+        if not view.node.connex:
+            continue
+        if tree.frontier(view):
+            assert view.table is not None and view.shape is not None
+            found.append(Factor(view.table, view.shape, view.atoms))
+            continue
+        for child in view.children:
+            if not child.node.connex:
+                found.append(Factor(*tree.message(child), child.atoms))
+    return found

@@ -1,0 +1,440 @@
+"""One maintained view: its tree over the relations' stores, its bulk build, and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+from sqlfront.maintenance.heavy_light.balance import Balance
+from sqlfront.maintenance.heavy_light.covers import add_sum_paths, status_of_partners
+from sqlfront.maintenance.heavy_light.part_trees import Pieces
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.room import Goal, Room, fill
+from sqlfront.maintenance.program.shapes import Part, Shape, shape_of
+from sqlfront.maintenance.ranked.branches import RankedBranches
+from sqlfront.maintenance.ranked.index import RankedIndex
+from sqlfront.maintenance.ranked.index_union import RankedOrder, RankedUnion
+from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
+from sqlfront.maintenance.tree.carrying import base_of, entry_of
+from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
+from sqlfront.maintenance.tree.symmetric_delta import Term
+from sqlfront.maintenance.tree.view_tables import label, view_table
+from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.view.emission import OutputDelta
+from sqlfront.maintenance.view.top_change import BestRows, TopRows
+from sqlfront.maintenance.view.tuple_count import Tally, is_spread
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Companion, Definition, RawColumn
+from sqlfront.storage.codecs.encoding import Codec
+from sqlfront.storage.codecs.order import order_places
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.table import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.output.first_rows import FirstRows
+    from sqlfront.maintenance.relation.base_relation import Evaluate
+
+
+@dataclass
+class Source:
+    """Where an atom reads: a store of a relation, as old (position 0) or as new (1) in a self-join.
+
+    Where a view has `terms`, all its atoms read one store as old, or the delta itself.
+    """
+
+    relation: Relation
+    store: LeafStore
+    position: int
+
+
+@dataclass
+class MaintainedView:
+    """A view in the engine. `limbs` is the width of the values of its own tables.
+
+    `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
+    `tally` counts its tuples where no table's size or count is their number (see tally.py).
+    `epsilon` says when a value is heavy, where the plan is a union of `pieces` over heavy and light parts; `balance`
+    keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
+    `passes`: it has one table and passes on what its rows become (see State.pass_on).
+    `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows of a view with
+    a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does). `branches` are the views whose rows
+    it merges, if it has none of its own.
+    """
+
+    name: str
+    definition: Definition
+    plan: Plan
+    tree: Tree
+    number: int
+    codecs: dict[str, Codec]
+    sources: dict[str, Source] = field(default_factory=dict)
+    limbs: int = 1
+    broken: str | None = None
+    changes_before: dict[str, int] = field(default_factory=dict)
+    delta: OutputDelta | None = None
+    inner: bool = False
+    passes: bool = False
+    output_schema: pa.Schema | None = None
+    terms: tuple[Term, ...] = ()
+    twin: Table | None = None
+    companion: Companion | None = None
+    companions: list[MaintainedView] = field(default_factory=list)
+    tally: Tally | None = None
+    epsilon: float = 0.5
+    pieces: Pieces | None = None
+    balance: Balance | None = None
+    ranked: dict[int, RankedOrder] = field(default_factory=dict)
+    top: TopRows | BestRows | None = None
+    reader: FirstRows | Literal[False] | None = None
+    branches: list[MaintainedView] = field(default_factory=list)
+
+    @property
+    def members(self) -> list[MaintainedView]:
+        """The view and its companions, which share its name and its number."""
+        return [self, *self.companions]
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody reads the view's changes."""
+        return self.delta is not None or self.top is not None
+
+    @property
+    def relations(self) -> set[str]:
+        own = {source.relation.name for source in self.sources.values()}
+        return own.union(*(branch.relations for branch in self.branches))
+
+    def tables(self) -> list[Table]:
+        """The view's own tables; leaf stores belong to the relations."""
+        return self._counted() + (self.balance.pieces.tables() if self.balance is not None else [])
+
+    def all_tables(self) -> list[Table]:
+        """All of the view's own tables, for their memory: those that no change may empty too."""
+        parted = list(self.balance.pieces.all_tables()) if self.balance is not None else []
+        return [*self._counted(), *parted, *(table for index in self._own_ranked() for table in index.tables())]
+
+    def _counted(self) -> list[Table]:
+        return self._summed() + (self.tally.tables() if self.tally is not None else [])
+
+    def ranked_tables(self) -> list[Table]:
+        """The tables of the ranked trees, which their own steps sweep."""
+        return [table for index in self.ranked.values() for table in index.tables()]
+
+    def _summed(self) -> list[Table]:
+        """The tree's own tables, whose values have `limbs` words."""
+        own = [view.table for view in self.tree.stored_inner() if view.table is not None]
+        return own + ([self.tree.projection] if self.tree.projection is not None else [])
+
+    def codec(self, raw: RawColumn) -> Codec | None:
+        """The codec of a raw column that is a variable's value; None for counts and sums."""
+        if raw.kind not in ("variable", "least", "greatest") or raw.variable is None:
+            return None
+        view = self if raw.companion is None else self.companions[raw.companion]
+        return view.codecs[raw.variable]
+
+    def shift(self, part: Part) -> int:
+        """The sum of the binary scales of a part's floating factors."""
+        total = 0
+        for atom, factor in part:
+            store = self.sources[atom].store
+            column = next(f for f in self.definition.atom(atom).factors if f.name == factor)
+            item = store.inputs["factor " + column.expression]
+            total += item.shift if item.kind == "factor" else 0
+        return total
+
+    def bind_leaves(self) -> None:
+        """Point the tree's leaves at the stores' present tables and layouts."""
+        for atom, source in self.sources.items():
+            leaf = self.tree.leaves[atom]
+            leaf.table = source.store.table
+            leaf.shape = source.store.shape(self.definition.atom(atom))
+            translate = {c.name: c.expression for c in self.definition.atom(atom).variables}
+            back = {expression: name for name, expression in translate.items()}
+            leaf.indexes = [tuple(back[expression] for expression in index) for index in source.store.indexes]
+            order = source.store.order
+            leaf.order = (tuple(back[e] for e in order[0]), back[order[1]]) if order is not None else None
+            leaf.ranges = source.store.ranges
+            leaf.passes = source.store.passes
+        if self.terms:
+            source = next(iter(self.sources.values()))
+            self.twin = source.relation.twin(source.store)
+
+    def make_tables(self) -> None:
+        """Make the view's own tables, empty."""
+        for view in self.tree.stored_inner():
+            view.shape = self.tree.shape(view, self.limbs)
+            view.table = view_table(self.tree, view, label(self.definition, view.node))
+        if self.tree.output is not None:
+            self.tree.projection = self._projection(self.tree.output)
+        for leaf in self.tree.leaves.values() if self.tree.supports else ():
+            words = sum(self.tree.widths[variable] for variable in entry_of(self.tree, base_of(self.tree, leaf)))
+            leaf.gathered = Table(words, 1, self.limbs, name="delta of a leaf")
+        spread = is_spread(self.tree) and not self.plan.ranked_only
+        self.tally = Tally(self.tree, self.limbs) if spread else None
+
+    def _projection(self, variables: tuple[str, ...]) -> Table:
+        """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
+        shape = shape_of(variables, self.tree.widths, self.tree.parts(self.tree.root), self.limbs)
+        if self.companion is None:
+            return Table(shape.keys, len(shape.parts), self.limbs, name="projection")
+        group = shape.places(dict.fromkeys(name for _, name in self.companion.group))
+        order = None
+        if self.companion.ordered:
+            starts = [(self.codecs[variable], shape.places([variable])[0]) for variable in self.companion.argument]
+            order = 0, [place for codec, start in starts for place in order_places(codec, start)]
+        return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
+
+    def merge(self, branches: list[MaintainedView], evaluate: Evaluate) -> None:
+        """Make the rows of `branches`, each with one ranked tree, those of the view."""
+        indexes = [index for branch in branches for index in branch._own_ranked()]
+        self.branches = branches
+        self.ranked[0] = RankedBranches(self.definition, self.codecs, indexes, evaluate)
+
+    def build(self, machine: Machine, room: Room | None = None) -> None:
+        """Fill the view's tables from its leaves' stores, children first, with wider values as they prove needed.
+
+        O(rows) for every class but "acyclic", where the extended result counts too. Raises OperationalError as soon as
+        it is foreseen that they do not find room.
+        """
+        while True:
+            self.make_tables()
+            if self._fill(machine, room) & at.OVERFLOW == 0:
+                break
+            self.limbs += 1
+        self.balance_by(self.epsilon)
+        self.refresh(machine, room)
+        for index in self._own_ranked():
+            index.build(machine, self._stores(), {atom: self._leaf_shape(atom) for atom in self.sources})
+
+    def _own_ranked(self) -> list[RankedIndex]:
+        """The ranked trees that are not the pieces'."""
+        return [index for index in self.ranked.values() if isinstance(index, RankedIndex)]
+
+    def _stores(self) -> dict[str, LeafStore]:
+        return {atom: source.store for atom, source in self.sources.items()}
+
+    @property
+    def divided(self) -> bool:
+        """Whether what is put out is kept by the pieces alone."""
+        return self.plan.union is not None and not self.plan.union.covers
+
+    def balance_by(self, epsilon: float) -> None:
+        """Tell heavy from light values by another epsilon; `refresh` fills the new tables, which are still empty."""
+        self.epsilon, self.balance = epsilon, None
+        if self.plan.union is not None and (self.divided or 0 < epsilon < 1):
+            pieces = pieces_of(self)
+            pieces.open(self.sources)
+            pieces.make_tables(self.limbs)
+            self.pieces = pieces
+            self.ranked = self.ranked | ranked_by_pieces(pieces)
+            self.balance = Balance(pieces, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
+
+    def refresh(self, machine: Machine, room: Room | None = None) -> None:
+        """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
+        self.bind_leaves()
+        self.reader = None
+        for index in self._own_ranked():
+            index.widen(self._stores())
+        if self.balance is not None:
+            self.balance.refresh(machine, room)
+
+    def _fill(self, machine: Machine, room: Room | None) -> int:
+        flags = 0
+        for view in self.tree.stored_inner() if not self.divided else ():
+            assembler = Assembler()
+            scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
+            assert view.table is not None and view.shape is not None
+            goal = self._goal(view.table, view.shape.variables, view)
+            flags |= self._run(machine, assembler, scanned, goal, room)
+        if self.tree.output is not None:
+            assembler = Assembler()
+            scanned = build_projection(self.tree, assembler, self.number, self.limbs)
+            assert self.tree.projection is not None
+            goal = self._goal(self.tree.projection, self.tree.output, self.tree.root)
+            flags |= self._run(machine, assembler, scanned, goal, room)
+        if self.tally is not None:
+            flags |= self.tally.build(machine, self.number)
+        sweep = Assembler()
+        sweep.finish(at.SWEEP, self.tables())
+        machine.run_once(sweep.program())
+        return flags
+
+    def _goal(self, table: Table, variables: Sequence[str], view: View) -> Goal:
+        """A table to be filled with what joins below a view."""
+        names = {below.node.atom or below.node.filters for below in view.walk() if not below.children}
+        leaves = [self.tree.leaves[name] for name in names if name is not None]
+        sizes = []
+        for leaf in leaves:
+            assert leaf.table is not None
+            sizes.append((frozenset(leaf.node.variables), leaf.table.live))
+            groups = zip(leaf.indexes, leaf.table.groups, strict=True)
+            sizes += [(frozenset(index), group.live) for index, group in groups]
+        return Goal(table, variables, [self.definition.label(variable) for variable in variables], sizes)
+
+    def _run(self, machine: Machine, assembler: Assembler, scanned: Table, goal: Goal, room: Room | None) -> int:
+        taken = sum(table.bytes() for table in self._summed() if table is not goal.table)
+        return fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
+
+    def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
+        """Add the update paths of this view's atoms that read `store` at this position."""
+        if self.balance is not None and position == 1 and self._reads(store):
+            self.balance.pieces.partition_of(store).add_notes(assembler, self.number)
+        for atom, source in self.sources.items():
+            if source.store is store and source.position == position:
+                for index in self._own_ranked():
+                    index.add_path(assembler, atom, self._leaf_shape(atom))
+        if self.terms:
+            if position == 0 and self._reads(store):
+                self._add_terms(assembler)
+            return
+        for leaf in self.tree.entries():
+            source = self.sources[leaf.node.atom or leaf.node.filters or ""]
+            if source.store is store and position == (source.position if leaf.node.filters is None else 1):
+                self._add_path(assembler, leaf, position, 1)
+
+    def _leaf_shape(self, atom: str) -> Shape:
+        shape = self.tree.leaves[atom].shape
+        assert shape is not None
+        return shape
+
+    def add_ranking(self, assembler: Assembler, relation: Relation) -> None:
+        """Bring the ranked trees up to date with a change of `relation`, once for each node."""
+        atoms = {atom for atom, source in self.sources.items() if source.relation is relation}
+        for index in self.ranked.values():
+            index.add_ranking(assembler, atoms)
+
+    def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
+        """Ask for a rebalance if a change of `store`, which has been swept, makes one necessary."""
+        if self.balance is not None and self._reads(store):
+            self.balance.pieces.add_settling(assembler, store)
+
+    def _reads(self, store: LeafStore) -> bool:
+        return any(source.store is store for source in self.sources.values())
+
+    def _add_terms(self, assembler: Assembler) -> None:
+        """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
+        assert self.twin is not None
+        for term in self.terms:
+            if not term.others:
+                self._add_path(assembler, self.tree.leaves[term.start], 0, term.times)
+        with assembler.unless_alone([self._joined_words(term) for term in self.terms if term.others]):
+            assembler.path(self.number)
+            assembler.upsert(self.twin)
+            assembler.path_end()
+            for term in self.terms:
+                if term.others:
+                    self._add_mixed(assembler, term)
+            assembler.clear(self.twin)
+
+    def _add_mixed(self, assembler: Assembler, term: Term) -> None:
+        """The path of a term whose other atoms read the delta too, in the twin."""
+        leaves = [self.tree.leaves[atom] for atom in term.others]
+        stored = [leaf.table for leaf in leaves]
+        for leaf in leaves:
+            leaf.table = self.twin
+        self._add_path(assembler, self.tree.leaves[term.start], 0, term.times, alone=False)
+        for leaf, table in zip(leaves, stored, strict=True):
+            leaf.table = table
+
+    def _joined_words(self, term: Term) -> list[tuple[int, int]]:
+        """The places of the words of a row of the store that are equal if it joins itself, read by all the term's atoms
+        that read the delta."""
+        shapes = []
+        for atom in (term.start, *term.others):
+            shape = self.tree.leaves[atom].shape
+            assert shape is not None
+            shapes.append(shape)
+        pairs = set()
+        for one, other in combinations(shapes, 2):
+            shared = [variable for variable in one.variables if variable in other.variables]
+            pairs |= set(zip(one.places(shared), other.places(shared), strict=True))
+        return sorted((a, b) for a, b in pairs if a != b)
+
+    def _add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
+        """The path of a leaf's delta; `alone`: its siblings are stored tables, and may be partitioned."""
+        if self.balance is None or not alone:
+            update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times)
+        else:
+            self._add_pieces(self.balance.pieces, assembler, leaf.node.atom or "", position, times)
+        if self.delta is not None:
+            self.delta.add_path(leaf, assembler, self.number, position, times)
+        if self.tally is not None:
+            self.tally.add_path(leaf, assembler, self.number, position, times)
+
+    def _add_pieces(self, pieces: Pieces, assembler: Assembler, atom: str, position: int, times: int) -> None:
+        """The paths of an atom's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
+        before joins the parts before they change."""
+        i = [edge.atom for edge in pieces.union.edges].index(atom)
+        store = self.sources[atom].store
+        pieces.add_status(assembler, pieces.partition_of(store), status_of_partners(pieces, i))
+        if position == 0:
+            add_sum_paths(pieces, assembler, i, self.limbs, times)
+        pieces.add_paths(assembler, store, position, self.limbs)
+        if position == 1:
+            add_sum_paths(pieces, assembler, i, self.limbs, times)
+
+    def forget_change(self) -> None:
+        """Begin to gather the output's change anew."""
+        if self.delta is not None:
+            self.delta.clear()
+        if self.top is not None:
+            self.top.forget()
+
+    def widen(self, limbs: int) -> None:
+        """Give the values of the view's own tables more limbs."""
+        if self.delta is not None:
+            self.delta.widen(limbs)
+        self._widen_tables(limbs)
+
+    def _widen_tables(self, limbs: int) -> None:
+        """`widen`, without forgetting what has been gathered of the output's change."""
+        self.limbs = limbs
+        if self.tally is not None:
+            self.tally.widen(limbs)
+        for table in self._summed():
+            table.widen(limbs)
+        for view in self.tree.stored_inner():
+            view.shape = self.tree.shape(view, limbs)
+        for view in (*self.tree.leaves.values(), *self.tree.filters):
+            if view.gathered is not None:
+                view.gathered.widen(limbs)
+        if self.balance is not None:
+            self.balance.pieces.widen(limbs)
+
+    def rescale(self, store: LeafStore, expression: str, bits: int) -> None:
+        """Multiply every sum that contains a factor of this expression by 2**bits, once for each time it does."""
+        stored = [(view.table, view.shape.parts) for view in self.tree.stored_inner() if view.table and view.shape]
+        if self.tree.projection is not None:
+            stored.append((self.tree.projection, self.tree.parts(self.tree.root)))
+        names = {
+            (atom, f.name)
+            for atom, source in self.sources.items()
+            if source.store is store
+            for f in self.definition.atom(atom).factors
+            if f.expression == expression
+        }
+        times = max((len(part & names) for part in self.tree.parts(self.tree.root)), default=0)
+        self.widen(self.limbs + (times * bits + 63) // 64)
+        for table, parts in stored:
+            for number, part in enumerate(parts):
+                for _ in part & names:
+                    table.rescale(number, bits)
+        if self.balance is not None:
+            self.balance.stale = True
+
+
+def pieces_of(view: MaintainedView) -> Pieces:
+    """The trees of a plan that is a union, without tables."""
+    assert view.plan.union is not None
+    counted = view.definition.mode == "bag"
+    return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
+
+
+def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedOrder]:
+    """The orders that the pieces of a view keep ranked trees of, by their numbers."""
+    free, trees = pieces.base.definition.free, pieces.trees
+    return {number: RankedUnion([kept.ranked[number] for kept in trees], free) for number in trees[0].ranked}

@@ -1,0 +1,142 @@
+"""What a change of a view should cost, from the tree and the present fan-outs; and what changes have cost so far.
+
+Both in the machine's elementary steps: a look-up that finds its row counts two, a listed member one, a written row two
+and one more for each index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import log2
+
+from sqlfront.maintenance.tree.carrying import carry_steps
+from sqlfront.maintenance.tree.steps import Step
+from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.view.emission import Emission
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.view.tuple_count import Tally
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.table import Table
+
+FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
+
+
+@dataclass(frozen=True)
+class Spending:
+    """Steps of one view's updates since it was built, and the row changes of its tables that caused them."""
+
+    steps: int
+    changes: dict[str, int]
+
+    @property
+    def per_change(self) -> float | None:
+        """None before the first change."""
+        total = sum(self.changes.values())
+        return self.steps / total if total else None
+
+
+def spending(view: MaintainedView, steps: int) -> Spending:
+    """What a view's updates have cost; `steps` is its counter."""
+    relations = {source.relation.name: source.relation for source in view.sources.values()}
+    return Spending(steps, {name: r.changes - view.changes_before.get(name, 0) for name, r in relations.items()})
+
+
+def predict(view: MaintainedView) -> dict[str, float]:
+    """The predicted steps of one changed row, by table: each look-up lists as many rows as a group has on average.
+
+    A leaf that other views read too is updated at nobody's expense. Empty where heavy values are told from light
+    ones, or a best may change or not: what a change meets depends on its values more than on the mean. O(nodes^2).
+    """
+    if view.balance is not None or view.ranked:
+        return {}
+    found: dict[str, float] = {}
+    stores = {id(source.store): source for member in view.members for source in member.sources.values()}
+    for source in stores.values():
+        cost = _written([source.store.table], 1) if len(source.store.users) == 1 else 0
+        found[source.relation.name] = found.get(source.relation.name, 0) + cost
+    for member in view.members:
+        for leaf in member.tree.entries()[: 1 if member.terms else None]:
+            name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
+            found[name] += _path(member.tree, leaf)
+            if member.tally is not None:
+                found[name] += _tallied(member.tally, member.tree, leaf)
+    return found
+
+
+def predicted_mean(predicted: dict[str, float], mix: dict[str, float]) -> float | None:
+    """The predicted steps of a change of a mix of tables; None when the mix is empty."""
+    total = sum(mix.get(table, 0) for table in predicted)
+    return sum(cost * mix.get(table, 0) for table, cost in predicted.items()) / total if total else None
+
+
+def _path(tree: Tree, leaf: View) -> float:
+    top = tree.top(leaf)
+    total, rows, view = 0.0, 1.0, leaf
+    for join in tree.side_joins():
+        if leaf in join.children:
+            cost, made = _joined(tree.update_steps(join, leaf), 1.0)
+            assert join.table is not None
+            total += cost + _written([join.table], made)
+    while top is not None and view is not top:
+        parent = view.parent
+        assert parent is not None
+        cost, rows = _joined(tree.update_steps(parent, view), rows)
+        total += cost
+        if parent.stored and parent.table is not None:
+            rows = min(rows, max(1.0, parent.table.live))
+            total += _written([parent.table], rows)
+        view = parent
+    if tree.projection is not None:
+        cost, rows = _joined(carry_steps(tree, leaf), 1.0)
+        total += cost + _written([tree.projection], min(rows, max(1.0, tree.projection.live)))
+    return total
+
+
+def _tallied(tally: Tally, tree: Tree, leaf: View) -> float:
+    """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tally's tree."""
+    emission = Emission(tree, leaf)
+    total, rows = 0.0, 1.0
+    for parent, child in emission.bound:
+        cost, rows = _joined(tree.update_steps(parent, child), rows)
+        total += cost
+    entry = tally.entry(emission)
+    assert entry.table is not None
+    # Added up by key, looked up in the view's table, and written if it turns.
+    return total + rows * (WRITTEN + FOUND) + _written([entry.table], rows) + rows * _path(tally.tree, entry)
+
+
+def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:
+    """The steps that looking up all siblings takes, and the rows that come of it."""
+    total = 0.0
+    for step in steps:
+        if step.lists:
+            members = min(_fan_out(view, key) for view, key in ((step.view, step.key), *step.partners))
+            total += rows * (1 + len(step.partners) + members * (LISTED + len(step.partners)))
+            rows *= members / 2 if step.access == "range" else members
+        elif step.access == "filter":
+            total += rows
+        elif step.access == "range sum":
+            assert step.view.table is not None
+            total += rows * (FOUND + 2 * _sorted(step.view.table))
+        else:
+            total += rows * FOUND
+    return total, rows
+
+
+def _fan_out(view: View, key: tuple[str, ...]) -> float:
+    """The average number of rows of a group; 0 in an empty table."""
+    assert view.table is not None
+    groups = view.table.groups[view.index_number(key)].live
+    return view.table.live / groups if groups else 0.0
+
+
+def _written(tables: Iterable[Table], rows: float) -> float:
+    return sum(rows * (WRITTEN + INDEXED * len(table.groups) + _sorted(table)) for table in tables)
+
+
+def _sorted(table: Table) -> float:
+    """The steps to a row's place in an ordered group: the depth of a random search tree."""
+    if not table.header[at.ORDER] or not table.live:
+        return 0.0
+    return 1.4 * log2(1 + table.live / table.groups[0].live)

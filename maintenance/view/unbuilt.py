@@ -1,0 +1,68 @@
+"""A view before it is built: its trees by its plan, and what they demand of the stores."""
+
+from __future__ import annotations
+
+from sqlfront.maintenance.ranked.index import RankedIndex
+from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
+from sqlfront.maintenance.tree.view_tree import Tree
+from sqlfront.maintenance.view.maintained_view import MaintainedView, pieces_of, ranked_by_pieces
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition, is_grouped
+from sqlfront.planner.passes.orders import is_held_back
+from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
+
+
+def unbuilt_view(
+    name: str, definition: Definition, plan: Plan, number: int, dictionaries: Dictionaries, epsilon: float = 0.5
+) -> MaintainedView:
+    """A view with its companions, of which nothing is stored yet."""
+    codecs = codecs_of(definition, dictionaries)
+    tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
+    terms = symmetric_terms(tree) or ()
+    view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
+    if plan.union is not None:
+        view.pieces = pieces_of(view)
+        view.ranked |= ranked_by_pieces(view.pieces)
+    for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
+        if order_plan.root is not None:
+            quota = definition.limit.end if is_grouped(definition) and definition.limit is not None else None
+            view.ranked[place] = RankedIndex(
+                order,
+                order_plan,
+                tree,
+                number,
+                distinct=definition.mode == "set",
+                quota=quota or 0,
+                all_rows=is_held_back(definition, order),
+            )
+    for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
+        kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
+        kept.companion = companion
+        view.companions.append(kept)
+    return view
+
+
+def demanded_indexes(
+    view: MaintainedView, atom: str
+) -> tuple[list[tuple[str, ...]], list[bool], tuple[tuple[str, ...], str] | None, bool]:
+    """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
+    sorted, and by what; whether with sums over ranges."""
+    names = {c.name: c.expression for c in view.definition.atom(atom).variables}
+    trees = [(view.tree, view.tree.leaves[atom]), *(view.pieces.whole(atom) if view.pieces is not None else ())]
+    demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
+    indexes = [tuple(names[v] for v in index) for _, _, index in demands]
+    summed = [tree.summed(leaf, index) > 0 for tree, leaf, index in demands]
+    if view.pieces is not None:
+        told = next(view.pieces.told(edge) for edge in view.pieces.union.edges if edge.atom == atom)
+        indexes, summed = indexes + told, summed + [False] * len(told)
+    leaf = view.tree.leaves[atom]
+    order = leaf.order
+    sorted_by = (tuple(names[v] for v in order[0]), names[order[1]]) if order is not None else None
+    return indexes, summed, sorted_by, leaf.ranges
+
+
+def codecs_of(definition: Definition, dictionaries: Dictionaries) -> dict[str, Codec]:
+    """The codec of every variable."""
+    if definition.merged:
+        return {raw.variable: codec_for(raw.type, dictionaries) for raw in definition.raw if raw.variable is not None}
+    return {c.name: codec_for(c.type, dictionaries) for atom in definition.atoms for c in atom.variables}

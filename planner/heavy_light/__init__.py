@@ -1,0 +1,1 @@
+"""IVM^eps: unions of view trees over heavy and light parts."""

@@ -1,0 +1,95 @@
+"""All rows of a ring R(a, b), S(b, c), T(c, d), U(d, a): trees over bags of three columns, by heavy and light values.
+
+A value is heavy if it is so in one of the two tables that it joins. Light values have short lists in both, and heavy
+ones are few; so a bag of two tables is cheap to change if what they share is light, or both of its other columns are
+heavy. Ten pieces, by the status of all four values, have no ring in common (the split of Deep, Hu and Koutris 2022,
+section on unions, divides by the first heavy value of a table; that bounds the bags, but not what a change costs).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlfront.planner.heavy_light.rings import Ring, find_ring
+from sqlfront.planner.model.heavy_light import Edge, Piece, Union
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition
+
+OPPOSITE = ("H*H*", "HLLL", "LLHL")
+"""The status of a, b, c and d where the bags (a, b, c) and (c, d, a) are cheap to change."""
+
+TURNED = ("L*L*", "HHLH", "LHHH")
+"""Where (b, c, d) and (d, a, b) are."""
+
+ADJACENT = ("HHLL", "LHHL", "LLHH", "HLLH")
+"""Where the values of one table, R, S, T or U, are heavy, and the others light."""
+
+
+def ring_rows(definition: Definition, plan: Plan) -> Union | None:
+    """The strategy, if the query puts out all columns of a ring of four, all its rows, or first ones; else None.
+
+    O(N^max(1-eps, min(1, 2 eps))) a change, O(N^max(2-eps, 1+eps)) space.
+    """
+    ring = None
+    if plan.shape == "cyclic" and not plan.projected:
+        first = plan.ranked_only and not plan.orders[0].top
+        ring = find_ring(definition, 4) if first else listed_ring(definition, plan.free, 4)
+    if ring is None:
+        return None
+    trees = _Trees(definition, ring)
+    pieces = [trees.piece(status, trees.opposite(0)) for status in OPPOSITE]
+    pieces += [trees.piece(status, trees.opposite(1)) for status in TURNED]
+    pieces += [trees.piece(status, trees.adjacent(i)) for i, status in enumerate(ADJACENT)]
+    free = tuple(dict.fromkeys((*plan.free, *_variables(definition))))
+    bag = Node(free, tuple(map(trees.leaf, range(4))), connex=True)
+    return Union(ring, tuple(pieces), Node((), (bag,), connex=True), joint=True)
+
+
+def listed_ring(definition: Definition, free: tuple[str, ...], size: int) -> tuple[Edge, ...] | None:
+    """The edges of a ring of `size` of which a query that enumerates these variables puts out all rows; else None."""
+    whole = definition.mode == "bag" or set(free) == _variables(definition).keys()
+    return find_ring(definition, size) if free and whole else None
+
+
+def _variables(definition: Definition) -> dict[str, None]:
+    return dict.fromkeys(column.name for atom in definition.atoms for column in atom.variables)
+
+
+class _Trees(Ring):
+    """The trees of pieces, over the edges R(a, b), S(b, c), T(c, d), U(d, a)."""
+
+    def piece(self, status: str, root: Node) -> Piece:
+        """The rings whose values a, b, c and d have this status."""
+        parts = ((edge.atom, status[i] + status[(i + 1) % 4]) for i, edge in enumerate(self.ring))
+        return Piece(status, tuple(parts), root, "enumerated")
+
+    def opposite(self, i: int) -> Node:
+        """For i = 0: a and c, under which the bags (a, b, c) and (c, d, a) are listed. O(1) for each row of a bag."""
+        ends = self._start(i), self._start(i + 2)
+        return self._enumerated(Node(ends, (self._bag(i), self._bag(i + 2)), connex=True))
+
+    def adjacent(self, i: int) -> Node:
+        """For i = 1: S(b, c); for its values the d that T has with c, and the bag (d, a, b) with b, whether S has the
+        two or not; and the bag. So a change of S, whose values are heavy, is O(1), and the others list light values."""
+        values = self._start(i), self._start(i + 1)
+        upper = Node((*values, self._start(i + 2)), (self._side(i + 1), self._bag(i + 2)), connex=True)
+        return self._enumerated(Node(values, (self._side(i), upper), connex=True))
+
+    def _start(self, i: int) -> str:
+        return self.ring[i % 4].first
+
+    def _side(self, i: int) -> Node:
+        """An edge in a bag: its leaf, or its two values, under which the rows of a wider table are listed."""
+        leaf, edge = self.leaf(i), self.ring[i % 4]
+        if len(leaf.variables) == 2:
+            return leaf
+        return Node((edge.first, edge.second), (replace(leaf, connex=True),), connex=True)
+
+    def _bag(self, i: int) -> Node:
+        """An edge joined with the next one."""
+        variables = self._start(i), self._start(i + 1), self._start(i + 2)
+        return Node(variables, (self._side(i), self._side(i + 1)), connex=True)
+
+    @staticmethod
+    def _enumerated(top: Node) -> Node:
+        return Node((), (top,), connex=True)

@@ -1,0 +1,141 @@
+"""The IVM^eps strategy for a sum over R(a, b), S(b, c), T(c, d), U(d, a): O(N^(2/3)) a change at epsilon = 2/3.
+
+The four tables are partitioned by both columns. A change R(a, b) needs the sum over c and d of S * T * U. A variable
+that joins two tables is summed out beforehand where each row of the one meets few of the other: as the row's value is
+light there, or what it meets is heavy. A change then lists what one table has for a or b, few again by the parts, and
+looks up the sums of the other two. Where nothing is few, a and b are heavy, and the sums of all three are kept for such
+pairs; where the two between cannot be summed, it lists heavy c and d, O(N^(2 - 2 eps)) pairs. Which parts are joined
+how differs from atom to atom, so each has its own pieces. The bound is that of Hanauer, Henzinger and Hua 2022, "Fully
+dynamic four-vertex subgraph counting"; the division is ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sqlfront.planner.model.heavy_light import Edge, Piece, Union
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition
+
+WHOLE, NOT_HL, NOT_LH, ALIKE = "**", "HH|L*", "H*|LL", "HH|LL"
+
+PAIRS = (
+    ("H*", NOT_HL), ("LL", "LH"), ("LL", ALIKE), (NOT_LH, "LH"), (NOT_LH, "LL"), ("HL", "LL")
+)  # fmt: skip
+"""The parts of a table and of the next one that are joined and summed over what they share."""
+
+
+def ring_sum(definition: Definition, plan: Plan) -> Union | None:
+    """The strategy, if the query is a sum over a ring of four; else None. O(N^max(eps, min(1, 2 - 2 eps))) a change."""
+    narrow = all(len(atom.variables) == 2 for atom in definition.atoms)
+    ring = find_ring(definition, 4) if narrow and plan.shape == "cyclic" and not (plan.free or plan.projected) else None
+    if ring is None:
+        return None
+    trees = _Trees(definition, ring)
+    pieces = [trees.pair(j, *parts) for j in range(4) for parts in PAIRS]
+    for i in range(4):
+        pieces += trees.heavy_ends(i)
+    for i in range(4):
+        pieces += trees.changes(i)
+    bag = Node(tuple(edge.first for edge in ring), tuple(trees.leaf(i) for i in range(4)))
+    return Union(ring, tuple(pieces), Node((), (bag,), connex=True))
+
+
+def find_ring(definition: Definition, size: int) -> tuple[Edge, ...] | None:
+    """As many atoms in rotation, of which each shares one variable with the next one and one with the one before, and
+    none with others."""
+    met = Counter(column.name for atom in definition.atoms for column in atom.variables)
+    left = {atom.name: [column.name for column in atom.variables if met[column.name] > 1] for atom in definition.atoms}
+    if len(left) != size or any(len(variables) != 2 for variables in left.values()):
+        return None
+    name, (first, here) = next(iter(left.items()))
+    edges, start = [Edge(name, ((first,), (here,)))], first
+    del left[name]
+    while left:
+        found = next((name for name, variables in left.items() if here in variables), None)
+        if found is None:
+            return None
+        (after,) = [variable for variable in left.pop(found) if variable != here]
+        edges.append(Edge(found, ((here,), (after,))))
+        here = after
+    closed = here == start and len({edge.first for edge in edges}) == size
+    return tuple(edges) if closed else None
+
+
+class Ring:
+    """The edges of a ring, numbered in rotation, and the leaves of their atoms."""
+
+    def __init__(self, definition: Definition, ring: tuple[Edge, ...]) -> None:
+        self.ring = ring
+        self._columns = [tuple(column.name for column in definition.atom(edge.atom).variables) for edge in ring]
+
+    def leaf(self, i: int) -> Node:
+        """The leaf of the edge of a number, counted on beyond the last one from the first."""
+        return Node(self._columns[i % len(self.ring)], atom=self.ring[i % len(self.ring)].atom)
+
+
+class _Trees(Ring):
+    """The trees of pieces: the change of edge i, R(a, b), meets S, T and U after it."""
+
+    def pair(self, j: int, one: str, other: str) -> Piece:
+        """The sums over the variable that two edges share, by their other variables."""
+        root = self._paired(j)
+        return Piece(self._name((j, one), (j + 1, other)), self._parts((j, one), (j + 1, other)), root, "looked up")
+
+    def heavy_ends(self, i: int) -> list[Piece]:
+        """The sums over S, T and U for heavy a and b, c and d being light; and what changes of the three add."""
+        s, t, u = (i + 1, "HL"), (i + 2, "LL"), (i + 3, "LH")
+        ends = self.ring[(i + 1) % 4].first, self.ring[i % 4].first
+        every = (self.leaf(i + 1), self.leaf(i + 2), self.leaf(i + 3))
+        name = self._name(s, t, u)
+        kept = Piece(name, self._parts(s, t, u), Node(ends, (self._bag(*every),)), "looked up")
+
+        def added(changed: int, *operands: Node) -> Piece:
+            root = Node(ends, (self._bag(*operands),))
+            atom = self.ring[changed % 4].atom
+            return Piece(f"{atom} to {name}", kept.parts, root, "added", atom, name)
+
+        return [
+            kept,
+            added(i + 1, every[0], self._paired(i + 2)),
+            added(i + 3, every[2], self._paired(i + 1)),
+            added(i + 2, every[1], every[0], every[2]),
+        ]
+
+    def changes(self, i: int) -> list[Piece]:
+        """What a change of edge i adds to the sum, by the parts of S, T and U; in a bag, what comes first is listed
+        first."""
+        s, t, u = i + 1, i + 2, i + 3
+        leaves = {j: self.leaf(j) for j in (s, t, u)}
+        through_c, through_d = self._paired(s), self._paired(t)
+        all_three = Node((self.ring[s % 4].first, self.ring[i].first), (self._bag(*leaves.values()),))
+        return [
+            self._change(i, (WHOLE, "H*", NOT_HL), through_d, leaves[s]),
+            self._change(i, (WHOLE, "H*", "HL"), leaves[u], leaves[t], leaves[s]),
+            self._change(i, (NOT_LH, "LH", WHOLE), through_c, leaves[u]),
+            self._change(i, ("LH", "LH", WHOLE), leaves[s], leaves[t], leaves[u]),
+            self._change(i, (NOT_LH, "LL", NOT_LH), leaves[u], through_c),
+            self._change(i, (NOT_HL, "LL", "LH"), leaves[s], through_d),
+            self._change(i, ("HL", "LL", "LH"), all_three),
+            self._change(i, ("LH", "LL", "HL"), leaves[s], leaves[t], leaves[u]),
+            self._change(i, ("LH", "LL", ALIKE), leaves[s], through_d),
+        ]
+
+    def _change(self, i: int, parts: tuple[str, str, str], *operands: Node) -> Piece:
+        own = self._parts((i, WHOLE), *((i + 1 + place, part) for place, part in enumerate(parts)))
+        root = Node((), (self._bag(self.leaf(i), *operands),), connex=True)
+        return Piece(f"{self.ring[i].atom} with {' '.join(parts)}", own, root, "added", self.ring[i].atom)
+
+    def _paired(self, j: int) -> Node:
+        one, other = self.ring[j % 4], self.ring[(j + 1) % 4]
+        pair = Node((one.first, one.second, other.second), (self.leaf(j), self.leaf(j + 1)))
+        return Node((one.first, other.second), (pair,))
+
+    def _bag(self, *operands: Node) -> Node:
+        return Node(tuple(dict.fromkeys(v for operand in operands for v in operand.variables)), operands)
+
+    def _parts(self, *chosen: tuple[int, str]) -> tuple[tuple[str, str], ...]:
+        return tuple((self.ring[i % 4].atom, part) for i, part in chosen)
+
+    def _name(self, *chosen: tuple[int, str]) -> str:
+        return " * ".join(f"{atom} {part}" for atom, part in self._parts(*chosen))

@@ -1,0 +1,53 @@
+"""The first distinct ends of a star R1(a1, b), ..., Rm(am, b), by the degrees of its ends: Deep, Hu and Koutris 2022,
+Theorem 25, under changes.
+
+An end is heavy if many rows of its table have it. Ends that are all heavy are few: which of them meet is stored. What
+has a light end is found from ranked trees rooted at b, one for each table that may have the first light end: there as
+few rows of the join make one row of the output as a light end has rows. So no two pieces have a row in common.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sqlfront.planner.model.heavy_light import Edge, Piece, Union
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition
+
+
+def star(definition: Definition, plan: Plan) -> Union | None:
+    """The strategy, if the query is the first distinct rows of what tables have beside the columns that they all share,
+    and these columns are not put out; else None. Tables with nothing beside them only filter.
+
+    O(N^((m-1)(1-eps)) log N) a change, O(N^eps log N) delay, O(N^max(1, m(1-eps))) space for m ends.
+    """
+    if not plan.ranked_only or plan.orders[0].top or definition.mode != "set":
+        return None
+    schemes = {atom.name: tuple(column.name for column in atom.variables) for atom in definition.atoms}
+    met = Counter(variable for scheme in schemes.values() for variable in scheme)
+    centre = tuple(variable for variable, atoms in met.items() if atoms > 1)
+    ends = {atom: tuple(v for v in scheme if met[v] == 1) for atom, scheme in schemes.items()}
+    found = tuple(variable for own in ends.values() for variable in own)
+    if not centre or any(set(scheme) - set(ends[atom]) != set(centre) for atom, scheme in schemes.items()):
+        return None
+    if not set(definition.free) <= set(found) <= set(definition.free) | definition.orders[0].variables:
+        return None
+    edges = tuple(Edge(atom, (own,) if own else ()) for atom, own in ends.items())
+    leaves = tuple(Node(scheme, atom=atom, connex=bool(ends[atom])) for atom, scheme in schemes.items())
+    parted = [edge for edge in edges if edge.groups]
+    stored = Node((), (Node(found, (_joined(centre, found, leaves),), connex=True),), connex=True)
+    below = Node((), (Node(centre, leaves, connex=True),), connex=True)
+    pieces = [_piece(edges, dict.fromkeys(parted, "H"), stored)]
+    for place, light in enumerate(parted):
+        pieces.append(_piece(edges, dict.fromkeys(parted[:place], "H") | {light: "L"}, below))
+    return Union(edges, tuple(pieces), stored, first_rows=True)
+
+
+def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, ...]) -> Node:
+    bound = tuple(Node(leaf.variables, atom=leaf.atom) for leaf in leaves)
+    return Node((*centre, *ends), bound)
+
+
+def _piece(edges: tuple[Edge, ...], letters: dict[Edge, str], root: Node) -> Piece:
+    parts = tuple((edge.atom, letters.get(edge, "*" if edge.groups else "")) for edge in edges)
+    return Piece("".join(part for _, part in parts), parts, root, "enumerated")

@@ -1,0 +1,1 @@
+"""Queries and plans as frozen values, and their costs."""

@@ -1,0 +1,132 @@
+"""The planner's output: a view tree with its cost class, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from sqlfront.planner.model.heavy_light import Union
+    from sqlfront.planner.model.query import Comparison
+
+Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic", "inequality"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A view over `variables`: an atom's leaf, or the join of its children summed down to `variables`.
+
+    A leaf that only `filters` holds which rows its atom has, not how many: the atom counts elsewhere.
+    In a cyclic query the variables of a node may be a *bag*, which no child holds as a whole. Of the join only the rows
+    count that meet the node's `comparisons`, of variables that the node or its children have: what is only compared
+    need not be among the node's own. In a ranked tree a leaf without an atom has the rows of the bag of its variables.
+    `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
+    together are the free variables. Below its frontier everything is bound and only summed.
+    """
+
+    variables: tuple[str, ...]
+    children: tuple[Node, ...] = ()
+    atom: str | None = None
+    connex: bool = False
+    comparisons: tuple[Comparison, ...] = ()
+    filters: str | None = None
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def leaves(self) -> Iterator[Node]:
+        """The leaves that count."""
+        return (node for node in self.walk() if node.atom is not None)
+
+    @property
+    def is_bag_leaf(self) -> bool:
+        """Whether this is a leaf of a ranked tree that has the rows of a bag."""
+        return not self.children and self.atom is None and self.filters is None
+
+
+def needed(node: Node) -> frozenset[str]:
+    """The variables that the join of a node's children is over: its own, and those that it compares."""
+    return frozenset(node.variables).union(*(test.scheme for test in node.comparisons))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Asymptotic cost; N is the number of rows in the view's tables."""
+
+    preprocessing: str
+    update: str
+    delay: str
+    space: str
+
+
+@dataclass(frozen=True)
+class OrderPlan:
+    """How the rows of one order are found: along a ranked tree or, without a `root`, by sorting them at each read.
+
+    `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order. Rows that
+    differ in `top`, variables of the root, are ordered apart. Of a union there is a tree for each of the `pieces`.
+    """
+
+    root: Node | None
+    cost: Cost
+    reason: str
+    top: tuple[str, ...] = ()
+    pieces: tuple[Node, ...] = ()
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether first rows are found along ranked trees."""
+        return self.root is not None or bool(self.pieces)
+
+    def of_piece(self, number: int) -> OrderPlan:
+        """The order as one of a piece."""
+        return replace(self, root=self.pieces[number], pieces=()) if self.pieces else self
+
+    @property
+    def bags(self) -> tuple[tuple[str, ...], ...]:
+        """The bags of the view's tree whose rows the ranked tree reads."""
+        return tuple(node.variables for node in self.root.walk() if node.is_bag_leaf) if self.root is not None else ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What runs and why.
+
+    `root.variables` is empty. `free` are the variables the tree can enumerate; when that is more
+    than the query's own free variables, `projected` says that a projection onto those is maintained
+    (Idris et al., section 5: acyclic queries that are not free-connex). `variables_added` names them.
+    `weights` are the update rates, by table, for which the tree was chosen.
+    `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
+    is the result (see rules/materialize.py).
+    `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
+    `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
+    `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
+    """
+
+    shape: Shape
+    strategy: str
+    root: Node
+    free: tuple[str, ...]
+    projected: bool
+    variables_added: tuple[str, ...]
+    cost: Cost
+    reason: str
+    witness: str | None = None
+    suggestion: str | None = None
+    joins: tuple[Node, ...] = ()
+    companions: tuple[Plan, ...] = ()
+    total: Cost | None = None
+    orders: tuple[OrderPlan, ...] = ()
+
+    @property
+    def stated_cost(self) -> Cost:
+        """The cost of all that is maintained: of the core, whose class `cost` is, and of its companions."""
+        return self.total or self.cost
+
+    weights: tuple[tuple[str, float], ...] = ()
+    union: Union | None = None
+    ranked_only: bool = False

@@ -1,0 +1,1 @@
+"""Passes that add to a finished plan: orders, distinct values, merged branches, advice."""

@@ -1,0 +1,99 @@
+"""Companions in a plan: each is planned as a view of its own whose result is kept as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
+
+from sqlfront.planner.model.cost import MATERIALIZED, exponent, leading_power
+from sqlfront.planner.model.hypergraph import components, hypergraph
+from sqlfront.planner.model.plan import Cost, Plan
+from sqlfront.planner.model.query import Atom, Companion, Definition
+from sqlfront.planner.theory.wording import labels
+
+
+def add_companions(plan: Plan, definition: Definition, plan_view: Callable[[Definition], Plan]) -> Plan:
+    """`plan` with the plans of the definition's companions, and the `total` cost.
+
+    What a companion keeps changes by more than a constant when its argument and its group columns come from several
+    tables; so its update costs the change.
+    """
+    if not definition.companions:
+        return plan
+    plans = [replace(plan_view(companion.definition), projected=True) for companion in definition.companions]
+    return replace(
+        plan, companions=tuple(plans), total=_cost(plan, definition, plans), reason=_reason(plan, definition)
+    )
+
+
+def deciding_atoms(
+    definition: Definition, group: Collection[str], argument: Collection[str], filtered: Collection[str]
+) -> tuple[Atom, ...]:
+    """The atoms that decide which values of the `argument` a group has, if the view has the group.
+
+    With the group's columns fixed, a join by equalities is the product of its components beyond them. That of the
+    argument has the values; the others are not empty, but for those with `filtered` atoms, which meet more conditions
+    here than in the view. All atoms, where comparisons join them too.
+    """
+    if definition.comparisons:
+        return definition.atoms
+    edges, fixed, kept = hypergraph(definition), frozenset(group), set[str]()
+    for names in components(edges, fixed):
+        inside = frozenset().union(*(edges[name] for name in names)) - fixed
+        if inside & set(argument) or set(names) & set(filtered):
+            kept |= set(names)
+    for variable in argument:
+        holders = [name for name, edge in edges.items() if variable in edge]
+        if kept.isdisjoint(holders):
+            kept.add(holders[0])
+    return tuple(atom for atom in definition.atoms if atom.name in kept)
+
+
+def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
+    ordered = any(companion.ordered for companion in definition.companions)
+    if MATERIALIZED in (plan.cost, *(one.cost for one in plans)):
+        update = "O(1 + change of every intermediate result * log N)" if ordered else MATERIALIZED.update
+        return replace(MATERIALIZED, update=update, delay=_delay(definition, plan.cost.delay))
+    alone = all(len(companion.definition.atoms) == 1 for companion in definition.companions)
+    joining = _highest(one.cost.update for one in (plan, *plans))
+    if alone and joining == "1":
+        update = "O(log N)" if ordered else plan.cost.update
+    else:
+        change = "change of the values kept" + (" * log N" if ordered else "")
+        update = f"O({joining} + {change})"
+    costs = [(one.cost.preprocessing, one.cost.space) for one in (plan, *plans)]
+    building, space = (_highest(found) if alone else f"{_highest(found)} + values kept" for found in zip(*costs))
+    if ordered:
+        building = f"{building} log N" if alone else f"({building}) log N"
+    return Cost(f"O({building})", update, _delay(definition, plan.cost.delay), f"O({space})")
+
+
+def _highest(costs: Iterable[str]) -> str:
+    """The highest of the powers of N that the costs start with."""
+    return max((leading_power(cost) for cost in costs), key=lambda power: (exponent(power), power != "1"))
+
+
+def _delay(definition: Definition, delay: str) -> str:
+    kept = {column.kind for column in definition.raw if column.companion is not None}
+    if kept & {"sum", "avg"}:
+        return "O(distinct values of the group)"
+    return "O(log N)" if "greatest" in kept else delay
+
+
+def _per(companion: Companion, definition: Definition) -> str:
+    """For what the values are kept, of a group's columns those that decide them."""
+    deciding = tuple(variable for variable, _ in companion.group)
+    if set(deciding) == set(definition.free):
+        return "per group"
+    return f"per {labels(definition, deciding)}" if deciding else "once for all groups"
+
+
+def _reason(plan: Plan, definition: Definition) -> str:
+    notes = []
+    for companion in definition.companions:
+        how = "sorted" if companion.ordered else "counted"
+        per = _per(companion, definition)
+        notes.append(f"The values of {companion.label} are kept {per}, {how}, with how often they come about.")
+    if any(column.kind in ("sum", "avg") for column in definition.raw if column.companion is not None):
+        notes.append("A sum of distinct values is added up when it is read.")
+    return " ".join((*notes, plan.reason.replace("The query", "Without them the query", 1)))

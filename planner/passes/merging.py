@@ -1,0 +1,69 @@
+"""The first rows of a union, whose branches are ranked queries: their ranked trees are merged when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import get_args
+
+from sqlfront.planner.model.cost import exponent, leading_power
+from sqlfront.planner.model.plan import Cost, Node, OrderPlan, Plan, Shape
+from sqlfront.planner.model.query import Definition
+
+
+def unmerged(plans: Sequence[Plan]) -> str | None:
+    """Why branches with these plans are not merged, as one keeps more than a ranked tree; None if they are."""
+    for plan in plans:
+        if not plan.ranked_only or plan.orders[0].root is None:
+            return plan.orders[0].reason.partition(": ")[2].rstrip(".")
+    return None
+
+
+def merge_branches(definition: Definition, plans: Sequence[Plan]) -> Plan:
+    """The plan of a view that is the first rows of branches with these plans. It stores nothing.
+
+    The first k rows are among the first k of each branch, so a read goes on in one branch only as far as its rows come
+    next, and a few rows further; in UNION equal rows follow each other, as all columns are compared (Deep, Hu and
+    Koutris 2022, Theorem 20).
+    """
+    shapes = get_args(Shape)
+    cost = Cost(*(max(found, key=_growth) for found in zip(*(_costs(plan) for plan in plans), strict=True)))
+    again = " Rows that several branches have follow each other, and are one." if definition.mode == "set" else ""
+    reason = (
+        f"Each of the {len(plans)} branches of the union keeps a ranked tree of its own, in the order by "
+        f"{definition.orders[0].label}; what they find is merged when it is read, so that no row of a branch is stored "
+        f"(Deep, Hu and Koutris 2022, Theorem 20).{again} {plans[0].orders[0].reason}"
+    )
+    roots = tuple(plan.orders[0].root for plan in plans if plan.orders[0].root is not None)
+    return Plan(
+        shape=max((plan.shape for plan in plans), key=shapes.index),
+        strategy="ranked enumeration of a union",
+        root=Node(()),
+        free=definition.free,
+        projected=False,
+        variables_added=(),
+        cost=cost,
+        reason=reason,
+        orders=(OrderPlan(None, cost, reason, pieces=roots),),
+        ranked_only=True,
+    )
+
+
+def merged_definition(definition: Definition) -> Definition:
+    """The definition of a view whose branches are merged: they take the places of its atom and its union. Unions that
+    the branches read stay."""
+    own = {atom.table for atom in definition.atoms}
+    unions = tuple(union for union in definition.unions if union[0] not in own)
+    ranked = {branch.table: branch.definition for branch in definition.branches}
+    derived = tuple((table, ranked.get(table, block)) for table, block in definition.derived)
+    return replace(definition, atoms=(), derived=derived, unions=unions, merged=True)
+
+
+def _costs(plan: Plan) -> tuple[str, str, str, str]:
+    cost = plan.orders[0].cost
+    return cost.preprocessing, cost.update, cost.delay, cost.space
+
+
+def _growth(cost: str) -> tuple[object, ...]:
+    power = leading_power(cost)
+    return exponent(power), power != "1", len(cost)

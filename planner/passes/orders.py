@@ -1,0 +1,192 @@
+"""Orders in a plan: along which tree the first rows are found without computing the join, or why they are sorted.
+
+A ranked tree keeps the rows of each node by anchor, sorted by the best that they and what is below them can make (Deep,
+Hu and Koutris 2022, Theorem 19). It is a view tree that enumerates every variable: its inner nodes hold only variables
+that several atoms share, so that a leaf's own columns do not multiply the rows above it, and it is the cheapest one by
+levels and by look-ups to many, which puts its root where most changes meet one row. Of a cyclic query it is the
+tree over bags that the view has, where a bag's rows guard the node of its variables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlfront.planner.model.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, ROUNDED, SORTED
+from sqlfront.planner.model.heavy_light import Union
+from sqlfront.planner.model.hypergraph import ordered_variables
+from sqlfront.planner.model.plan import Cost, Node, OrderPlan, Plan
+from sqlfront.planner.model.query import Definition, Order, Term, is_grouped
+from sqlfront.planner.search.join_tree import Weights, build_tree, cheapest_tree
+
+_NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product"}
+
+
+def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
+    """`plan` with the plans of the definition's orders; if the view is the first rows of a ranked one, only that."""
+    if not definition.orders:
+        return plan
+    orders = tuple(_plan_order(definition, order, plan, weights) for order in definition.orders)
+    if definition.limit is None or not orders[0].is_ranked:
+        return replace(plan, orders=orders)
+    return replace(
+        plan,
+        strategy="ranked enumeration",
+        cost=orders[0].cost,
+        reason=orders[0].reason,
+        suggestion=None,
+        projected=False,
+        variables_added=(),
+        orders=orders,
+        ranked_only=True,
+    )
+
+
+def over_pieces(planned: OrderPlan, order: Order, union: Union, cost: Cost) -> OrderPlan:
+    """The plan of an order, `planned` without, whose view, kept at this cost, has no bags but those of a union's
+    pieces."""
+    if not planned.bags and not planned.pieces and not union.first_rows:
+        return planned
+    delay = _delay(order, _sorting(cost.delay)) if union.first_rows else planned.cost.delay
+    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay, cost.space)
+    if planned.pieces:
+        return replace(planned, cost=cost)
+    if planned.top or any(piece.reading != "enumerated" for piece in union.pieces):
+        return _sorted("its rows are kept in heavy and light parts, not in bags")
+    trees = tuple(_without_lone_root(_over_bags(piece.root, distinct=union.first_rows)) for piece in union.pieces)
+    reason = f"{planned.reason} Each of the {len(trees)} pieces has such a tree; what they find is merged."
+    return OrderPlan(None, cost, reason, pieces=trees)
+
+
+def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weights) -> OrderPlan:
+    top = definition.limit.variables if definition.limit is not None else ()
+    obstacle = order.obstacle or _obstacle(definition, order, plan)
+    if obstacle is not None:
+        return _sorted(obstacle)
+    distinct = definition.mode == "set" and order.variables <= set(definition.free)
+    found = _ranked_tree(definition, plan, weights, top, distinct) if top is not None else None
+    if top is None or found is None:
+        return _sorted("no table has all columns of PARTITION BY")
+    root, cost = found
+    if definition.mode == "set" and set(ordered_variables(definition)) != set(definition.free):
+        cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
+    cost = replace(cost, delay=_delay(order, cost.delay))
+    return OrderPlan(root, cost, _explain(definition, order, cyclic=plan.shape == "cyclic"), top)
+
+
+def _sorted(why: str) -> OrderPlan:
+    return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.")
+
+
+def _ranked_tree(
+    definition: Definition, plan: Plan, weights: Weights, top: tuple[str, ...], distinct: bool
+) -> tuple[Node, Cost] | None:
+    """The tree whose root has the columns `top`, and its cost; None if none has them. `distinct`: only what is put out
+    is read of it, each row once."""
+    if plan.shape == "cyclic":
+        root = _without_lone_root(_over_bags(plan.root, distinct=distinct))
+        building, update = _sorting(plan.cost.preprocessing), _sorting(plan.cost.update)
+        cost = Cost(building, update, delay=RANKED.delay, space=plan.cost.preprocessing)
+        return (root, cost) if set(top) <= set(root.variables) else None
+    free = ordered_variables(definition)
+    simple = build_tree(definition, free, "simple", weights, frozenset(top))
+    found = (simple, None) if simple is not None else cheapest_tree(definition, free, weights, frozenset(top))
+    if found is None:
+        return None
+    tree, keys = found
+    return _without_lone_root(tree), RANKED if simple is None and keys is None else RANKED_LOGARITHMIC
+
+
+def _over_bags(node: Node, *, distinct: bool) -> Node:
+    """A tree over bags as a ranked tree: a leaf of the bag's rows guards a node that no child covers. Where rows are
+    `distinct`, it stands for all below it if no variable there is put out."""
+    inside = node.connex and node.children and node.variables
+    if distinct and inside and not any(child.connex for child in node.children):
+        return Node(node.variables)
+    children = tuple(_over_bags(child, distinct=distinct) for child in node.children if child.filters is None)
+    if children and not any(set(node.variables) <= set(child.variables) for child in children):
+        children = (Node(node.variables), *children)
+    return replace(node, children=children)
+
+
+def _sorting(cost: str) -> str:
+    """The cost of so many rows, each entered in an order."""
+    return "O(log N)" if cost == "O(1)" else cost.replace(")", " log N)", 1)
+
+
+def _delay(order: Order, delay: str) -> str:
+    """The delay of an order's rows, `delay` where their keys tell which comes first."""
+    return delay + ROUNDED if _is_rounded(order) else delay
+
+
+def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
+    """Why a query's rows have no ranked tree; None if they have one."""
+    if definition.limit is not None and definition.limit.has_ties:
+        return "rows that tie share their rank, and no tree stops behind such rows"
+    if definition.mode == "group":
+        return "a group's aggregates change with each of its rows, so its place is found when it is asked for"
+    if definition.comparisons:
+        return "it joins by comparisons, and a ranked tree joins by equalities only"
+    if plan.shape == "cyclic" and plan.joins:
+        return "every join is stored, and no bag"
+    unplaced = next((term for term in order.terms if _misplaces_null(term) and may_be_null(definition, term)), None)
+    if unplaced is not None:
+        name = _NAMES[unplaced.form]
+        return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
+    return None
+
+
+def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:
+    nulls = ""
+    if _null_sums(definition, order):
+        nulls = " Rows whose sum is NULL are sorted among themselves when a reader comes to them."
+    rounded = ""
+    if _is_rounded(order):
+        rounded = (
+            " Sums of floating numbers are compared as they are rounded: rows come in the order of a bound of theirs, "
+            "and each is held back until none that follows can come before it."
+        )
+    repeated = ""
+    if definition.mode == "set":
+        repeated = " Rows that several rows of the join make follow each other, and are one (Theorem 24)."
+    groups = "of each group " if is_grouped(definition) else ""
+    avoided = "sorting them, in a tree over the query's bags" if cyclic else "computing the join"
+    return (
+        f"The first rows {groups}by {order.label} are found without {avoided}: each node of the tree keeps "
+        "its rows sorted by their best completion, and a change goes up only as far as a best changes (ranked "
+        f"enumeration, Deep, Hu and Koutris 2022, Theorem 19).{repeated}{rounded}{nulls}"
+    )
+
+
+def is_held_back(definition: Definition, order: Order) -> bool:
+    """Whether keys do not always tell which of two rows comes first: by sums that are rounded, or NULL."""
+    return _is_rounded(order) or _null_sums(definition, order)
+
+
+def _null_sums(definition: Definition, order: Order) -> bool:
+    """Whether a sum that rows are ordered by may be NULL."""
+    return any(term.form in ("sum", "rounded") and may_be_null(definition, term) for term in order.terms)
+
+
+def _is_rounded(order: Order) -> bool:
+    """Whether rows are ordered by a sum of floating numbers."""
+    return any(term.form == "rounded" for term in order.terms)
+
+
+def _misplaces_null(term: Term) -> bool:
+    """Whether one value that is NULL puts rows where the term's order has not its NULLs: it is the least of a GREATEST
+    and the greatest of a LEAST, while a product is NULL as a whole."""
+    if term.form in ("greatest", "least"):
+        return (term.nulls_first != term.descending) != (term.form == "greatest")
+    return term.form == "product"
+
+
+def may_be_null(definition: Definition, term: Term) -> bool:
+    """Whether one of a term's values may be NULL."""
+    safe = {column.name for atom in definition.atoms for column in atom.variables if column.not_null}
+    safe |= {name for atom in definition.atoms for name in atom.required}
+    return any(name not in safe for _, name in term.parts)
+
+
+def _without_lone_root(root: Node) -> Node:
+    """A root over nothing with one child tells no more than the child."""
+    return root.children[0] if len(root.children) == 1 else root

@@ -1,0 +1,219 @@
+"""View trees whose comparisons need no bag: sums over ranges of sorted groups (Idris et al. 2020, GYO with predicates).
+
+The search is that of tree.py. A node here also compares: a variable of one child with variables of the node's label,
+which another child holds, or with those of one other child. What is only compared is a variable of the children alone,
+so the node sums it out: a change that has bound the other side finds the sum within its bounds in one sorted group.
+
+Each node has one such *range*, of one variable with at most one bound below and one above; a label that several
+children are compared with has a chain of nodes. So each table is sorted in one way at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from sqlfront.planner.model.hypergraph import comparison_edges, components, vertices
+from sqlfront.planner.model.plan import Node, needed
+from sqlfront.planner.model.query import Comparison, Definition
+from sqlfront.planner.search.join_tree import PAIRWISE_LIMIT, Found, Group, Part, Search, Weights, add_prices
+from sqlfront.planner.theory.keys import fixing_keys
+
+FEW = 5
+"""Of a part with more variables that join or are compared, not all sets are tried as labels."""
+
+
+def build_range_tree(definition: Definition, free: tuple[str, ...], weights: Weights) -> Node | None:
+    """The cheapest tree that enumerates `free` and compares without bags; None if there is none.
+
+    None also if two variables of one atom are compared. Cheapest is as `build_tree` says.
+    """
+    tests = definition.comparisons
+    if any(test.operator == "<>" or test.left == test.right for test in tests):
+        return None
+    if any(test.scheme <= atom.scheme for test in tests for atom in definition.atoms):
+        return None
+    search = _RangeSearch(definition, "any", weights)
+    found = [search.best(group, frozenset()) for group in search.groups(frozenset(free))]
+    children = [one.node for one in found if one is not None]
+    return Node((), tuple(children), connex=True) if len(children) == len(found) else None
+
+
+def meets_one(node: Node, child: Node, definition: Definition) -> bool:
+    """Whether a change that comes up from a child is joined with one row or one sum of each of its siblings."""
+    label, wanted = frozenset(node.variables), needed(node)
+    bound = wanted & frozenset(child.variables)
+    others = [other for other in node.children if other is not child]
+    if not label <= bound:
+        guards = [other for other in others if label <= frozenset(other.variables)]
+        below = [[definition.atom(leaf.atom or "") for leaf in guard.leaves()] for guard in guards]
+        if fixing_keys(label & bound, label, below) is None:
+            return False
+        bound |= label
+    return all(_is_summed(node.comparisons, wanted & frozenset(other.variables) - bound, bound) for other in others)
+
+
+def _is_summed(tests: Iterable[Comparison], fresh: frozenset[str], bound: frozenset[str]) -> bool:
+    """Whether a child is looked up as one, where it lacks `fresh` of what is bound: one variable, whose bounds are."""
+    return len(fresh) < 2 and all(test.scheme - fresh <= bound for test in tests if test.scheme & fresh)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What a group falls apart into: parts, the variables of theirs that the node alone compares, and these tests."""
+
+    group: Group
+    compared: frozenset[str]
+    tests: tuple[Comparison, ...]
+
+
+class _RangeSearch(Search):
+    """The search with comparisons. Of enumerated nodes too: their label has one side, so that each row has matches."""
+
+    def groups(self, free: frozenset[str]) -> Iterator[Group]:
+        """The operands of the connex top, by what connects them."""
+        group = tuple(Part(self._scope(atoms) & free, atoms, connex=True) for atoms in self._frontier(free))
+        return (piece.group for piece in self._pieces(group, frozenset(), self._tests(group), ()))
+
+    def _frontier(self, free: frozenset[str]) -> list[tuple[str, ...]]:
+        """The atoms that bound variables and their comparisons link. A free variable that is compared with a bound one
+        must be at hand where that is summed out: a group that lacks it is joined with one that has it."""
+        tests = {name: test for name, test in comparison_edges(self.definition).items() if not test.scheme <= free}
+        linked = components(self.edges | {name: test.scheme for name, test in tests.items()}, free)
+        groups = [tuple(name for name in names if name in self.atoms) for names in linked]
+        for test in tests.values():
+            own = next(atoms for atoms in groups if test.scheme - free <= self._scope(atoms))
+            lacking, label = test.scheme - self._scope(own), self._scope(own) & free
+            if lacking:
+                having = [atoms for atoms in groups if lacking <= self._scope(atoms)]
+                other = min(having, key=lambda atoms: (len(label - self._scope(atoms)), len(atoms)))
+                merged = tuple(name for name in self.edges if name in own or name in other)
+                groups = [atoms for atoms in groups if atoms not in (own, other)] + [merged]
+        return groups
+
+    def _scope(self, atoms: Iterable[str]) -> frozenset[str]:
+        return vertices({name: self.edges[name] for name in atoms})
+
+    def options(self, group: Group, above: frozenset[str]) -> Iterator[Found | None]:
+        tests = self._tests(group)
+        for label in _labels(group, above, tests):
+            for cut in [()] if group[0].connex else _cuts(tests, label):
+                yield self._compare(group, above, label, tests, cut)
+
+    def _tests(self, group: Group) -> list[Comparison]:
+        """The comparisons between the parts of a group."""
+        shown = self.variables(group)
+        tests = [test for test in self.definition.comparisons if test.scheme <= shown]
+        return [test for test in tests if not any(test.scheme <= part.label for part in group)]
+
+    def _compare(
+        self,
+        group: Group,
+        above: frozenset[str],
+        label: frozenset[str],
+        tests: Sequence[Comparison],
+        cut: Collection[Comparison],
+    ) -> Found | None:
+        """The nodes over `label` that compare its variables, or what is `cut`; None if they are no ranges."""
+        pieces = self._pieces(group, label, tests, cut)
+        ranged = [piece for piece in pieces if piece.compared]
+        if len(pieces) < 2 or not all(any(test in piece.tests for piece in pieces) for test in cut):
+            return None
+        if cut:
+            links = [tuple(cut)]
+            if len(ranged) != 2 or set(ranged[0].tests) | set(ranged[1].tests) != set(cut):
+                return None
+        else:
+            # The one that changes most is at the top.
+            ranged.sort(key=lambda piece: sum(self.weights[part.atoms[0]] for part in piece.group))
+            links = [piece.tests for piece in ranged]
+            if any(len(piece.compared) > 1 for piece in ranged):
+                return None
+        if not all(is_range(tests) for tests in links):
+            return None
+        scopes = [label & self.variables(piece.group) for piece in pieces]
+        used = _variables(test for link in links for test in link)
+        if any(v not in used and sum(v in scope for scope in scopes) < 2 for v in label - above):
+            return None
+        below = {piece: self._below(piece, scope) for piece, scope in zip(pieces, scopes)}
+        found = {piece: one for piece, one in below.items() if one is not None}
+        if len(found) < len(pieces):
+            return None
+        if cut:
+            return self._node(label, list(found.values()), tuple(cut), group[0].connex)
+        plain = [found[piece] for piece in pieces if not piece.compared]
+        if not ranged:
+            return self._node(label, plain, (), group[0].connex)
+        for piece in ranged:
+            plain = [self._node(label, [*plain, found[piece]], piece.tests, group[0].connex)]
+        return plain[0]
+
+    def _pieces(
+        self, group: Group, label: frozenset[str], tests: Sequence[Comparison], cut: Collection[Comparison]
+    ) -> list[_Piece]:
+        """What the group falls apart into once `label` is fixed and what is `cut` is no link."""
+        shown = {part.atoms[0]: part.label for part in group}
+        links = [test for test in tests if test not in cut and not test.scheme & label]
+        edges = shown | {f"{number} compared": test.scheme for number, test in enumerate(links)}
+        pieces = []
+        for names in components(edges, label):
+            parts = tuple(part for part in group if part.atoms[0] in names)
+            inside = self.variables(parts)
+            own = tuple(test for test in tests if test.scheme & (inside - label) and not test.scheme <= inside)
+            compared = _variables(own) & inside - label
+            pieces.append(_Piece(parts, compared, own))
+        return pieces
+
+    def _below(self, piece: _Piece, scope: frozenset[str]) -> Found | None:
+        """The subtree of a piece; what only the node above compares, and puts out, is new there."""
+        alone = len(piece.group) == 1 and piece.group[0].connex
+        return self.best(piece.group, scope if alone else scope | piece.compared)
+
+    def _node(
+        self, label: frozenset[str], below: Sequence[Found], tests: tuple[Comparison, ...], connex: bool
+    ) -> Found:
+        node = Node(self.in_order(label), tuple(found.node for found in below), connex=connex, comparisons=tests)
+        price = (0.0, 0.0, 0)
+        leaving = frozenset[str]()
+        for found in below:
+            fans_out = not meets_one(node, found.node, self.definition)
+            price = add_prices(add_prices(price, found.price), self.climb(found.leaving, fans_out=fans_out))
+            leaving |= found.leaving
+        return Found(price, node, leaving)
+
+
+def _labels(group: Group, above: frozenset[str], tests: Sequence[Comparison]) -> Iterator[frozenset[str]]:
+    """Labels inside one part that contain `above`, of what joins or is compared."""
+    counted = [variable for part in group for variable in part.label]
+    shared = frozenset(variable for variable in counted if counted.count(variable) > 1)
+    useful_anywhere = shared | _variables(tests)
+    seen = set()
+    for guard in (part.label for part in group if above <= part.label):
+        useful = sorted((guard & useful_anywhere) - above)
+        sizes = range(len(useful) + 1) if len(useful) <= FEW and len(group) <= PAIRWISE_LIMIT else (0, 1, len(useful))
+        added = [frozenset(one) for size in sizes for one in combinations(useful, size)]
+        for label in (above | more for more in (*added, guard & shared)):
+            if label not in seen:
+                seen.add(label)
+                yield label
+
+
+def _cuts(tests: Sequence[Comparison], label: frozenset[str]) -> Iterator[tuple[Comparison, ...]]:
+    """No comparison, or all of one variable, among those that do not reach into `label`."""
+    outside = [test for test in tests if not test.scheme & label]
+    found = [()] + [tuple(test for test in outside if v in test.scheme) for v in sorted(_variables(outside))]
+    yield from dict.fromkeys(found)
+
+
+def _variables(tests: Iterable[Comparison]) -> frozenset[str]:
+    return frozenset[str]().union(*(test.scheme for test in tests))
+
+
+def is_range(tests: Sequence[Comparison]) -> bool:
+    """Whether comparisons are of one variable, bounded once from below at most and once from above."""
+    for variable in frozenset.intersection(*(test.scheme for test in tests)):
+        upwards = [(test.operator in ("<", "<=")) == (test.right == variable) for test in tests]
+        if len(set(upwards)) == len(upwards):
+            return True
+    return False

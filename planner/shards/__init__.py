@@ -1,0 +1,1 @@
+"""How a view is spread over shards."""

@@ -1,0 +1,1 @@
+"""What the literature decides about a query: acyclic, hierarchical, free-connex, its cover and its core."""

@@ -1,0 +1,106 @@
+"""ORDER BY ... LIMIT over a union: the branches as ranked queries of their own, whose rows are merged in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlfront.bind.composed_orders import SUMMABLE, Obstacle
+from sqlfront.bind.orderings import Defaults, Ordering
+from sqlfront.bind.result_types import INTEGER_BITS, decimal_parts, is_lossless
+from sqlfront.bind.select_list import Selection
+from sqlfront.planner.model.query import Branch, BranchColumn, Definition, Limit, Order, Term
+from sqlfront.sql.parse_tree import atoms_of, key
+from sqlfront.storage.codecs.order import has_same_codes, is_narrow_decimal
+
+Bound = tuple[str, Definition]
+
+
+def by_columns(selection: Selection) -> list[Ordering]:
+    """The order by all output columns of a block that may be a branch: what it tells of each is needed later, by what
+    the union is ordered. None of groups."""
+    if selection.mode == "group":
+        return []
+    defaults = Defaults(descending=False, nulls="nulls_last", collated=False)
+    items = {key(tree): defaults.item(tree) for _, tree in selection.items if atoms_of(tree)}
+    return [Ordering(tuple(items.values()), "all columns", ())]
+
+
+def with_branches(definition: Definition, unions: Mapping[str, Sequence[Bound]]) -> Definition:
+    """A definition with its branches, if it is the first rows of a union of ranked queries alone; or with a note why
+    the rows of these are stored. `unions` has the branches as they are bound, ordered by their columns."""
+    limit = definition.limit
+    bound = unions.get(definition.atoms[0].table) if len(definition.atoms) == 1 else None
+    if bound is None or limit is None or limit.clause is not None:
+        return definition
+    columns = [name for name, _ in bound[0][1].columns]
+    try:
+        if len(definition.orders) > 1:
+            raise Obstacle("it keeps other orders too")
+        return replace(definition, branches=tuple(_branch(definition, columns, *one) for one in bound))
+    except Obstacle as why:
+        note = f"the rows of the branches are stored, as their orders are not merged ({why})"
+        return replace(definition, notes=(*definition.notes, note))
+
+
+def _branch(union: Definition, columns: Sequence[str], table: str, branch: Definition) -> Branch:
+    """A branch in the order of its union, whose relation has these columns. Obstacle if it has none."""
+    order, [atom] = union.orders[0], union.atoms
+    if order.obstacle is not None:
+        raise Obstacle(order.obstacle)
+    if union.mode == "group" or atom.predicate or {column.source for column in atom.variables} != set(columns):
+        raise Obstacle("what is ordered are not all rows and columns of the union")
+    if not branch.orders or branch.limit is not None:
+        raise Obstacle("a branch groups, or is first rows itself")
+    if branch.orders[0].obstacle is not None:
+        raise Obstacle(branch.orders[0].obstacle)
+    places = {column.name: columns.index(column.source or "") for column in atom.variables}
+    types = {column.name: column.type for column in atom.variables}
+    terms: list[Term] = []
+    found: dict[str, BranchColumn] = {}
+    for term in order.terms:
+        [(_, variable)] = term.parts
+        known = _own_term(branch, places[variable], types[variable])
+        if known is None:
+            text = branch.projection[places[variable]]
+            found[variable] = BranchColumn(constant=f"CAST({text} AS {types[variable]})")
+            continue
+        own, type_ = known
+        alike = [other for other in terms if _value_of(other) == _value_of(own)]
+        if not alike:
+            alike = [replace(own, descending=term.descending, nulls_first=term.nulls_first)]
+            terms += alike
+        if own.form == "value":
+            found[variable] = BranchColumn(variable=own.parts[0][1])
+        else:
+            found[variable] = BranchColumn(term=terms.index(alike[0]), type=type_)
+    is_set = union.mode == "set" and all(column.term is None for column in found.values())
+    ranked = Order(tuple(terms), (), (), order.label)
+    definition = replace(branch, mode="set" if is_set else branch.mode, orders=(ranked,), limit=Limit(None))
+    return Branch(table, definition, tuple(found[column.variable or ""] for column in union.raw))
+
+
+def _value_of(term: Term) -> tuple[object, ...]:
+    """What tells whether two terms have the same value in each row."""
+    return term.form, term.parts, term.whole, term.constant, term.rounding
+
+
+def _own_term(branch: Definition, place: int, wanted: str) -> tuple[Term, str] | None:
+    """What a branch's column is ordered by, if that is the union's value, of the type `wanted`, and in what type it is
+    read; None of a constant. Obstacle if it is not."""
+    number = dict(branch.orders[0].places).get(branch.projection[place])
+    if number is None:
+        return None
+    term, (name, own) = branch.orders[0].terms[number], branch.columns[place]
+    if term.form == "value":
+        kept = next(raw.type for raw in branch.raw if raw.variable == term.parts[0][1])
+        if has_same_codes(kept, wanted):
+            return term, wanted
+        if kept in SUMMABLE or is_narrow_decimal(kept):  # The sum of one number has its value in any type.
+            term, own = replace(term, form="sum", whole=10 ** (decimal_parts(kept) or (0, 0))[1]), wanted
+    if term.form == "rounded" and own == wanted:
+        return term, own
+    is_signed = INTEGER_BITS.get(own, (False, 0))[0] or decimal_parts(own) is not None
+    if term.form != "sum" or not is_signed or not is_lossless(branch.columns[place][1], wanted):
+        raise Obstacle(f"{name} is {branch.columns[place][1]} in one branch and {wanted} in the union: cast it")
+    return term, own

@@ -1,0 +1,1 @@
+"""One database of one process: its catalog, transactions, scans and what they share."""

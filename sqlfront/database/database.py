@@ -1,0 +1,425 @@
+"""One database in this process: its engine, what it maintains, and the DuckDB database under it.
+
+All cursors and threads of a database share this object; `Database.open` hands out the same one for
+the same file. Catalog changes and epochs happen under the engine's lock.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.loading import Evaluator, count_rows, load_rows
+from sqlfront.database.names import locate, shown
+from sqlfront.database.scans import SCAN_PREFIX, ReadSession, Scan
+from sqlfront.maintenance.engine import Engine
+from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.storage.capture.capture import Capture, QualifiedName
+from sqlfront.storage.errors import InterfaceError, Lost, OperationalError, ProgrammingError
+from sqlfront.storage.outside.change_log import INPUT, ChangeLog, LogInput
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.database.transactions import Snapshot
+    from sqlfront.feeds.feed import Feed
+    from sqlfront.feeds.table_sources import Attached
+    from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.planner.model.query import Definition
+
+SCHEMA = "__sqlfront"
+_open_databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
+_registry_lock = threading.Lock()
+
+
+@dataclass
+class StoredView:
+    """A materialized view as the file knows it.
+
+    `written` is the query as the user wrote it, `select` the same frozen (freeze.py), `column_names` its columns,
+    `scan` the number of its scan.
+    """
+
+    name: QualifiedName
+    written: str
+    select: str
+    options: dict[str, Any]
+    column_names: tuple[str, ...]
+    scan: int
+
+
+@dataclass
+class ViewEntry(StoredView):
+    """A view that is maintained; the tables it reads, itself or through views, as the engine calls them; the views."""
+
+    definition: Definition
+    maintained: MaintainedView
+    tables: set[str]
+    sources: Mapping[str, ViewEntry]
+    feed: Feed | None = None
+
+
+@dataclass
+class UnbuiltView(StoredView):
+    """A view that could not be brought back; REFRESH tries again. `raw` are its scan's columns."""
+
+    raw: tuple[str, ...]
+    why: str
+
+    def error(self) -> OperationalError:
+        return untrusted(self.name, self.why)
+
+
+@dataclass
+class ChangeTable:
+    """A change table in the catalog. `lost` tells the epoch at which its rows were lost, when they are."""
+
+    name: QualifiedName
+    columns: tuple[Column, ...]
+    keys: tuple[tuple[str, ...], ...]
+    defaults: dict[str, str]
+    options: dict[str, Any]
+    scan: int
+    lost: int | None = None
+
+    @property
+    def retain(self) -> bool:
+        return bool(self.options.get("retain", True))
+
+    @property
+    def durable(self) -> bool:
+        return bool(self.options.get("durable"))
+
+    @property
+    def types(self) -> list[str]:
+        return [column.type for column in self.columns]
+
+
+class Database:
+    """The shared state of one DuckDB database in this process."""
+
+    def __init__(self, path: str, config: Mapping[str, Any] | None) -> None:
+        import duckdb
+
+        self.path, self.config = path, dict(config or {})
+        self.root = duckdb.connect(path, config=self.config)
+        [(self.name, self.read_only)] = self.root.execute(
+            "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
+        ).fetchall()
+        self.evaluate = Evaluator()
+        self.engine = Engine(self.evaluate)
+        self.capture = Capture(self.name)
+        self.log = ChangeLog(self.name, SCHEMA)
+        self.offsets: dict[tuple[int, str], Any] = {}
+        self.spark: Any = None
+        self.replaying = False
+        self.views: dict[tuple[str, str], ViewEntry] = {}
+        self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
+        self.change_tables: dict[tuple[str, str], ChangeTable] = {}
+        self.revision = 0
+        self.macros: bool | None = False if self.in_memory else None
+        self.epoch_limit: int | None = None
+        self._next_scan = 1
+        self._reader: Any = None
+        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @classmethod
+    def open(cls, path: str, config: Mapping[str, Any] | None) -> Database:
+        """The database of this file, shared within the process; a new one for :memory:."""
+        from sqlfront.define.persistence import restore
+
+        with _registry_lock:
+            key = os.path.realpath(path)
+            found = None if path in ("", ":memory:") else _open_databases.get(key)
+            if found is not None:
+                if found.config != dict(config or {}):
+                    raise OperationalError(
+                        f"{path} is open in this process with another config",
+                        where=f"open: {found.config}; asked for: {dict(config or {})}",
+                        why="connections of one process to one file share its engine",
+                        hint="close the other connections, or leave config the same",
+                    )
+                return found
+            found = cls(path, config)
+            try:
+                restore(found)
+            except BaseException:
+                found.root.close()
+                raise
+            if not found.in_memory:
+                _open_databases[key] = found
+            return found
+
+    @property
+    def in_memory(self) -> bool:
+        return self.path in ("", ":memory:")
+
+    @functools.cached_property
+    def attached(self) -> Attached:
+        """The sources of change tables."""
+        from sqlfront.feeds.table_sources import Attached
+
+        return Attached()
+
+    def enter(self, connection: Any) -> None:
+        """Note a connection; the database stays open as long as there is one."""
+        self._connections.add(connection)
+
+    def leave(self, connection: Any) -> None:
+        """Forget a connection that closes. The last one closes the file, so that other processes may open it."""
+        from sqlfront.database.durable import compact_logs
+        from sqlfront.define.persistence import save_epoch
+
+        with _registry_lock:
+            self._connections.discard(connection)
+            if self._connections:
+                return
+            for entry in self.views.values():
+                if entry.feed is not None:
+                    entry.feed.fail(InterfaceError("the database is closed", hint="sqlfront.connect again"))
+            compact_logs(self, now=True)
+            save_epoch(self)
+            key = os.path.realpath(self.path)
+            if _open_databases.get(key) is self:
+                del _open_databases[key]
+            if self._reader is not None:
+                self._reader.close()
+            self.root.close()
+
+    # Names ---------------------------------------------------------------------------------------
+
+    def new_scan(self) -> int:
+        number = self._next_scan
+        self._next_scan += 1
+        return number
+
+    def take_scan(self, number: int) -> None:
+        """Note a scan number that a stored view uses."""
+        self._next_scan = max(self._next_scan, number + 1)
+
+    def known_keys(self) -> set[tuple[str, str]]:
+        """The keys of all views, change tables and captured tables."""
+        captured = (table.key for table in self.capture.tables())
+        return {*self.views, *self.unbuilt, *self.change_tables, *captured}
+
+    def view(self, con: Any, parts: Sequence[str]) -> ViewEntry:
+        """The materialized view of this name. ProgrammingError if there is none, OperationalError if not built."""
+        key = locate(self, con, parts, temporary=False)
+        if key in self.views:
+            return self.views[key]
+        if key in self.unbuilt:
+            raise self.unbuilt[key].error()
+        known = ", ".join(sorted(shown(v.name) for v in self.views.values())) or "none"
+        raise ProgrammingError(
+            f"there is no materialized view {'.'.join(parts)}", hint=f"known materialized views: {known}"
+        )
+
+    def change_table(self, con: Any, parts: Sequence[str]) -> ChangeTable | None:
+        """The change table of this name, or None."""
+        key = locate(self, con, parts, temporary=False)
+        return self.change_tables.get(key) if key else None
+
+    def relation_key(self, name: QualifiedName) -> str:
+        """How the engine and the binder call a table."""
+        from sqlfront.sql.parse_tree import quoted
+
+        return f"{quoted(name.schema)}.{quoted(name.name)}"
+
+    def readers(self, name: QualifiedName) -> list[ViewEntry]:
+        """The materialized views that read a table, each after those it reads."""
+        key = self.relation_key(name).casefold()
+        found = [entry for entry in self.views.values() if key in {t.casefold() for t in entry.tables}]
+        return sorted(found, key=lambda entry: entry.scan)
+
+    def dependents(self, view: StoredView) -> list[ViewEntry]:
+        """The materialized views that read a view, themselves or through others, each after those it reads."""
+        found: dict[tuple[str, str], ViewEntry] = {}
+        for entry in sorted(self.views.values(), key=lambda entry: entry.scan):
+            read = {source.name.key for source in entry.sources.values()}
+            if read & {view.name.key, *found}:
+                found[entry.name.key] = entry
+        return list(found.values())
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def scans(self, session: Any) -> Iterator[tuple[str, Scan | LogInput]]:
+        """The registered name and the scan of every view and change table; `session()` is the cursor's."""
+        if any(table.durable for table in self.change_tables.values()):
+            yield INPUT, self.log.input
+        for entry in self.views.values():
+            yield scan_name(entry.scan), self.view_scan(entry, session)
+        for unbuilt in self.unbuilt.values():
+            yield scan_name(unbuilt.scan), _failing_scan(unbuilt, session)
+        for table in self.change_tables.values():
+            yield scan_name(table.scan), self._table_scan(table, session)
+
+    def view_scan(self, entry: ViewEntry, session: Any, where: Mapping[str, tuple[int, ...]] | None = None) -> Scan:
+        """The maintained core of a view, perhaps narrowed to some codes of its variables."""
+        from sqlfront.maintenance.output.output import Reader, schema
+
+        def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
+            self.refuse_unreadable(entry, session)
+            return iter(Reader(entry.maintained, where))
+
+        return Scan(lambda: schema(entry.maintained), batches, session)
+
+    def refuse_dropped(self, entry: ViewEntry) -> None:
+        """Raise if a handle's view is not the one of this name any more."""
+        if self.views.get(entry.name.key) is not entry:
+            raise ProgrammingError(
+                f"materialized view {shown(entry.name)} was dropped or replaced", hint="get it anew: con.view(...)"
+            )
+
+    def refuse_unreadable(self, entry: ViewEntry, session: ReadSession) -> None:
+        """Raise if a view cannot be read now: as `refuse_lost`, and if it is newer than the transaction's tables."""
+        self.refuse_lost(entry)
+        if session.snapshot is not None:
+            session.snapshot.refuse_newer(entry)
+
+    def refuse_lost(self, entry: ViewEntry) -> None:
+        """Raise if the view reads a change table whose rows were lost, or its build has been given up."""
+        for table in self.change_tables.values():
+            if table.lost is not None and self.relation_key(table.name) in entry.tables:
+                raise lost(f"materialized view {shown(entry.name)}", table)
+        if entry.maintained.broken:
+            raise untrusted(entry.name, entry.maintained.broken)
+
+    def give_up(self, entry: ViewEntry, why: str) -> None:
+        """Stop maintaining a view that may have missed changes: reading it raises until REFRESH."""
+        if not entry.maintained.broken:
+            for reader in reversed(self.dependents(entry)):
+                self.give_up(reader, f"{shown(entry.name)}, which it reads, was given up: {why}")
+            self.detach(entry)
+            entry.maintained.broken = why
+            if entry.feed is not None:
+                entry.feed.fail(untrusted(entry.name, why))
+
+    def detach(self, entry: ViewEntry) -> None:
+        """Take a view out of the engine, if it is in it."""
+        if entry.maintained.name in self.engine.views:
+            self.engine.drop_view(entry.maintained.name)
+
+    def _table_scan(self, table: ChangeTable, session: Any) -> Scan:
+        import pyarrow as pa
+
+        from sqlfront.storage.codecs.encoding import codec_for
+
+        relation = self.engine.relations[self.relation_key(table.name)]
+        fields = [codec_for(c.type, self.engine.dictionaries).arrow_field(c.name) for c in table.columns]
+
+        def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
+            import numpy as np
+
+            from sqlfront.maintenance.output.output import table_batches
+
+            if table.lost is not None:
+                raise lost(f"change table {shown(table.name)}", table)
+            if not table.retain:
+                raise ProgrammingError(
+                    f"change table {shown(table.name)} does not keep its rows",
+                    why="it was created WITH (retain = false): only what the views need is kept",
+                    hint="query the views, or create it WITH (retain = true)",
+                )
+            for batch, weights in table_batches(relation):
+                if (weights != 1).any():
+                    batch = batch.take(pa.array(np.repeat(np.arange(len(weights)), weights)))
+                yield batch
+
+        return Scan(lambda: pa.schema(fields), batches, session)
+
+    def reader_cursor(self) -> Any:
+        """A DuckDB cursor of our own for bookkeeping reads; use it under the engine's lock."""
+        if self._reader is None:
+            self._reader = self.root.cursor()
+        return self._reader
+
+    def session(self, snapshot: Snapshot | None = None) -> ReadSession:
+        return ReadSession(self.engine, snapshot)
+
+    def load(self, con: Any, name: str) -> tuple[Iterator[Any], int]:
+        """The present rows of a table as the transaction of `con` sees them, perhaps with weights, and their number.
+
+        A change table that keeps no rows has none to load, but from its log when the file is opened: views over it
+        are built before the first change.
+        """
+        from sqlfront.database.durable import logged_rows
+
+        for table in self.change_tables.values():
+            if self.relation_key(table.name) == name:
+                replayed = self.replaying and table.durable
+                return (logged_rows(self, con, table), self.log.count(con, table.scan)) if replayed else (iter(()), 0)
+        relation = self.engine.relations[name]
+        return load_rows(con, self.name, relation), count_rows(con, self.name, relation)
+
+    # Bookkeeping ---------------------------------------------------------------------------------
+
+    def save_view(self, con: Any, entry: StoredView) -> None:
+        """Write a view's definition to the database, in the transaction of `con`."""
+        con.execute(
+            f"INSERT INTO {SCHEMA}.views VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                entry.name.schema,
+                entry.name.name,
+                entry.written,
+                entry.select,
+                json.dumps(entry.options),
+                json.dumps(entry.column_names),
+                entry.scan,
+            ],
+        )
+
+    def note_epoch(self) -> None:
+        """Reserve more epoch numbers in the file when those reserved are used up."""
+        if self.epoch_limit is not None and self.engine.epoch >= self.epoch_limit:
+            from sqlfront.define.persistence import reserve_epochs
+
+            reserve_epochs(self)
+
+    def has_macros(self, con: Any) -> bool:
+        """Whether anyone has defined a macro, which could read views unseen. One slow query, after statements that may
+        have brought some."""
+        if self.macros is None:
+            self.macros = bool(con.execute("SELECT 1 FROM duckdb_functions() WHERE NOT internal LIMIT 1").fetchall())
+        return self.macros
+
+    def changed(self) -> None:
+        """Tell cursors to look at the catalog again."""
+        self.revision += 1
+        for connection in list(self._connections):
+            connection._forget_names()
+
+
+def _failing_scan(unbuilt: UnbuiltView, session: Any) -> Scan:
+    """What a view that is not built answers to every read: why, and the way out."""
+    import pyarrow as pa
+
+    def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
+        raise unbuilt.error()
+
+    return Scan(lambda: pa.schema([(name, pa.null()) for name in unbuilt.raw]), batches, session)
+
+
+def untrusted(view: QualifiedName, why: str) -> OperationalError:
+    """The error for reading a view that may be wrong."""
+    return OperationalError(
+        f"materialized view {shown(view)} cannot be trusted", why=why, hint=f"REFRESH MATERIALIZED VIEW {shown(view)}"
+    )
+
+
+def scan_name(number: int) -> str:
+    return f"{SCAN_PREFIX}{number}"
+
+
+def lost(what: str, table: ChangeTable) -> Lost:
+    """The error for reading what went with an earlier process."""
+    return Lost(
+        f"{what}: lost at epoch {table.lost}",
+        why=f"change table {shown(table.name)} is kept in memory only and the database has been closed since",
+        hint=f"feed {shown(table.name)} again from empty: TRUNCATE {shown(table.name)}, then con.apply or INSERT",
+    )

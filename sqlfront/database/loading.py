@@ -1,0 +1,158 @@
+"""Rows of ordinary tables on their way to the engine: read without loss, computed on by DuckDB."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.failures import expect_copy
+from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.codecs.casting import connect as private_connection
+from sqlfront.storage.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MOST_PREPARED = 64
+
+
+class Evaluator:
+    """SQL expressions over a batch of rows, by DuckDB on a private connection; one thread at a time.
+
+    A query is prepared once per schema and list of expressions: parsing and binding cost more than a small batch.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: dict[Any, tuple[_Rows, str]] = {}
+
+    @functools.cached_property
+    def _con(self) -> Any:
+        con = private_connection()
+        con.execute("SET arrow_lossless_conversion = true")
+        return con
+
+    def __call__(
+        self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], expressions: Sequence[str]
+    ) -> pa.Table:
+        """The expressions' values over the columns cast to `types`, in row order. DataError if one has none."""
+        import duckdb
+        import pyarrow as pa
+
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        try:
+            source, name = self._prepare(table.schema, types, expressions)
+            source.table = table
+            try:
+                expect_copy()
+                result: pa.Table = self._con.execute(f"EXECUTE {name}").to_arrow_table()
+                return result.combine_chunks()
+            finally:
+                source.table = table.schema.empty_table()
+        except duckdb.Error as error:
+            raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
+
+    def _prepare(self, schema: pa.Schema, types: Mapping[str, str], expressions: Sequence[str]) -> tuple[_Rows, str]:
+        key = (schema, tuple(types.items()), tuple(expressions))
+        if key not in self._prepared:
+            if len(self._prepared) >= _MOST_PREPARED:
+                self._forget()
+            number = len(self._prepared)
+            source = _Rows(schema.empty_table())
+            self._con.register(f"__rows{number}", source)
+            casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
+            select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
+            self._con.execute(f"PREPARE __q{number} AS SELECT {select} FROM (SELECT {casts} FROM __rows{number})")
+            self._prepared[key] = source, f"__q{number}"
+        return self._prepared[key]
+
+    def _forget(self) -> None:
+        for number in range(len(self._prepared)):
+            self._con.execute(f"DEALLOCATE __q{number}")
+            self._con.unregister(f"__rows{number}")
+        self._prepared.clear()
+
+
+class _Rows:
+    """What a prepared query scans: the batch of the moment."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+def load_rows(con: Any, database: str, relation: Relation) -> Iterator[pa.RecordBatch]:
+    """The rows of an ordinary table as the transaction of `con` sees them, in the relation's column order."""
+    columns = ", ".join(quote(column.name) for column in relation.columns)
+    with lossless(con):
+        yield from con.sql(f"SELECT {columns} FROM {quote(database)}.{relation.name}").to_arrow_reader(65536)
+
+
+def count_rows(con: Any, database: str, relation: Relation) -> int:
+    """How many rows `load_rows` will give."""
+    [(count,)] = con.sql(f"SELECT COUNT(*) FROM {quote(database)}.{relation.name}").fetchall()
+    return int(count)
+
+
+@contextmanager
+def lossless(con: Any) -> Iterator[None]:
+    """Arrow results of `con` from which every DuckDB type can be restored, for the time of the body."""
+    restore = _restoring(con)
+    if restore is None:
+        con.abort()  # A result that is not read to its end is in the way, and SET would end it.
+    else:
+        con.execute("SET SESSION arrow_lossless_conversion = true")
+        _owed[con] = restore
+    try:
+        yield
+    finally:
+        restore_lossless(con)
+
+
+def restore_lossless(con: Any) -> None:
+    """The user's setting again. An aborted transaction takes no SET: `rollback` does it then."""
+    import duckdb
+
+    if con not in _owed:
+        return
+    try:
+        con.execute(_owed[con])
+    except duckdb.TransactionException as error:
+        if "aborted" not in str(error):
+            raise
+    else:
+        del _owed[con]
+
+
+def forget_settings() -> None:
+    """Ask for the user's settings again: a statement may have changed them, for all cursors perhaps."""
+    _restores.clear()
+
+
+_restores: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+_owed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def _restoring(con: Any) -> str | None:
+    """What restores the user's setting; None if it is lossless. Asked once: the answer costs more than a small write.
+
+    RESET SESSION restores what was set for all sessions, so it is what the user has only without a SET SESSION.
+    """
+    if con not in _restores:
+        ask, reset = "SELECT current_setting('arrow_lossless_conversion')", "RESET SESSION arrow_lossless_conversion"
+        [(found,)] = con.execute(ask).fetchall()
+        if not found:
+            con.execute(reset)
+            [(default,)] = con.execute(ask).fetchall()
+            restore = "SET SESSION arrow_lossless_conversion = false"
+            if default:
+                con.execute(restore)
+            _restores[con] = restore if default else reset
+        else:
+            _restores[con] = None
+    return _restores[con]

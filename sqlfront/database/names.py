@@ -1,0 +1,111 @@
+"""What a name means on a cursor: a view or table of ours, or something that only DuckDB knows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.reserved import is_reserved, reserved
+from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.search_path import Lookup, Place, look_up
+from sqlfront.sql.tokens import tokenize
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+    from sqlfront.database.database import Database
+
+Key = tuple[str, str]
+
+
+def locate(database: Database, con: Any, parts: Sequence[str], *, temporary: bool = True) -> Key | None:
+    """The key of the view, change table or captured table that `[[catalog.]schema.]name` means here, or None.
+
+    Whatever DuckDB finds first hides ours (temporary tables only with `temporary`). A name that none of ours has
+    costs no query.
+    """
+    ours = _ours(database, parts)
+    return _first(database, look_up(con, parts, temporary=temporary), ours)[0] if ours else None
+
+
+def meant(connection: Connection, parts: Sequence[str]) -> Key | None:
+    """As `locate` on a connection. One of ours that only its temporary relations could hide is remembered until a
+    statement may make such a one or change where names are looked for; not `sc.v`: anybody may attach a database sc."""
+    database = connection._database
+    ours = _ours(database, parts)
+    if not ours:
+        return None
+    known = connection._meant.get(tuple(parts))
+    if known is None or known[0] != ours:
+        key, before = _first(database, look_up(connection._duck, parts), ours)
+        if key is None or len(parts) == 2 or any(place[0] != "temp" for place in before):
+            return key
+        known = connection._meant[tuple(parts)] = ours, key
+    return known[1]
+
+
+def _ours(database: Database, parts: Sequence[str]) -> set[Key]:
+    """The keys of this name, in any schema."""
+    name = parts[-1].casefold()
+    return {key for key in database.known_keys() if key[1] == name}
+
+
+def _first(database: Database, lookup: Lookup, ours: Collection[Key]) -> tuple[Key | None, list[Place]]:
+    """The one of ours that a name means, if it does, and the places that are looked into before."""
+    for number, place in enumerate(lookup.places):
+        key = next((key for key in ours if place == (database.name.casefold(), key[0])), None)
+        if key is not None or place in lookup.relations:
+            return key, list(lookup.places[:number])
+    return None, list(lookup.places)
+
+
+def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedName:
+    """Where a view or change table of this name is created. NotSupportedError for another database."""
+    catalog, schema = look_up(con, parts, temporary=False).places[0]
+    if catalog != database.name.casefold():
+        raise NotSupportedError(
+            f"{'.'.join(parts)} would be in database {catalog}",
+            why=f"views and change tables live in the database that was opened, {database.name}",
+            hint=f"qualify the name with {database.name}, or sqlfront.connect to the other database",
+        )
+    if is_reserved([schema, parts[-1]]):
+        raise reserved(".".join(parts))
+    spelled = con.execute(
+        "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ? AND lower(schema_name) = ?",
+        [database.name, schema.lower()],
+    ).fetchall()
+    if not spelled:
+        raise ProgrammingError(f"there is no schema {schema}", hint=f"CREATE SCHEMA {quoted(schema)}")
+    return QualifiedName(spelled[0][0], parts[-1])
+
+
+def require_current(database: Database, con: Any) -> None:
+    """NotSupportedError when USE has made another database the current one: definitions are read in their own."""
+    [(current,)] = con.execute("SELECT current_database()").fetchall()
+    if current.casefold() != database.name.casefold():
+        raise NotSupportedError(
+            f"this statement is not supported while {current} is the current database",
+            why=f"views and change tables live in the database that was opened, {database.name}",
+            hint=f"USE {quoted(database.name)}",
+        )
+
+
+def captured_table(database: Database, key: Key | None) -> QualifiedName:
+    """The captured table of this key, spelled as the catalog spells it."""
+    return next(table for table in database.capture.tables() if table.key == key)
+
+
+def shown(name: QualifiedName) -> str:
+    """A name as a user would write it: quoted where it must be, without the schema if that is main."""
+    own = quoted(name.name)
+    return own if name.schema == "main" else f"{quoted(name.schema)}.{own}"
+
+
+def name_parts(name: str) -> list[str]:
+    """The parts of a name written as in SQL: any case, quoted, qualified. ProgrammingError if it is none."""
+    tokens = tokenize(name) if isinstance(name, str) else []
+    parts = [token.name for token in tokens[::2] if token.is_name]
+    if not parts or len(tokens) != 2 * len(parts) - 1 or any(token.text != "." for token in tokens[1::2]):
+        raise ProgrammingError(f"{name!r} is not a name", hint='write it as in SQL: orders, main.orders, "my table"')
+    return parts

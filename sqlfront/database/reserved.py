@@ -1,0 +1,61 @@
+"""What sqlfront keeps for itself in a database: the schema `__sqlfront`, and names that begin so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlfront.sql.statements import PassThrough
+from sqlfront.sql.tokens import tokenize
+from sqlfront.storage.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+RESERVED = "__sqlfront"
+_CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe")
+
+
+def is_reserved(parts: Sequence[str]) -> bool:
+    """Whether a name is in our schema or is one of ours."""
+    return any(part.casefold() == RESERVED for part in parts) or parts[-1].casefold().startswith(f"{RESERVED}_")
+
+
+def refuse_reserved(statement: PassThrough) -> None:
+    """Raise ProgrammingError for a statement that would write what is ours, or put our schema on the search path."""
+    for target in statement.targets:
+        if is_reserved(target.parts):
+            raise reserved(".".join(target.parts))
+    if statement.kind in ("use", "set") and RESERVED in statement.text.casefold():
+        raise reserved(RESERVED)
+
+
+def reserved(name: str) -> ProgrammingError:
+    """The error for writing to a name of ours."""
+    return ProgrammingError(
+        f"{name} is kept by sqlfront and cannot be written or used",
+        why="it holds what materialized views, change tables and captured changes are brought back from",
+        hint="DROP MATERIALIZED VIEW and DROP CHANGE TABLE take away what they keep there",
+    )
+
+
+def without_reserved(statement: PassThrough) -> str:
+    """SHOW [ALL] TABLES without what is ours."""
+    query = statement.text.rstrip().rstrip(";")
+    condition = f"NOT starts_with(lower(name), '{RESERVED}_')"
+    if "all" in [token.keyword for token in tokenize(query)[:2]]:
+        condition += f" AND lower(schema) <> '{RESERVED}'"
+    return f"SELECT * FROM ({query}) WHERE {condition}"
+
+
+def looks_into_catalog(connection: Connection, statement: PassThrough) -> bool:
+    """Whether a statement only lists what there is, so that our scans need not be, and should not be, among it."""
+    from sqlfront.read.reads_ours import reads_ours
+
+    if statement.kind not in ("select", "create_table_as", "copy_to"):
+        return False
+    text = statement.text.casefold()
+    if not any(word in text for word in _CATALOG_WORDS):
+        return False
+    words = [token.name.casefold() for token in tokenize(text) if token.is_name]
+    return any(word.startswith(_CATALOG_WORDS) for word in words) and not reads_ours(connection, statement)

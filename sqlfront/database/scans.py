@@ -1,0 +1,134 @@
+"""How DuckDB reads views and change tables: Arrow streams, registered in each cursor under reserved names.
+
+A view `v` is a DuckDB view over a *scan*, a name that each cursor binds to a Python object with
+`__arrow_c_stream__`. DuckDB asks that object for a new stream at each scan, possibly from its own
+threads, so a stream finds its epoch in the **read session** of the cursor's current statement.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.storage.errors import StaleRead
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.database.transactions import Snapshot
+    from sqlfront.maintenance.engine import Engine
+
+SCAN_PREFIX = "__sqlfront_scan_"
+
+
+class ReadSession:
+    """The reading of one statement: all its scans see the state in which it began.
+
+    While the reading thread holds the engine's lock (`holding`), DuckDB's threads, which produce its rows,
+    go on under that lock instead of waiting for it forever. `error` keeps what a scan raised, as DuckDB
+    passes on only its text. `snapshot` is that of the statement's transaction.
+    """
+
+    def __init__(self, engine: Engine, snapshot: Snapshot | None = None) -> None:
+        self._engine = engine
+        self.snapshot = snapshot
+        self.version, self.epoch = engine.version, engine.epoch
+        self.error: BaseException | None = None
+        self._turn = threading.Condition()
+        self._held = 0
+        self._inside = 0
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Read on under the engine's lock: nobody can commit in between."""
+        with self._engine.lock:
+            self._held += 1
+            try:
+                yield
+            finally:
+                self._release()
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """The lock, for one batch; raises StaleRead if the state is no longer that of this session."""
+        borrowed = self._enter()
+        try:
+            if self._engine.version != self.version:
+                raise StaleRead(
+                    f"the data changed while it was being read ({self._what_changed()})",
+                    why="a streaming reader never mixes epochs",
+                    hint="read again, or take everything at once with fetchall(), df() or to_arrow_table()",
+                )
+            yield
+        finally:
+            self._leave(borrowed)
+
+    def _what_changed(self) -> str:
+        if self._engine.epoch != self.epoch:
+            return f"begun at epoch {self.epoch}, now epoch {self._engine.epoch}"
+        return f"still epoch {self.epoch}, but a transaction has read its own changes, or a view was built or dropped"
+
+    def _enter(self) -> bool:
+        """Come under the lock: True if the reading thread holds it for us, False if it is our own."""
+        while True:
+            with self._turn:
+                if self._held:
+                    self._inside += 1
+                    return True
+            # The reader may take the lock and wait for this very batch: never wait for the lock alone.
+            if self._engine.lock.acquire(timeout=0.005):
+                return False
+
+    def _leave(self, borrowed: bool) -> None:
+        if not borrowed:
+            self._engine.lock.release()
+            return
+        with self._turn:
+            self._inside -= 1
+            self._turn.notify_all()
+
+    def _release(self) -> None:
+        """Give the lock up only after the batches that are being made under it are done."""
+        with self._turn:
+            self._held -= 1
+            while self._inside:
+                self._turn.wait()
+
+
+class Scan:
+    """One relation of the engine as DuckDB sees it. `batches(session)` gives its batches, made anew at every scan."""
+
+    def __init__(
+        self,
+        schema: Callable[[], pa.Schema],
+        batches: Callable[[ReadSession], Iterator[pa.RecordBatch]],
+        session: Callable[[], ReadSession],
+    ) -> None:
+        self._schema, self._batches, self._session = schema, batches, session
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        import pyarrow as pa
+
+        session = self._session()
+        try:
+            return pa.RecordBatchReader.from_batches(self._schema(), self._stream(session)).__arrow_c_stream__()
+        except BaseException as error:
+            session.error = error
+            raise
+
+    def _stream(self, session: ReadSession) -> Iterator[pa.RecordBatch]:
+        batches: Iterator[pa.RecordBatch] | None = None
+        while True:
+            try:
+                with session.guard():
+                    if batches is None:
+                        batches = iter(self._batches(session))
+                    batch = next(batches, None)
+            except BaseException as error:
+                session.error = error
+                raise
+            if batch is None:
+                return
+            yield batch

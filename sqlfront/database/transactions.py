@@ -1,0 +1,263 @@
+"""Transactions: private changes until COMMIT, then views and DuckDB change together or not at all.
+
+The trees hold committed state. A transaction's changes are kept aside (captured rows in DuckDB's own
+transaction, changes of change tables here); a read inside it applies them under the engine's lock,
+reads to the end, and takes them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.database.database import ChangeTable, Database, ViewEntry
+from sqlfront.database.durable import compact_logs, log_changes
+from sqlfront.database.loading import lossless, restore_lossless
+from sqlfront.database.names import shown
+from sqlfront.maintenance.engine import Change
+from sqlfront.maintenance.epoch import shown as shown_relation
+from sqlfront.maintenance.program.critical import Uninterrupted, undo_whole
+from sqlfront.storage.errors import Error, StaleRead
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.epoch import Epoch
+
+
+class Transaction:
+    """What one cursor has changed since BEGIN (or in the current statement, in autocommit)."""
+
+    def __init__(self, database: Database, con: Any) -> None:
+        self._database, self._con = database, con
+        self._tables: dict[str, list[tuple[pa.Table, np.ndarray]]] = {}
+        self._truncated: dict[str, ChangeTable] = {}
+        self._changed: dict[str, ChangeTable] = {}
+        self._offsets: dict[tuple[int, str], Any] = {}
+        self._written = False
+        self.epoch: Epoch | None = None
+        self.snapshot: Snapshot | None = None
+
+    def look(self) -> None:
+        """Note, before its first statement, which state of the views is that of the transaction's tables."""
+        if self.snapshot is None:
+            self.snapshot = Snapshot(self._database)
+
+    def touch(self) -> None:
+        """Note that a captured table may have been written."""
+        self._written = True
+
+    def touched(self) -> bool:
+        """Whether the transaction may have changes of its own."""
+        return self._written or bool(self._tables)
+
+    def add(self, table: ChangeTable, rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None) -> None:
+        """Note changes of a change table. DataError if a value does not fit its column; nothing is noted then."""
+        name = self._database.relation_key(table.name)
+        rows = self._database.engine.relations[name].as_declared(rows)
+        weights = np.ones(rows.num_rows, np.int64) if weights is None else weights
+        self._tables.setdefault(name, []).append((rows, weights))
+        self._changed[name] = table
+
+    def note_offset(self, table: ChangeTable, source: str, position: Any) -> None:
+        """Note how far a change table follows a source with this transaction; `position` is any JSON value."""
+        self._offsets[table.scan, source] = position
+
+    def truncated(self, table: ChangeTable) -> None:
+        """Note that a lost change table starts again from empty."""
+        self._truncated[self._database.relation_key(table.name)] = table
+
+    def changes(self, *, consume: bool = False) -> dict[str, Change]:
+        """All changes so far, per relation of the engine; `consume` takes captured rows out of DuckDB, for COMMIT."""
+        import pyarrow as pa
+
+        found = captured(self._database, self._con, own=True, consume=consume)
+        for relation, parts in self._tables.items():
+            rows = pa.concat_tables([rows for rows, _ in parts])
+            found[relation] = Change(rows, np.concatenate([weights for _, weights in parts]))
+        return found
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The views with this transaction's changes in them, for a read to its end; the caller holds the lock."""
+        engine, applied = self._database.engine, None
+        changes = self.changes() if self.touched() else {}
+        try:
+            if changes:
+                with Uninterrupted():
+                    applied = engine.apply(changes)
+            yield
+        finally:
+            if applied is not None:
+                undo_whole(engine, applied)
+
+    def commit(self) -> Epoch | None:
+        """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
+        database, con, applied = self._database, self._con, None
+        with database.engine.lock, Uninterrupted() as signals:
+            with committing(con) as undo:
+                catch_up(database)
+                con.execute(
+                    "SELECT 1"
+                ).fetchall()  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
+                changes = self.changes(consume=True)
+                if changes:
+                    applied = database.engine.apply(changes)
+                    undo.callback(database.engine.undo, applied)
+                logged = self._log(changes)
+                signals.check()
+            for table in self._truncated.values():
+                table.lost = None
+            for relation in self._tables:
+                database.engine.relations[relation].passed = True
+            self.epoch = database.engine.commit(applied) if applied is not None else None
+            database.note_epoch()
+            database.offsets |= self._offsets
+            for number, rows in logged.items():
+                database.log.note_appended(number, rows)
+            if logged:
+                compact_logs(database, now=False)
+            return self.epoch
+
+    def _log(self, changes: dict[str, Change]) -> dict[int, int]:
+        """Write what changes in durable tables, and their sources' offsets, in the transaction that commits them."""
+        database, epoch = self._database, self._database.engine.epoch + 1
+        logged = log_changes(database, self._con, self._changed, changes, epoch)
+        durable = {table.scan for table in database.change_tables.values() if table.durable}
+        for (number, source), position in self._offsets.items():
+            if number in durable:
+                database.log.note_offset(self._con, number, source, position, epoch)
+        return logged
+
+
+class Snapshot:
+    """The views as they were just before DuckDB fixed what a transaction sees of the tables, for all its statements.
+
+    Views go on with each epoch. One that has is refused in the transaction: its rows and the tables' would be of
+    different epochs. Taken before the tables are fixed, this may refuse too much, never too little.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        with database.engine.lock:
+            with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
+                catch_up(database)
+            relations = database.engine.relations
+            self._views = dict(database.engine.views)
+            tables = {database.relation_key(table) for table in database.capture.tables()}
+            self._changes = {table: relations[table].changes for table in tables & relations.keys()}
+
+    def refuse_newer(self, entry: ViewEntry) -> None:
+        """StaleRead if a view is not as it was: others have changed its tables, or it was built since.
+
+        Change tables are not DuckDB's: there, every statement sees the last epoch.
+        """
+        engine = self._database.engine
+        newer = [name for name in entry.tables & self._changes.keys() if self._is_newer(name)]
+        if engine.views.get(entry.maintained.name) is not self._views.get(entry.maintained.name):
+            what = "the view was built"
+        elif newer:
+            what = f"{', '.join(sorted(map(shown_relation, newer)))} changed"
+        else:
+            return
+        raise StaleRead(
+            f"materialized view {shown(entry.name)} is newer than what this transaction sees of its tables",
+            why=f"{what} after the transaction had begun to read",
+            hint="ROLLBACK, and run the transaction again; outside transactions every statement sees the last epoch",
+        )
+
+    def _is_newer(self, name: str) -> bool:
+        relation = self._database.engine.relations.get(name)
+        return relation is None or relation.changes != self._changes[name]
+
+
+@contextmanager
+def transaction(con: Any) -> Iterator[ExitStack]:
+    """A DuckDB transaction around the body: BEGIN, and then as `committing`."""
+    con.execute("BEGIN")
+    with committing(con) as undo:
+        yield undo
+
+
+@contextmanager
+def committing(con: Any) -> Iterator[ExitStack]:
+    """COMMIT the open transaction after the body; if either fails, roll back.
+
+    The stack takes what undoes the body's changes outside DuckDB (`undo.callback`), last first, before the ROLLBACK.
+    """
+    with ExitStack() as undo:
+        undo.callback(rollback, con)
+        yield undo
+        con.execute("COMMIT")
+        undo.pop_all()
+
+
+def rollback(con: Any) -> None:
+    """ROLLBACK, if DuckDB still has a transaction open (a refused COMMIT has ended it already)."""
+    import duckdb
+
+    try:
+        con.execute("ROLLBACK")
+    except duckdb.TransactionException as error:
+        if "no transaction is active" not in str(error):
+            raise
+    restore_lossless(con)
+
+
+def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[str, Change]:
+    """Captured rows of ordinary tables as the transaction of `con` sees them, in the relations' column order."""
+    tables = [name for name in database.capture.tables() if database.relation_key(name) in database.engine.relations]
+    if not tables:
+        return {}
+    with lossless(con):
+        if consume:
+            read = database.capture.take(con, tables, own=own)
+        else:
+            read = database.capture.pending(con, tables, own=own).tables
+    found = {}
+    for name, rows in read.items():
+        relation = database.engine.relations[database.relation_key(name)]
+        weights = rows.column("_weight").to_numpy().astype(np.int64)
+        place = {column.casefold(): i for i, column in enumerate(rows.column_names)}
+        columns = [rows.column(place[column.name.casefold()]) for column in relation.columns]
+        names = [column.name for column in relation.columns]
+        found[relation.name] = Change(rows.from_arrays(columns, names=names), weights)
+    return found
+
+
+def catch_up(database: Database) -> None:
+    """Take in what writers that bypassed us have committed, as one epoch, in a transaction of its own.
+
+    Views that cannot follow, because the triggers are gone or a change does not fit, are given up: reading them
+    raises. One query when nobody has bypassed us.
+    """
+    if not database.capture.tables():
+        return
+    with database.engine.lock, Uninterrupted():
+        con = database.reader_cursor()
+        broken, foreign = database.capture.look(con)
+        for table in broken:
+            why = f"the triggers that capture the changes of {table} were dropped, or the table itself"
+            for entry in database.readers(table):
+                database.give_up(entry, why)
+        if foreign:
+            _take_foreign(database, con)
+            database.capture.compact(con)
+
+
+def _take_foreign(database: Database, con: Any) -> None:
+    applied = None
+    with transaction(con) as undo:
+        changes = captured(database, con, own=False, consume=True)
+        try:
+            applied = database.engine.apply(changes)
+            undo.callback(database.engine.undo, applied)
+        except Error as error:
+            for entry in [entry for entry in database.views.values() if entry.tables & set(changes)]:
+                database.give_up(entry, f"changes made past sqlfront do not fit: {error.what}")
+    if applied is not None:
+        database.engine.commit(applied)
+        database.note_epoch()

@@ -1,0 +1,1 @@
+"""CREATE, ALTER, DROP and REFRESH of views and change tables, and what the file remembers of them."""

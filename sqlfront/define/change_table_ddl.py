@@ -1,0 +1,129 @@
+"""CREATE and DROP of change tables: tables that the engine keeps, views over a scan to DuckDB."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlfront.database.database import SCHEMA, ChangeTable, Database, scan_name
+from sqlfront.database.durable import settle_durability
+from sqlfront.database.names import new_name, shown
+from sqlfront.database.stored_views import register_all
+from sqlfront.database.transactions import transaction
+from sqlfront.define import persistence
+from sqlfront.define.ddl import readers_to_drop, refuse_other_object
+from sqlfront.define.options import check_options
+from sqlfront.define.replacing import dropping
+from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.sql.statements import CreateChangeTable, Name
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.errors import ProgrammingError
+from sqlfront.storage.outside.sources import check_source
+
+
+def create_change_table(database: Database, con: Any, statement: CreateChangeTable) -> None:
+    """Register a table that the engine keeps; DuckDB sees it as a view over a scan."""
+    options = check_options("change table", statement.options)
+    options = settle_durability(database, options)
+    if statement.source is not None:
+        source = dict(statement.source_options)
+        check_source(statement.source, source)
+        options["source"] = {"kind": statement.source, "options": source}
+    name = new_name(database, con, statement.name.parts)
+    with database.engine.lock:
+        if name.key in database.change_tables:
+            if statement.if_not_exists:
+                return
+            if not statement.or_replace:
+                raise ProgrammingError(
+                    f"change table {shown(name)} exists already", hint="CREATE OR REPLACE CHANGE TABLE"
+                )
+        table = _change_table(database, con, name, statement, options)
+        if name.key in database.change_tables:
+            drop_change_table(database, con, statement.name, if_exists=False, cascade=False)
+        refuse_other_object(con, name)
+        persistence.prepare(database, con)
+        relation = database.relation_key(name)
+        database.engine.create_table(relation, table.columns, retain=table.retain)
+        database.change_tables[name.key] = table
+        try:
+            with transaction(con):
+                register_all(database, con)
+                types = ", ".join(
+                    f"CAST({_scan_column(database, c)} AS {c.type}) AS {quote(c.name)}" for c in table.columns
+                )
+                con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {scan_name(table.scan)}")
+                persistence.save_change_table(con, table)
+                if table.durable:
+                    database.log.create(con, table.scan, table.types)
+        except BaseException:
+            del database.change_tables[name.key]
+            database.engine.drop_table(relation)
+            raise
+        database.changed()
+
+
+def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
+    """Drop a change table; views that read it stop it unless CASCADE drops them too."""
+    with database.engine.lock:
+        table = database.change_table(con, name.parts)
+        if table is None:
+            if if_exists:
+                return
+            raise ProgrammingError(f"there is no change table {name}", hint="SHOW CHANGE TABLES lists them")
+        readers = readers_to_drop(database, [table.name], cascade=cascade, what=f"DROP CHANGE TABLE {name}")
+        with dropping(database, con, readers):
+            con.execute(f"DROP VIEW IF EXISTS {table.name}")
+            con.execute(
+                f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?",
+                [table.name.schema, table.name.name],
+            )
+            database.log.drop(con, table.scan)
+        database.attached.sources.pop(table.scan, None)
+        database.offsets = {key: at for key, at in database.offsets.items() if key[0] != table.scan}
+        del database.change_tables[table.name.key]
+        database.engine.drop_table(database.relation_key(table.name))
+        database.changed()
+
+
+def _change_table(
+    database: Database, con: Any, name: QualifiedName, statement: CreateChangeTable, options: dict[str, Any]
+) -> ChangeTable:
+    """Check the declared columns by making such a table in DuckDB, and ask it for their types."""
+    from sqlfront.storage.codecs.encoding import codec_for
+
+    columns = ", ".join(
+        f"{quote(c.name)} {c.type}" + (f" DEFAULT {c.default}" if c.default is not None else "")
+        for c in statement.columns
+    )
+    defaults = {c.name: c.default for c in statement.columns if c.default is not None}
+    import duckdb
+
+    try:
+        con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_types ({columns})")
+        types = con.execute("DESCRIBE __sqlfront_types").fetchall()
+        con.execute("DROP TABLE __sqlfront_types")
+    except duckdb.Error as error:
+        raise ProgrammingError(
+            f"CREATE CHANGE TABLE {shown(name)}: {error}", hint="see the types DuckDB supports"
+        ) from error
+    keys = ([statement.primary_key] if statement.primary_key else []) + list(statement.unique)
+    known = {c.name.casefold() for c in statement.columns}
+    for key in keys:
+        for column in key:
+            if column.casefold() not in known:
+                raise ProgrammingError(f"the key of {shown(name)} names a column it does not have: {column}")
+    primary = {column.casefold() for column in statement.primary_key}
+    made = tuple(
+        Column(row[0], row[1], declared.not_null or row[0].casefold() in primary)
+        for row, declared in zip(types, statement.columns, strict=True)
+    )
+    for each in made:
+        codec_for(each.type, database.engine.dictionaries)
+    return ChangeTable(name, made, tuple(map(tuple, keys)), defaults, options, database.new_scan())
+
+
+def _scan_column(database: Database, column: Column) -> str:
+    from sqlfront.storage.codecs.encoding import codec_for
+
+    return codec_for(column.type, database.engine.dictionaries).cast_sql(column.name)

@@ -1,0 +1,283 @@
+"""CREATE, DROP, REFRESH and ALTER of materialized views.
+
+Each runs in autocommit, under the engine's lock, in one DuckDB transaction: the catalog and the
+engine change together or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlfront.bind.freeze import frozen_query, qualified_query
+from sqlfront.bind.order_text import completed_blocks, completed_query
+from sqlfront.database.catalog import EngineCatalog
+from sqlfront.database.database import SCHEMA, Database, StoredView, ViewEntry
+from sqlfront.database.names import locate, new_name, shown
+from sqlfront.database.stored_views import register_all, store_view
+from sqlfront.database.transactions import transaction
+from sqlfront.database.update_mix import check_updates
+from sqlfront.define import persistence
+from sqlfront.define.build import bind, build_view, discard, orders_of, plan_parts
+from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
+from sqlfront.define.options import check_options
+from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
+from sqlfront.planner.model.query import Definition
+from sqlfront.sql.statements import CreateMaterializedView, Name
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.errors import IntegrityError, InternalError, NotSupportedError, ProgrammingError
+
+
+def create_view(database: Database, con: Any, statement: CreateMaterializedView) -> None:
+    """Bind, plan, build and store a view. On any error nothing has changed. O(rows of its tables)."""
+    options = check_options("materialized view", statement.options)
+    name = new_name(database, con, statement.name.parts)
+    with database.engine.lock:
+        old = database.views.get(name.key) or database.unbuilt.get(name.key)
+        if old is not None and statement.if_not_exists:
+            return
+        if old is not None and not statement.or_replace:
+            raise ProgrammingError(
+                f"materialized view {shown(name)} exists already",
+                hint="CREATE OR REPLACE MATERIALIZED VIEW, or CREATE MATERIALIZED VIEW IF NOT EXISTS",
+            )
+        if old is None:
+            refuse_other_object(con, name)
+        catalog = EngineCatalog(database, con)
+        bound = bind(
+            catalog, con, statement.query,
+            column_names=statement.columns, order_by=orders_of(options),
+            statement=statement.text, offset=statement.query_start,
+        )  # fmt: skip
+        if old is not None:
+            refuse_circle(database, old, bound)
+        check_updates(options, bound.definition, catalog)
+        if options.keys() & set(OPTIONS):
+            own = plan_parts(database, con, bound, "query", options)[-1]
+            check_epsilon(shown(name), own.definition, own.plan, options)
+        columns = tuple(column for column, _ in bound.definition.columns)
+        select = _frozen(con, bound.query, catalog, bound.definition)
+        persistence.prepare(database, con)
+        view = StoredView(name, bound.query, select, options, columns, database.new_scan())
+        entry = build_view(database, con, view, bound)
+        try:
+            put_in_place(database, con, entry, old)
+        except BaseException:
+            discard(database, con, entry)
+            raise
+
+
+def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
+    """Drop a materialized view and what only it needed; with CASCADE, the views that read it too."""
+    with database.engine.lock:
+        key = locate(database, con, name.parts, temporary=False)
+        if if_exists and key not in database.views and key not in database.unbuilt:
+            return
+        view = database.unbuilt.get(key or ("", "")) or database.view(con, name.parts)
+        if not cascade:
+            _refuse_dependents(database, view)
+        with dropping(database, con, [view, *database.dependents(view)]):
+            pass
+
+
+def _refuse_dependents(database: Database, view: StoredView) -> None:
+    """IntegrityError naming the materialized views that read this one, if there are any."""
+    found = database.dependents(view)
+    if found:
+        raise IntegrityError(
+            f"DROP MATERIALIZED VIEW {shown(view.name)} is refused",
+            why=f"materialized views read it: {', '.join(shown(entry.name) for entry in found)}",
+            hint="drop them first, or use DROP ... CASCADE",
+        )
+
+
+def refresh_view(database: Database, con: Any, name: Name) -> None:
+    """Rebuild a view from its sources, and with it the views that share its stores: those are read anew too.
+
+    Refused when a source does not keep its rows. If it fails half-way, the views not yet rebuilt raise until REFRESH.
+    """
+    with database.engine.lock:
+        unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
+        if unbuilt is not None:
+            try:
+                register_all(database, con)
+                entry = build_view(database, con, unbuilt)
+                try:
+                    with transaction(con):
+                        store_view(database, con, entry)
+                except BaseException:
+                    discard(database, con, entry)
+                    raise
+                del database.unbuilt[entry.name.key]
+                database.views[entry.name.key] = entry
+            finally:
+                database.changed()
+            return
+        entry = database.view(con, name.parts)
+        _refuse_passed(database, entry)
+        _rebuild_group(database, con, entry)
+
+
+def rebuild_with(database: Database, con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
+    """Build a view anew with other options, as REFRESH does; nothing has changed if that is refused."""
+    _refuse_passed(database, entry)
+    with transaction(con):
+        _save_options(con, entry, options)
+    entry.options = options
+    _rebuild_group(database, con, entry)
+
+
+def _rebuild_group(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Rebuild a view and those that share its stores."""
+    group = _rebuilt_with(database, entry)
+    for member in reversed(group):
+        database.detach(member)
+    try:
+        for member in group:
+            rebuild(database, con, member)
+    except BaseException as error:
+        for member in group:
+            if member.maintained.name not in database.engine.views:
+                database.give_up(member, f"REFRESH was not completed: {error}")
+        raise
+    finally:
+        database.changed()
+
+
+def _refuse_passed(database: Database, entry: ViewEntry) -> None:
+    passing = why_not_rebuilt(database, [entry, *database.dependents(entry)])
+    if passing is not None:
+        raise ProgrammingError(
+            f"materialized view {shown(entry.name)} cannot be rebuilt",
+            why=passing,
+            hint="create the change table WITH (retain = true)",
+        )
+
+
+def _save_options(con: Any, entry: ViewEntry, options: dict[str, Any]) -> None:
+    con.execute(
+        f"UPDATE {SCHEMA}.views SET options = ? WHERE schema = ? AND name = ?",
+        [json.dumps(options), entry.name.schema, entry.name.name],
+    )
+
+
+def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[str, Any], ...]) -> None:
+    """Set options of a view; unknown ones are errors. Its tree is chosen anew by the next REFRESH; a triangle's values
+    are told apart by a new epsilon at once, O(N^1.5). On any error nothing has changed."""
+    checked = check_options("materialized view", options)
+    with database.engine.lock:
+        entry = database.view(con, name.parts)
+        check_updates(checked, entry.definition, EngineCatalog(database, con))
+        entry_options = entry.options | checked
+        check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
+        refuse_materialized(shown(entry.name), entry_options)
+        with transaction(con) as undo:
+            _save_options(con, entry, entry_options)
+            maintained = entry.maintained
+            before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
+            if after != before and maintained.plan.union is not None:
+                stated, plan = maintained.plan, with_epsilon(maintained.definition, maintained.plan, after)
+                database.engine.set_epsilon(maintained.name, after, plan)
+                undo.callback(database.engine.set_epsilon, maintained.name, before, stated)
+        entry.options = entry_options
+
+
+def readers_to_drop(
+    database: Database, tables: Sequence[QualifiedName], *, cascade: bool, what: str
+) -> list[ViewEntry]:
+    """The views that read any of the tables, which CASCADE drops. Without it, IntegrityError naming them."""
+    readers = {entry.name.key: entry for table in tables for entry in database.readers(table)}
+    if readers and not cascade:
+        names = ", ".join(shown(entry.name) for entry in readers.values())
+        raise IntegrityError(
+            f"{what} is refused",
+            why=f"materialized views read the table: {names}",
+            hint="drop the views first, or use CASCADE",
+        )
+    return list(readers.values())
+
+
+def why_not_rebuilt(database: Database, views: Sequence[ViewEntry]) -> str | None:
+    """Why not all the views can be built anew: one reads a change table that keeps no rows. None if they can."""
+    for view in views:
+        for table in database.change_tables.values():
+            if database.relation_key(table.name) in view.tables and not table.retain:
+                created = f"change table {shown(table.name)} was created WITH (retain = false) and keeps no rows"
+                return f"{created}, and {shown(view.name)} reads it"
+    return None
+
+
+def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
+    """Build a view that has been detached anew, from its query, and store it."""
+    fresh = build_view(database, con, entry)
+    entry.definition, entry.maintained, entry.tables = fresh.definition, fresh.maintained, fresh.tables
+    entry.sources = fresh.sources
+    if entry.feed is not None:
+        entry.feed.follow()
+    with transaction(con):
+        store_view(database, con, entry)
+
+
+# Inside ------------------------------------------------------------------------------------------
+
+
+def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition) -> str:
+    """The query as it is stored, checked to give the same columns."""
+    import duckdb
+
+    query = completed_blocks(query, definition)
+    if definition.orders and definition.orders[0].directions:
+        query = completed_query(query, definition, list(definition.orders[0].directions))
+    select = frozen_query(query, catalog)
+    try:
+        types = [row[1] for row in con.execute(f"DESCRIBE {qualified_query(select, catalog.database)}").fetchall()]
+    except duckdb.Error as error:
+        raise NotSupportedError(
+            "this query cannot be stored",
+            why=f"written out, so that later columns of its tables do not change it, DuckDB refuses it: {error}",
+            hint="give each table in FROM an alias, and name columns by it",
+        ) from error
+    if types != [type_ for _, type_ in definition.columns]:
+        raise InternalError("the query has other columns when it is written out", where=select)
+    return select
+
+
+def _rebuilt_with(database: Database, entry: ViewEntry) -> list[ViewEntry]:
+    """A view, those that share its stores, and those that read any of them, each after what it reads."""
+    group = {entry.name.key: entry}
+    waiting = [entry]
+    while waiting:
+        member = waiting.pop()
+        for other in [*_sharing(database, member), *database.dependents(member)]:
+            if other.name.key not in group:
+                group[other.name.key] = other
+                waiting.append(other)
+    return sorted(group.values(), key=lambda member: member.scan)
+
+
+def _sharing(database: Database, entry: ViewEntry) -> list[ViewEntry]:
+    """The other views that read a store which this one reads, as far as they can be rebuilt."""
+    read = [source.store for member in entry.maintained.members for source in member.sources.values()]
+    users = set().union(*(store.users for store in read))
+    return [
+        other
+        for other in database.views.values()
+        if other is not entry
+        and other.maintained.name in users
+        and why_not_rebuilt(database, [other, *database.dependents(other)]) is None
+    ]
+
+
+def refuse_other_object(con: Any, name: QualifiedName) -> None:
+    found = con.execute(
+        "SELECT 'table' FROM duckdb_tables() WHERE lower(schema_name) = ? AND lower(table_name) = ? "
+        "AND database_name = current_database() UNION ALL "
+        "SELECT 'view' FROM duckdb_views() WHERE lower(schema_name) = ? AND lower(view_name) = ? "
+        "AND database_name = current_database()",
+        [*name.key, *name.key],
+    ).fetchall()
+    if found:
+        raise ProgrammingError(
+            f"a {found[0][0]} named {shown(name)} exists already", hint="choose another name, or drop it"
+        )

@@ -1,0 +1,125 @@
+"""The options of WITH (...) and SET (...): one table, from which the docs are checked too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlfront.define.epsilon import EPSILON, READS
+from sqlfront.storage.errors import ProgrammingError
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: what it belongs to, its type, its default, its meaning, and its values if they are few or a range."""
+
+    owner: str
+    name: str
+    type: type
+    default: Any
+    meaning: str
+    values: tuple[Any, ...] = ()
+    bounds: tuple[float, float] | None = None
+
+
+OPTIONS = (
+    Option(
+        "materialized view",
+        "strategy",
+        str,
+        "auto",
+        "`'auto'`: the cheapest tree; `'materialize'`: every intermediate join is stored too; at REFRESH if altered",
+        ("auto", "materialize"),
+    ),
+    Option(
+        "materialized view",
+        "updates",
+        str,
+        "as observed",
+        "how often its tables change, `'lineitem: 1000, orders: 100'`: the tree fits it, at REFRESH if altered",
+    ),
+    Option(
+        "materialized view",
+        "epsilon",
+        float,
+        EPSILON,
+        "for views over triangles, stars and others: from N^epsilon rows on a value is heavy; 0 to 1, at once if "
+        "altered, at REFRESH for one with output columns that had none",
+        bounds=(0, 1),
+    ),
+    Option(
+        "materialized view",
+        "reads",
+        float,
+        READS,
+        "for triangles with output columns: the share of reads, of the whole view, in all that is done with it; the "
+        "fewer, the rather are changes cheap and rows dear; at REFRESH if altered",
+        bounds=(0, 1),
+    ),
+    Option(
+        "materialized view",
+        "partition",
+        str,
+        "double",
+        "for sums over all triangles: tables are divided by the heavy and light values of both columns, or of one, "
+        "`'single'`, which takes more memory; at REFRESH if altered",
+        ("single", "double"),
+    ),
+    Option(
+        "materialized view",
+        "order_by",
+        str,
+        "none",
+        "orders, apart by `;`, that queries of the view may ask for besides its own ORDER BY; at REFRESH if altered",
+    ),
+    Option("subscription", "snapshot", bool, "true without after", "begin with the view's present rows, as inserts"),
+    Option(
+        "subscription",
+        "after",
+        int,
+        "the present epoch",
+        "begin with the changes after this epoch; not with `snapshot = true`",
+    ),
+    Option("subscription", "buffer", int, 1_000_000, "how many changed rows the reader may fall behind"),
+    Option("EXPLAIN", "shards", int, "none", "say how the view would be spread over at most so many shards"),
+    Option("change table", "retain", bool, True, "keep the table's rows: it can be queried, later views can be built"),
+    Option("change table", "durable", bool, "true in a file", "log changes in the database file: they survive its end"),
+)
+
+
+def check_options(owner: str, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The given options by name. ProgrammingError for an unknown option or a value of the wrong type."""
+    known = {option.name: option for option in OPTIONS if option.owner == owner}
+    checked: dict[str, Any] = {}
+    for name, value in given:
+        option = known.get(name.lower())
+        if option is None:
+            names = ", ".join(sorted(known)) or "none yet"
+            raise ProgrammingError(
+                f"{owner if owner.isupper() else f'a {owner}'} has no option {name!r}", hint=f"its options: {names}"
+            )
+        if option.bounds is not None:
+            checked[option.name] = _within(option, option.bounds, value)
+            continue
+        if type(value) is not option.type:
+            raise ProgrammingError(
+                f"option {option.name} takes a {option.type.__name__}, not {value!r}",
+                hint=f"the default is {option.default}",
+            )
+        if option.values and value not in option.values:
+            allowed = ", ".join(map(repr, option.values))
+            raise ProgrammingError(f"option {option.name} cannot be {value!r}", hint=f"its values: {allowed}")
+        checked[option.name] = value
+    return checked
+
+
+def _within(option: Option, bounds: tuple[float, float], value: Any) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not bounds[0] <= value <= bounds[1]:
+        raise ProgrammingError(
+            f"option {option.name} cannot be {value!r}",
+            why=f"it takes a number from {bounds[0]} to {bounds[1]}",
+            hint=f"for example {option.name} = {option.default}, the default",
+        )
+    return float(value) + 0.0  # -0.0 is 0.

@@ -1,0 +1,196 @@
+"""What the database file remembers of us, and bringing it back when the file is opened."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.database import SCHEMA, ChangeTable, Database, StoredView, UnbuiltView, scan_name
+from sqlfront.database.failures import translated
+from sqlfront.database.names import shown
+from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.errors import Error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TABLES = f"""
+CREATE SCHEMA IF NOT EXISTS {SCHEMA};
+CREATE TABLE IF NOT EXISTS {SCHEMA}.views (
+    schema VARCHAR, name VARCHAR, written VARCHAR, query VARCHAR, options VARCHAR, column_names VARCHAR, scan BIGINT);
+CREATE TABLE IF NOT EXISTS {SCHEMA}.change_tables (
+    schema VARCHAR, name VARCHAR, columns VARCHAR, keys VARCHAR, defaults VARCHAR, options VARCHAR, scan BIGINT);
+CREATE TABLE IF NOT EXISTS {SCHEMA}.state (epoch BIGINT, reserved BIGINT);
+"""
+
+
+EPOCHS_RESERVED = 1 << 32  # More than one process gets through between two looks at the limit.
+
+
+def prepare(database: Database, con: Any) -> None:
+    """Make the bookkeeping tables, and reserve epoch numbers in a file, before the first epoch that matters."""
+    con.execute(_TABLES)
+    database.log.prepare(con)
+    if database.epoch_limit is None and not database.in_memory:
+        reserve_epochs(database)
+
+
+def save_change_table(con: Any, table: ChangeTable) -> None:
+    """Write a change table's definition, in the transaction of `con`."""
+    con.execute(
+        f"INSERT INTO {SCHEMA}.change_tables VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            table.name.schema,
+            table.name.name,
+            json.dumps([[c.name, c.type, c.not_null] for c in table.columns]),
+            json.dumps(table.keys),
+            json.dumps(table.defaults),
+            json.dumps(table.options),
+            table.scan,
+        ],
+    )
+
+
+def reserve_epochs(database: Database) -> None:
+    """Write down that epoch numbers up to a limit may be used by this process: after a crash none comes again."""
+    database.epoch_limit = database.engine.epoch + EPOCHS_RESERVED
+    _write_epoch(database, database.epoch_limit)
+
+
+def save_epoch(database: Database) -> None:
+    """Write down the last epoch at an orderly end: the next process goes on from there."""
+    if database.epoch_limit is not None:
+        _write_epoch(database, database.engine.epoch)
+        database.epoch_limit = None
+
+
+def _write_epoch(database: Database, reserved: int) -> None:
+    from sqlfront.database.transactions import transaction
+
+    con = database.root.cursor()
+    with transaction(con):
+        con.execute(f"DELETE FROM {SCHEMA}.state")
+        con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, ?)", [database.engine.epoch, reserved])
+    con.close()
+
+
+def restore(database: Database) -> None:
+    """Bring back change tables (from their logs; without, empty and lost until fed again) and views (rebuilt).
+
+    A view that cannot be rebuilt stays in the catalog and raises when it is read. O(rows of the views' tables).
+    """
+    from sqlfront.database.durable import replay
+
+    if database.in_memory:
+        return
+    con = database.root.cursor()
+    known = con.execute(
+        "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",
+        [database.name, SCHEMA],
+    ).fetchall()[0][0]
+    if not known:
+        con.close()
+        return
+    [(database.engine.epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
+    if not database.read_only:
+        database.log.prepare(con)
+        database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.
+    for row in con.execute(f"SELECT * FROM {SCHEMA}.change_tables").fetchall():
+        _restore_change_table(database, row)
+    if any(table.durable for table in database.change_tables.values()):
+        database.offsets = database.log.offsets(con)
+        replay(database, con)
+    views = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
+    database.replaying = True
+    for _number, row in enumerate(progress(views, "rebuilding views")):
+        _restore_view(database, con, row)
+    database.replaying = False
+    for table in database.change_tables.values():
+        if table.durable:
+            relation = database.engine.relations[database.relation_key(table.name)]
+            relation.passed = database.log.count(con, table.scan) > 0
+    con.close()
+    if (database.views or database.unbuilt or database.change_tables) and not database.read_only:
+        reserve_epochs(database)
+    database.changed()
+
+
+def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
+    schema, name, columns, keys, defaults, options, scan = row
+    table = ChangeTable(
+        QualifiedName(schema, name),
+        tuple(Column(*column) for column in json.loads(columns)),
+        tuple(tuple(key) for key in json.loads(keys)),
+        json.loads(defaults),
+        json.loads(options),
+        scan,
+    )
+    if not table.durable:
+        table.lost = database.engine.epoch
+    database.take_scan(scan)
+    database.change_tables[table.name.key] = table
+    database.engine.create_table(database.relation_key(table.name), table.columns, retain=table.retain)
+
+
+def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
+    from sqlfront.database.stored_views import register_all, store_view
+    from sqlfront.database.transactions import transaction
+    from sqlfront.define.build import build_view
+
+    schema, view, written, query, options, column_names, scan = row
+    database.take_scan(scan)
+    name, names, settings = QualifiedName(schema, view), tuple(json.loads(column_names)), json.loads(options)
+    stored = StoredView(name, written, query, settings, names, scan)
+    register_all(database, con)
+    try:
+        with translated(None):
+            entry = build_view(database, con, stored)
+    except Error as error:
+        reason = ": ".join(filter(None, (error.what, error.why)))
+        why = f"it could not be rebuilt when the database was opened: {reason}"
+        raw = _raw_names(con, name, scan)
+        database.unbuilt[name.key] = UnbuiltView(name, written, query, settings, names, scan, raw, why)
+        print(f"sqlfront: materialized view {shown(name)} could not be rebuilt: {error}", file=sys.stderr)
+        return
+    database.views[name.key] = entry
+    described = con.execute(
+        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
+        "AND schema_name = ? AND table_name = ? ORDER BY column_index",
+        [name.schema, name.name],
+    ).fetchall()
+    if tuple(described) != entry.definition.columns and not database.read_only:
+        with transaction(con):
+            store_view(database, con, entry)
+
+
+def _raw_names(con: Any, name: QualifiedName, scan: int) -> tuple[str, ...]:
+    """The columns that the DuckDB view of a materialized view reads from its scan."""
+    import sqlglot
+    from sqlglot import exp
+
+    found = con.execute(
+        "SELECT sql FROM duckdb_views() WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
+        [name.schema, name.name],
+    ).fetchall()
+    for (sql,) in found:
+        for select in sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Select):
+            source = select.args.get("from_")
+            if source is not None and source.this.name == scan_name(scan):
+                return tuple(dict.fromkeys(column.name for column in select.find_all(exp.Column))) or ("one",)
+    return ("one",)
+
+
+def progress(items: list[Any], what: str) -> Iterable[Any]:
+    """The items, with a bar on a terminal's standard error while they are worked through."""
+    shown = sys.stderr.isatty() and len(items) > 0
+    for number, item in enumerate(items):
+        if shown:
+            done = 30 * number // len(items)
+            print(
+                f"\rsqlfront: {what} [{'#' * done}{'.' * (30 - done)}] {number}/{len(items)}", end="", file=sys.stderr
+            )
+        yield item
+    if shown:
+        print(f"\rsqlfront: {what} [{'#' * 30}] {len(items)}/{len(items)}", file=sys.stderr)

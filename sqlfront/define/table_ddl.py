@@ -1,0 +1,139 @@
+"""DDL of DuckDB's on tables that views read: transparent, followed, or refused naming the views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from sqlfront.bind.freeze import renamed_query
+from sqlfront.database.catalog import EngineCatalog
+from sqlfront.database.names import captured_table, locate, shown
+from sqlfront.database.update_mix import renamed_updates
+from sqlfront.define import ddl
+from sqlfront.define.replacing import dropping
+from sqlfront.sql.statements import PassThrough
+from sqlfront.sql.tokens import tokenize
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.capture.ddl_effects import Verdict, classify, parse_ddl
+from sqlfront.storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+
+def needs_us(connection: Connection, statement: PassThrough) -> bool:
+    """Whether a DDL statement concerns something of ours."""
+    database = connection._database
+    if statement.verb == "create" and any(
+        t.keyword in ("temp", "temporary") for t in tokenize(statement.text[:60])[:4]
+    ):
+        return False
+    if statement.object == "schema" and statement.verb == "drop":
+        return any(_in_schema(connection, statement))
+    return any(locate(database, connection._duck, target.parts) is not None for target in statement.targets)
+
+
+def alter(connection: Connection, statement: PassThrough) -> None:
+    """Run, follow or refuse a DDL statement on a captured table, a view or a change table."""
+    database, con = connection._database, connection._duck
+    _refuse_ours(connection, statement)
+    if statement.object == "schema":
+        names = ", ".join(map(shown, _in_schema(connection, statement)))
+        raise IntegrityError(
+            "DROP SCHEMA is refused",
+            why=f"materialized views or change tables live in it, or read it: {names}",
+            hint="drop them first",
+        )
+    captured = {table.key for table in database.capture.tables()}
+    keys = [key for target in statement.targets if (key := locate(database, con, target.parts)) in captured]
+    tables = [captured_table(database, key) for key in keys]
+    if tables and statement.verb == "drop" and statement.object == "table":
+        _drop_tables(connection, statement, tables)
+        return
+    for table in tables:
+        verdict = classify(parse_ddl(statement.text), database.capture.columns(table))
+        if verdict.action == "transparent":
+            continue
+        if verdict.action == "follow" and connection._transaction is None:
+            _follow(connection, statement, table, verdict)
+            return
+        names = ", ".join(shown(entry.name) for entry in database.readers(table))
+        why = verdict.reason if verdict.action == "refuse" else "it cannot be followed inside a transaction"
+        raise IntegrityError(
+            f"{statement.verb.upper()} {statement.object.upper()} on {shown(table)} is refused",
+            why=f"{why}; materialized views read the table: {names}",
+            hint="drop the views first" if verdict.action == "refuse" else "COMMIT first",
+        )
+    con.execute(statement.text)
+    connection._has_result = True
+
+
+def _refuse_ours(connection: Connection, statement: PassThrough) -> None:
+    database = connection._database
+    for target in statement.targets:
+        key, name = locate(database, connection._duck, target.parts), ".".join(target.parts)
+        if key in database.views or key in database.unbuilt:
+            raise ProgrammingError(
+                f"{name} is a materialized view",
+                hint=f"DROP MATERIALIZED VIEW {name}, or CREATE OR REPLACE MATERIALIZED VIEW {name}",
+            )
+        if key in database.change_tables:
+            raise ProgrammingError(f"{name} is a change table", hint=f"DROP CHANGE TABLE {name}")
+
+
+def _drop_tables(connection: Connection, statement: PassThrough, tables: Sequence[QualifiedName]) -> None:
+    database, con = connection._database, connection._duck
+    if connection._transaction is not None:
+        raise NotSupportedError("a table that views read cannot be dropped in a transaction", hint="COMMIT first")
+    with database.engine.lock:
+        what = f"DROP TABLE {', '.join(map(shown, tables))}"
+        readers = ddl.readers_to_drop(database, tables, cascade=statement.cascade, what=what)
+        with dropping(database, con, readers):
+            for table in tables:
+                database.capture.uninstall(con, table, in_transaction=True)
+            con.execute(statement.text)
+
+
+def _follow(connection: Connection, statement: PassThrough, table: QualifiedName, verdict: Verdict) -> None:
+    """A renaming: the capture, the engine's relation and the views' definitions take the new names."""
+    database, con = connection._database, connection._duck
+    new = QualifiedName(table.schema, verdict.renamed_to) if verdict.renamed_to else None
+    columns = dict([verdict.renamed_column]) if verdict.renamed_column else None
+    with database.engine.lock:
+        readers = database.readers(table)
+        passing = ddl.why_not_rebuilt(database, readers) if new or columns else None
+        if passing is not None:
+            raise IntegrityError(
+                f"ALTER TABLE {shown(table)} is refused",
+                why=f"the views over the table would have to be rebuilt, which is impossible: {passing}",
+                hint="drop the view first, and create it with the change table anew",
+            )
+        database.capture.follow(con, table, statement.text, renamed_to=new, renamed_columns=columns)
+        if not new and not columns:
+            return
+        for entry in reversed(readers):
+            database.detach(entry)
+        database.engine.drop_table(database.relation_key(table))
+        for entry in readers:
+            entry.select = entry.written = renamed_query(
+                entry.select, table, database.relation_key(new or table), columns or {}
+            )
+            entry.options = renamed_updates(entry.options, table, database.relation_key(new or table))
+            try:
+                ddl.rebuild(database, con, entry)
+            except Error as error:
+                database.give_up(entry, f"it could not follow a renaming: {error.what}")
+        database.changed()
+
+
+def _in_schema(connection: Connection, statement: PassThrough) -> Iterator[QualifiedName]:
+    """The views and change tables that live in the schemas a statement names, and the views that read them."""
+    database = connection._database
+    dropped = {target.parts[-1].casefold() for target in statement.targets}
+    for entry in database.views.values():
+        catalog = EngineCatalog(database, connection._duck)
+        schemas = {entry.name.schema, *(catalog.name(table).schema for table in entry.tables)}
+        if {schema.casefold() for schema in schemas} & dropped:
+            yield entry.name
+    others = [view.name for view in database.unbuilt.values()] + [t.name for t in database.change_tables.values()]
+    yield from (name for name in others if name.schema.casefold() in dropped)

@@ -1,0 +1,1 @@
+"""EXPLAIN, SHOW and CHECK: what is kept, how, at what cost, and whether it is right."""

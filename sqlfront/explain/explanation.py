@@ -1,0 +1,450 @@
+"""EXPLAIN: the class per task, the cost and the reason, and the tree drawn from the object that the engine runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.explain.drawing import Box, draw_svg, draw_text
+from sqlfront.explain.heavy import skew_data, skew_lines
+from sqlfront.explain.rewrites import Rewrite, find_rewrites
+from sqlfront.explain.tradeoff import choice_plot
+from sqlfront.maintenance.heavy_light.part_trees import Pieces, PieceTree
+from sqlfront.maintenance.ranked.index import RankedNode
+from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
+from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.view.prediction import Spending, predict, predicted_mean, spending
+from sqlfront.maintenance.view.tuple_count import Tally
+from sqlfront.maintenance.view.unbuilt import codecs_of
+from sqlfront.planner.model.heavy_light import is_whole
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition, is_grouped
+from sqlfront.planner.tasks import Task, classify_tasks
+from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
+from sqlfront.storage.stores.table import Table
+
+if TYPE_CHECKING:
+    from sqlfront.database.database import Database
+    from sqlfront.define.build import Part
+    from sqlfront.shards.shard_explanation import Spread
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How a query is kept. `str()` is for people, `to_dict()` for machines, `svg()` is the tree as a picture.
+
+    All three come from the plan and the tree that run; figures of a running view are those of the moment they are
+    asked for. `companions` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
+    blocks that are views of their own, by name as the definition calls them; `spent()` gives the steps of updates,
+    `views` the tables in the definition whose rows are those of other views; `spread` is about shards, if asked for.
+    """
+
+    definition: Definition
+    plan: Plan
+    tree: Tree
+    companions: tuple[Tree, ...] = ()
+    blocks: tuple[tuple[str, Tree], ...] = ()
+    rewrites: tuple[Rewrite, ...] = ()
+    maintained: MaintainedView | None = None
+    spent: partial[int] | None = None
+    views: frozenset[str] = frozenset()
+    spread: Spread | None = None
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """What theory allows and what the view pays, for reading all, count, exists and membership; nothing of a view
+        that is only the first rows of its query."""
+        if self.definition.limit is not None:
+            return ()
+        return classify_tasks(self.definition, self.plan, self.views)
+
+    def to_dict(self) -> dict[str, Any]:
+        """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
+        steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
+        stored beside the tree), orders {order, strategy, cost, reason, crossover, after, trees}, companions, blocks,
+        shards (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
+        cost = self.plan.stated_cost
+        return {
+            "shape": self.plan.shape,
+            "strategy": self.plan.strategy,
+            "cost": {
+                "preprocessing": cost.preprocessing,
+                "update": cost.update,
+                "delay": cost.delay,
+                "space": cost.space,
+            },
+            "reason": " ".join((*(f"{note}." for note in self.definition.notes), self.plan.reason, *self._symmetry())),
+            "witness": self.plan.witness,
+            "suggestion": self.plan.suggestion,
+            "tasks": {
+                task.name: {
+                    "verdict": task.verdict,
+                    "bound": task.bound,
+                    "theorem": task.theorem,
+                    "witness": task.witness,
+                    "here": task.here,
+                }
+                for task in self.tasks
+            },
+            "rewrites": [{"what": r.what, "sql": r.sql, "update": r.update} for r in self.rewrites],
+            "steps": self._steps(),
+            "heavy": skew_data(self.tree, self.plan, self.maintained),
+            "tree": _node(self.tree, self.tree.root),
+            "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
+            "orders": self._orders(),
+            "companions": [_node(tree, tree.root) for tree in self.companions],
+            "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
+        } | ({} if self.spread is None else {"shards": self.spread.to_dict()})
+
+    def lines(self) -> list[tuple[str, str]]:
+        """The explanation as (property, value) rows, the tree one line a row."""
+        data = self.to_dict()
+        rows = [("shape", data["shape"]), ("strategy", data["strategy"])]
+        rows += list(data["cost"].items())
+        rows += [(key, data[key]) for key in ("reason", "witness", "suggestion") if data[key]]
+        rows += [(task.name, self._spell_task(task)) for task in self.tasks]
+        for rewrite in self.rewrites:
+            rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
+        rows += [("order", line) for order in data["orders"] for line in _spell_order(order)]
+        rows += [("steps", line) for line in self._spell_steps(data["steps"])]
+        rows += [("heavy", line) for line in skew_lines(data["heavy"])]
+        rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
+        return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
+
+    def drawing(self) -> list[str]:
+        """The tree as text: variables, what is stored and how it is indexed, and live rows if it is running."""
+        return [line for root in self._boxes() for line in draw_text(root)]
+
+    def svg(self) -> str:
+        """The tree as an SVG document: the very nodes of `drawing`, the class above them, and below them the exponents
+        that other epsilons would have."""
+        cost = self.plan.stated_cost
+        heading = [
+            f"{self.plan.shape}: {self.plan.strategy}",
+            f"{cost.update} per change, {cost.delay} between rows, {cost.space} space",
+            *self._spell_steps(self._steps()),
+        ]
+        heavy = skew_data(self.tree, self.plan, self.maintained)
+        plot = choice_plot(self.definition, self.plan, heavy["epsilon"]) if heavy is not None else None
+        return draw_svg(self._boxes(), heading, plot)
+
+    def __str__(self) -> str:
+        width = max(len(key) for key, _ in self.lines())
+        return "\n".join(
+            f"{key if i == 0 else '':<{width}}  {line}".rstrip()
+            for key, value in self.lines()
+            for i, line in enumerate(value.splitlines() or [""])
+        )
+
+    def _orders(self) -> list[dict[str, Any]]:
+        """The orders that the view keeps or is asked for, and how their first rows are found."""
+        from sqlfront.maintenance.output.output import crossover
+        from sqlfront.maintenance.ranked.keyset_start import sought
+
+        found = []
+        grouped = is_grouped(self.definition)
+        for number, (order, plan) in enumerate(zip(self.definition.orders, self.plan.orders, strict=True)):
+            running = self.maintained.ranked.get(number) if self.maintained is not None else None
+            keyset = sought(running) if running is not None and self.definition.limit is None else []
+            members = [self.maintained, *self.maintained.branches] if self.maintained is not None else []
+            found.append(
+                {
+                    "order": order.label + (" of each group" if grouped and number == 0 else ""),
+                    "strategy": "ranked enumeration" if plan.is_ranked else "sorted when read",
+                    "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
+                    "reason": plan.reason,
+                    "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
+                    "after": list(map(self.definition.label, keyset)),
+                    "trees": [
+                        _ranked(tree.root, member.definition)
+                        for member in members
+                        if number in member.ranked
+                        for tree in member.ranked[number].trees()
+                    ],
+                }
+            )
+        return found
+
+    def _spell_task(self, task: Task) -> str:
+        source = f" ({task.theorem})" if task.theorem else ""
+        because = f"; {task.witness}" if task.witness and task.witness != self.plan.witness else ""
+        return f"{task.verdict}: {task.bound}{source}{because}; here {task.here}"
+
+    def _symmetry(self) -> list[str]:
+        """What a self-join saves that looks the same from each of its atoms."""
+        terms = symmetric_terms(self.tree)
+        if terms is None:
+            return []
+        names = enumerate_words(self.tree.leaves)
+        return [f"It looks the same from {names}, so they read one store, and a change is joined with it once for all."]
+
+    def _pieces(self) -> list[PieceTree]:
+        """The trees over heavy and light parts: those that run, or would."""
+        if self.maintained is not None:
+            return self.maintained.balance.pieces.trees if self.maintained.balance is not None else []
+        if self.plan.union is None:
+            return []
+        counted, symmetric = self.definition.mode == "bag", symmetric_terms(self.tree) is not None
+        return Pieces(self.tree, self.plan.union, 0, counted=counted, symmetric=symmetric).trees
+
+    def _boxes(self) -> list[Box]:
+        """The tree, the joins and the projection maintained beside it, the trees over parts, and the companions."""
+        boxes = [_box(self.tree, self.tree.root), *(_join(self.tree, join) for join in self.tree.side_joins())]
+        if self.tree.output is not None:
+            names = ", ".join(map(self.definition.label, self.tree.output))
+            boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
+        if self.maintained is not None and self.maintained.tally is not None:
+            boxes.append(_tally(self.maintained.tally))
+        for kept in (one for one in self._pieces() if one.piece.changed is None):
+            parts = ", ".join(f"{atom} {part}" for atom, part in kept.piece.parts if not is_whole(part))
+            boxes.append(
+                Box(
+                    f"piece {kept.piece.name}",
+                    (kept.piece.reading, parts),
+                    "projection",
+                    (_box(kept.tree, kept.tree.root),),
+                )
+            )
+        for companion, tree in zip(self.definition.companions, self.companions, strict=True):
+            notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
+            boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
+        for order in self._orders():
+            if order["trees"]:
+                ranked = tuple(map(_ranked_box, order["trees"]))
+                boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", ranked))
+        for name, tree in self.blocks:
+            boxes.append(Box(table_name(name), ("a view of its own",), "projection", (_box(tree, tree.root),)))
+        return boxes
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    def _steps(self) -> dict[str, Any]:
+        """Elementary steps per changed row: predicted by table and for the mix, observed, and the mix itself."""
+        weights = {table_name(table): weight for table, weight in self.plan.weights}
+        if self.maintained is None or self.spent is None:
+            return {"predicted": None, "by table": None, "observed": None, "changes": None, "weights": weights}
+        predicted, seen = predict(self.maintained), self._spending()
+        mix = seen.changes if any(seen.changes.values()) else dict(self.plan.weights)
+        return {
+            "predicted": predicted_mean(predicted, {table: float(share) for table, share in mix.items()}),
+            "by table": {table_name(table): cost for table, cost in predicted.items()},
+            "observed": seen.per_change,
+            "changes": {table_name(table): count for table, count in seen.changes.items()},
+            "weights": weights,
+        }
+
+    def _spending(self) -> Spending:
+        assert self.maintained is not None and self.spent is not None
+        return spending(self.maintained, self.spent())
+
+    @staticmethod
+    def _spell_steps(steps: Mapping[str, Any]) -> list[str]:
+        mix = ", ".join(f"{table}: {weight:g}" for table, weight in steps["weights"].items())
+        lines = [f"tree chosen for changes as {mix}"] if len(steps["weights"]) > 1 else []
+        total = sum((steps["changes"] or {}).values())
+        seen = f"observed {steps['observed']:.1f} over {total} changed rows" if total else "none observed yet"
+        if steps["predicted"] is not None:
+            by_table = ", ".join(f"{table} {cost:.1f}" for table, cost in steps["by table"].items())
+            lines.append(f"predicted {steps['predicted']:.1f} per changed row ({by_table}), {seen}")
+        elif total:
+            lines.append(seen)
+        return lines
+
+
+def explain(database: Database, con: Any, view_or_sql: str, shards: int | None = None) -> Explanation:
+    """The explanation of a view, by its name, or of a SELECT as if it were one; in `shards` if so many are given."""
+    from sqlfront.sql.tokens import tokenize
+
+    tokens = tokenize(view_or_sql)
+    parts = [token.name for token in tokens if token.is_name]
+    is_name = len(tokens) == 2 * len(parts) - 1 and len(parts) <= 3
+    found = explain_view(database, con, parts) if is_name else explain_query(database, con, view_or_sql)
+    if shards is None:
+        return found
+    from sqlfront.shards.shard_explanation import in_shards
+
+    return in_shards(database, con, found, shards, parts if is_name else view_or_sql)
+
+
+def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:
+    """The explanation of a running view: the very tree that the engine updates."""
+    entry = database.view(con, parts)
+    view = entry.maintained
+    spent = partial(database.engine.counters, view)
+    rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
+    companions = tuple(one.tree for one in view.companions)
+    read = _views_read(database, view.definition)
+    blocks = _blocks(database, view.name)
+    return Explanation(view.definition, view.plan, view.tree, companions, blocks, rewrites, view, spent, read)
+
+
+def explain_query(
+    database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
+) -> Explanation:
+    """The explanation of a query that is not a view: bound and planned, nothing built."""
+    *inner, own = _planned(database, con, query, statement, offset)
+    definition, plan = own.definition, own.plan
+    tree = _unbuilt(database, definition, plan)
+    blocks = tuple((part.name, _unbuilt(database, part.definition, part.plan, passes=part.passes)) for part in inner)
+    kept = zip(definition.companions, plan.companions, strict=True)
+    companions = tuple(_unbuilt(database, companion.definition, own) for companion, own in kept)
+    rewrites = _rewrites(database, con, query, definition, plan)
+    return Explanation(definition, plan, tree, companions, blocks, rewrites, views=_views_read(database, definition))
+
+
+def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree], ...]:
+    """The trees of the blocks that a running view consists of besides its own."""
+    engine = database.engine
+    found = [name for name in engine.views if re.fullmatch(rf"{re.escape(view)}/\d+", name)]
+    return tuple((name, engine.views[name].tree) for name in found)
+
+
+def _views_read(database: Database, definition: Definition) -> frozenset[str]:
+    """The tables of a definition that are materialized views or blocks or unions of its query."""
+    tables = {atom.table for atom in definition.atoms}
+    views = database.engine.views
+    return frozenset(table for table in tables if table in views or table_name(table).startswith(("block ", "union ")))
+
+
+def _unbuilt(database: Database, definition: Definition, plan: Plan, *, passes: bool = False) -> Tree:
+    codecs = codecs_of(definition, database.engine.dictionaries)
+    tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
+    for leaf in tree.leaves.values():
+        leaf.passes = passes
+    return tree
+
+
+def _planned(database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0) -> list[Part]:
+    from sqlfront.database.catalog import EngineCatalog
+    from sqlfront.define.build import bind, plan_parts
+
+    bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset)
+    return plan_parts(database, con, bound, "query", {})
+
+
+def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:
+    if definition.limit is not None:
+        return ()
+    fixed = {database.relation_key(table.name) for table in database.change_tables.values()}
+    fixed |= _views_read(database, definition)
+    return find_rewrites(
+        query, definition, plan, lambda sql: _planned(database, con, sql)[-1].plan, lambda table: table not in fixed
+    )
+
+
+def _node(tree: Tree, view: View) -> dict[str, Any]:
+    """A node of the tree; rows and bytes if it is stored by a view that runs."""
+    return {
+        "variables": _labels(tree, view.node.variables),
+        "atom": view.node.atom,
+        "filters": view.node.filters,
+        "form": _form(view),
+        "enumerated": view.node.connex,
+        "indexes": [_labels(tree, index) for index in view.indexes],
+        "order": _order(tree, view),
+        "comparisons": [spell_comparison(tree.definition, test) for test in view.node.comparisons],
+        "rows": view.table.live if view.table is not None else None,
+        "bytes": view.table.bytes() if view.table is not None else None,
+        "children": [_node(tree, child) for child in view.children],
+    }
+
+
+def _order(tree: Tree, view: View) -> dict[str, Any] | None:
+    """The index of a view whose groups are sorted, and by what; whether sums over their ranges are kept."""
+    if view.order is None:
+        return None
+    index, variable = view.order
+    return {"index": _labels(tree, index), "by": tree.definition.label(variable), "sums": view.ranges}
+
+
+def _spell_order(order: Mapping[str, Any]) -> list[str]:
+    cost = order["cost"]
+    figures = f"{cost['update']} per change, {cost['delay']} between rows, {cost['space']} space"
+    lines = [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
+    if order["crossover"] is not None:
+        lines.append(f"Queries for more than {order['crossover']:,} rows read all of them and sort: that is sooner.")
+    if order["after"]:
+        lines.append(f"The rows after given values of {', '.join(order['after'])} are found without those before them.")
+    return lines
+
+
+def _ranked(node: RankedNode, definition: Definition) -> dict[str, Any]:
+    """A node of a ranked tree that runs."""
+    assert node.table is not None
+    return {
+        "variables": [definition.label(variable) for variable in node.node.variables],
+        "atom": node.node.atom,
+        "anchor": [definition.label(variable) for variable in node.link],
+        "rows": node.table.live,
+        "bytes": node.table.bytes(),
+        "children": [_ranked(child, definition) for child in node.children],
+    }
+
+
+def _ranked_box(node: Mapping[str, Any]) -> Box:
+    title = f"{node['atom'] or ''}{'(' if node['atom'] else '['}{', '.join(node['variables'])}"
+    title += ")" if node["atom"] else "]"
+    anchor = ", ".join(node["anchor"]) or "all rows"
+    notes = (f"sorted by best, per {anchor}", f"{node['rows']} rows, {node['bytes']} bytes")
+    return Box(title, notes, "leaf" if node["atom"] else "stored", tuple(map(_ranked_box, node["children"])))
+
+
+def _box(tree: Tree, view: View) -> Box:
+    node = _node(tree, view)
+    names = ", ".join(node["variables"])
+    title = f"[{names}]"
+    name = view.node.atom or view.node.filters
+    if name is not None:
+        atom = tree.definition.atom(name)
+        table = table_name(atom.table)
+        title = f"{name}({names})"
+        title += f" of {table}" if table != atom.name else ""
+        title += f" where {atom.predicate}" if atom.predicate else ""
+    notes = [node["form"]]
+    notes += ["enumerated"] if node["enumerated"] and view.parent is not None else []
+    for index in node["indexes"]:
+        order = node["order"] if node["order"] and node["order"]["index"] == index else None
+        by = f", sorted by {order['by']}" + (" with sums of ranges" if order["sums"] else "") if order else ""
+        notes.append(f"index on {', '.join(index) or 'all rows'}{by}")
+    if node["comparisons"]:
+        notes.insert(0, f"where {' and '.join(node['comparisons'])}")
+    kind = "leaf" if name is not None else "enumerated" if view.node.connex else "stored"
+    children = tuple(_box(tree, child) for child in view.children)
+    if view.passes or not view.stored:
+        kind = "passed"
+    return Box(title, (*notes, *_figures(view.table)), kind, children)
+
+
+def _join(tree: Tree, view: View) -> Box:
+    """A join that is stored beside the tree, for changes to be joined with."""
+    names = ", ".join(leaf.node.atom or "" for leaf in view.children)
+    return replace(_box(tree, replace(view, children=[])), title=f"join of {names}")
+
+
+def _tally(tally: Tally) -> Box:
+    """The number of rows that is kept beside a tree whose nodes hold them together."""
+    tables = tally.tables()
+    figures = f"{sum(table.live for table in tables)} rows, {sum(table.bytes() for table in tables)} bytes"
+    return Box("number of rows", ("counted in a tree of the same shape", figures), "projection")
+
+
+def _figures(table: Table | None) -> list[str]:
+    return [f"{table.live} rows, {table.bytes()} bytes"] if table is not None else []
+
+
+def _labels(tree: Tree, variables: Sequence[str]) -> list[str]:
+    return [tree.definition.label(variable) for variable in variables]
+
+
+def _form(view: View) -> str:
+    if view.passes:
+        return "passed on, not stored"
+    if not view.stored:
+        return "computed on the way"
+    if view.node.filters is not None:
+        return "filters only"
+    return "stored" if view.full else "stored as sums by what its parent shares"

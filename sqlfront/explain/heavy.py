@@ -1,0 +1,106 @@
+"""Heavy and light values, for EXPLAIN and SHOW STATE: the partitions' figures, the pieces', and other epsilons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlfront.define.epsilon import CHOICES, EPSILON, with_epsilon
+from sqlfront.explain.tradeoff import choice_table
+from sqlfront.maintenance.heavy_light.balance import Balance
+from sqlfront.maintenance.heavy_light.part_trees import Pieces
+from sqlfront.maintenance.heavy_light.partition import part_name
+from sqlfront.maintenance.tree.view_tree import Tree
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.heavy_light import is_whole
+from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.theory.wording import column
+from sqlfront.storage.stores.table import Table
+
+
+def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, Any] | None:
+    """epsilon, choices [{epsilon, update, delay, space}], pieces [{name, parts, reading}], those that keep rows or are
+    read, and figures {N, size, threshold, minor, major, tables, pieces}.
+
+    None for a view to which epsilon does not apply; no figures if it is not running, or nothing is told apart. O(1).
+    """
+    if plan.union is None:
+        return None
+    costs = [(epsilon, with_epsilon(tree.definition, plan, epsilon).stated_cost) for epsilon in CHOICES]
+    return {
+        "epsilon": EPSILON if view is None else view.epsilon,
+        "choices": [
+            {"epsilon": epsilon, "update": cost.update, "delay": cost.delay, "space": cost.space}
+            for epsilon, cost in costs
+        ],
+        "pieces": [
+            {"name": piece.name, "parts": dict(piece.parts), "reading": piece.reading}
+            for piece in plan.union.pieces
+            if piece.changed is None
+        ],
+        "figures": _figures(view.balance) if view is not None and view.balance is not None else None,
+    }
+
+
+def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
+    """What `skew_data` found, for people."""
+    if data is None:
+        return
+    figures = data["figures"]
+    if figures is not None:
+        yield (
+            f"values with {figures['threshold']:.4g} rows or more, {figures['N']}^{data['epsilon']:g}, at the last "
+            f"partition; {figures['size']} rows now; {figures['minor']} values moved, partitioned anew "
+            f"{figures['major']} times"
+        )
+        for name, found in figures["tables"].items():
+            heavy = ", ".join(f"{count} of {column}" for column, count in found["heavy"].items())
+            parts = ", ".join(f"{part} {rows}" for part, rows in found["parts"].items())
+            yield f"{name}: {heavy} are heavy; rows by {'the two' if len(found['heavy']) > 1 else 'it'}: {parts}"
+    for piece in data["pieces"]:
+        parts = ", ".join(f"{atom} {part}" for atom, part in piece["parts"].items() if not is_whole(part))
+        kept = figures["pieces"].get(piece["name"]) if figures is not None else None
+        rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
+        yield f"piece {piece['name']}, {piece['reading']} ({parts}){rows}"
+    yield from choice_table(data["choices"], data["epsilon"])
+
+
+def heavy_tables(pieces: Pieces) -> Iterator[tuple[str, str, Table]]:
+    """The tables kept for pieces, each with its name and kind for SHOW STATE."""
+    for partition in pieces.partitions:
+        atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
+        for letters, table in partition.parts.items():
+            yield f"{atom} {part_name(letters)}", "part", table
+        for name, kept in zip(_columns(pieces, atom), partition.columns, strict=True):
+            yield name, "heavy values", kept.heavy
+            yield name, "pending values", kept.pending
+    for joined in pieces.joined():
+        yield joined.name, "heavy values", joined
+    for tree in pieces.trees:
+        for view in pieces.own(tree):
+            if view.table is not None:
+                yield tree.piece.name, "product" if tree.piece.reading == "looked up" else "piece", view.table
+
+
+def _figures(balance: Balance) -> dict[str, Any]:
+    found, pieces = balance.figures(), balance.pieces
+    tables = {}
+    for partition, heavy, sizes in zip(pieces.partitions, found.heavy, found.parts, strict=True):
+        atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
+        tables[atom] = {"heavy": dict(zip(_columns(pieces, atom), heavy, strict=True)), "parts": sizes}
+    return {
+        "N": found.base,
+        "size": found.size,
+        "threshold": found.threshold,
+        "minor": found.minors,
+        "major": found.majors,
+        "tables": tables,
+        "pieces": {kept.piece.name: rows for kept, rows in zip(pieces.trees, found.views, strict=True)},
+    }
+
+
+def _columns(pieces: Pieces, atom: str) -> list[str]:
+    """The partitioned columns of an atom's store, as the user calls them."""
+    variables = {column.expression: column.name for column in pieces.base.definition.atom(atom).variables}
+    named = [[variables[expression] for expression in one.expressions] for one in pieces.partition(atom).columns]
+    return [", ".join(column(pieces.base.definition, atom, name) for name in names) for names in named]

@@ -1,0 +1,100 @@
+"""SHOW, EXPLAIN and CHECK: what the engine keeps, how, at what cost, and whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.names import shown
+from sqlfront.define.options import check_options
+from sqlfront.explain.check import check_view
+from sqlfront.explain.explanation import Explanation, explain_query, explain_view
+from sqlfront.explain.state_rows import state_rows
+from sqlfront.sql import statements as own
+from sqlfront.storage.errors import InternalError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.connection import Connection
+    from sqlfront.database.database import Database
+
+
+def show(connection: Connection, statement: own.Statement) -> pa.Table:
+    """The result of a SHOW, EXPLAIN or CHECK statement as an Arrow table."""
+
+    database, con = connection._database, connection._duck
+    match statement:
+        case own.ShowMaterializedViews():
+            unbuilt = [(shown(view.name), *[None] * 5, view.written) for view in database.unbuilt.values()]
+            return _table(_VIEWS, [*(_view_row(database, entry) for entry in database.views.values()), *unbuilt])
+        case own.ShowChangeTables():
+            return _table(_CHANGE_TABLES, [_change_table_row(database, t) for t in database.change_tables.values()])
+        case own.ShowState(name=name):
+            entries = [database.view(con, name.parts)] if name else list(database.views.values())
+            with database.engine.lock:
+                return _table(_STATE, state_rows(database, entries))
+        case own.ExplainMaterializedView(name=name, options=options):
+            explained = explain_view(database, con, name.parts)
+            return _explained(database, con, explained, options, name.parts)
+        case own.ExplainMaterialized(query=query, query_start=start, options=options):
+            explained = explain_query(database, con, query, statement.text, start)
+            return _explained(database, con, explained, options, query)
+        case own.CheckMaterializedView(name=name):
+            return check_view(connection, database.view(con, name.parts))
+    raise InternalError(f"no handler for {type(statement).__name__}")
+
+
+_VIEWS = {
+    "name": "string", "shape": "string", "update": "string", "delay": "string", "rows": "int64", "bytes": "int64",
+    "query": "string",
+}  # fmt: skip
+_CHANGE_TABLES = {
+    "name": "string", "columns": "string", "retain": "bool_", "durable": "bool_", "rows": "int64", "status": "string",
+}  # fmt: skip
+_STATE = {
+    "view": "string", "node": "string", "kind": "string", "rows": "int64", "entries": "int64", "bytes": "int64",
+    "load": "float64", "longest_probe": "int64", "shared": "bool_",
+}  # fmt: skip
+
+
+def _explained(
+    database: Database, con: Any, explained: Explanation, options: Sequence[tuple[str, Any]], written: Any
+) -> pa.Table:
+    """The rows of EXPLAIN, over shards if the options ask for them."""
+    import pyarrow as pa
+
+    shards = check_options("EXPLAIN", options).get("shards")
+    if shards is not None:
+        from sqlfront.shards.shard_explanation import in_shards
+
+        explained = in_shards(database, con, explained, shards, written)
+    return _table({"property": pa.string(), "value": pa.string()}, explained.lines())
+
+
+def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
+    from sqlfront.maintenance.output.output import row_count
+
+    view = entry.maintained
+    parts = database.engine.parts(view)
+    stores = {id(source.store): source.store for part in parts for source in part.sources.values()}
+    size = sum(table.bytes() for part in parts for table in part.all_tables())
+    size += sum(store.table.bytes() for store in stores.values())
+    cost = view.plan.stated_cost
+    return shown(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.written
+
+
+def _change_table_row(database: Any, table: Any) -> tuple[Any, ...]:
+    relation = database.engine.relations[database.relation_key(table.name)]
+    rows = relation.base.table.live if relation.base is not None else None
+    status = "ready" if table.lost is None else f"lost at epoch {table.lost}"
+    columns = ", ".join(f"{c.name} {c.type}" for c in table.columns)
+    return shown(table.name), columns, table.retain, bool(table.options.get("durable")), rows, status
+
+
+def _table(columns: dict[str, Any], rows: list[tuple[Any, ...]]) -> pa.Table:
+    import pyarrow as pa
+
+    types = [getattr(pa, kind)() if isinstance(kind, str) else kind for kind in columns.values()]
+    arrays = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
+    return pa.table(arrays, names=list(columns))

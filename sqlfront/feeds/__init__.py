@@ -1,0 +1,1 @@
+"""Changes in from sources, and changes out to subscribers and copies."""

@@ -1,0 +1,103 @@
+"""Point look-ups: `WHERE column = constant` on a view goes to the tree instead of scanning it; so does
+ORDER BY ... LIMIT in an order that the view keeps.
+
+The reference in the statement's text is replaced by a scan that is narrowed to the constant; DuckDB
+still filters, so narrowing can only save work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.database import ViewEntry, scan_name
+from sqlfront.database.names import meant
+from sqlfront.database.stored_views import view_query
+from sqlfront.read.comparing import compares_as, output_variables
+from sqlfront.read.constants import MISSING, constant, parameter
+from sqlfront.read.counting import counted
+from sqlfront.read.ordered_reads import served_limit
+from sqlfront.read.top import ranked_scan
+from sqlfront.sql.statements import Equality, PassThrough
+from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.errors import DataError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+
+def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str:
+    """The statement's text with narrowed scans in place of views that constants pin down, or without a scan at all."""
+    database = connection._database
+    if statement.kind not in ("select", "create_table_as", "copy_to") or not database.views:
+        return statement.text
+    if (answer := counted(connection, statement)) is not None:
+        return answer
+    text = statement.text
+    references = statement.references or ()
+    for number, reference in reversed(list(enumerate(references))):
+        ordered = len(references) == 1 and statement.kind == "select" and "limit" in statement.text.lower()
+        if not reference.equalities and not ordered:
+            continue
+        entry = database.views.get(meant(connection, reference.parts) or ("", ""))
+        if entry is None:
+            continue
+        scan = _ordered_scan(connection, statement, entry, params) if ordered else None
+        # Narrowed before its LIMIT, a view would have other rows.
+        equalities = reference.equalities if entry.definition.limit is None else ()
+        where = _codes(connection, entry, equalities, params)
+        if scan is not None or where is None or where:
+            name = f"{scan_name(entry.scan)}_{number}"
+            connection._duck.register(name, scan or _narrow_scan(connection, entry, where))
+            connection._scans.add(name)
+            alias = "" if reference.alias else f" AS {quote(entry.name.name)}"
+            query = view_query(entry.definition, entry, name)
+            text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"
+    return text
+
+
+def _ordered_scan(connection: Connection, statement: PassThrough, entry: ViewEntry, params: Any) -> Any:
+    """The scan of the first rows of one of the view's orders, or after values, as a query asks for them; else None."""
+    served = served_limit(connection, statement, entry, params)
+    if served is None:
+        return None
+    number, limit, after = served
+    return ranked_scan(connection._database, entry, number, limit, connection._session_finder(), after)
+
+
+def _narrow_scan(connection: Connection, entry: ViewEntry, where: Mapping[str, tuple[int, ...]] | None) -> Any:
+    from sqlfront.maintenance.output.output import schema
+
+    database = connection._database
+    if where is None:
+        database.refuse_unreadable(entry, connection._current_session())
+        return schema(entry.maintained).empty_table()
+    return database.view_scan(entry, connection._session_finder(), where)
+
+
+def _codes(
+    connection: Connection, entry: ViewEntry, equalities: Sequence[Equality], params: Any
+) -> dict[str, tuple[int, ...]] | None:
+    """The codes of variables that the equalities fix; None if they name a value that no row has.
+
+    Where DuckDB may compare in another type than the column's, nothing is fixed.
+    """
+    variables = output_variables(entry)
+    codes: dict[str, tuple[int, ...]] = {}
+    for equality in equalities:
+        variable = variables.get(equality.column.casefold())
+        if variable is None:
+            continue
+        codec = entry.maintained.codecs[variable]
+        given = equality.parameter
+        value = constant(connection._duck, equality.value) if given is None else parameter(params, given)
+        if value is MISSING or not compares_as(codec.type, value):
+            continue
+        try:
+            code = codec.find_value(value)
+        except DataError:
+            continue
+        if code is None:
+            return None
+        codes[variable] = code
+    return codes

@@ -1,0 +1,37 @@
+"""Whether a statement may read what the engine keeps: only then must its transaction's changes be in the views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlfront.database.names import locate
+from sqlfront.sql.statements import PassThrough
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+
+def reads_ours(connection: Connection, statement: PassThrough) -> bool:
+    """Whether the statement may read a view or a change table; True where that cannot be told.
+
+    What it names is looked up; plain views and macros may hide ours, prepared statements are not looked into.
+    """
+    database, con = connection._database, connection._duck
+    if not database.views and not database.change_tables:
+        return False
+    references = statement.references
+    if references is None or statement.kind in ("execute", "other") or database.has_macros(con):
+        return True
+    names = set()
+    for reference in references:
+        key = locate(database, con, reference.parts)
+        if key is None:
+            names.add(reference.parts[-1].lower())
+        elif key in database.views or key in database.unbuilt or key in database.change_tables:
+            return True
+    return bool(names) and bool(con.execute(_VIEW, {"names": list(names)}).fetchall())
+
+
+_VIEW = """
+    SELECT 1 FROM duckdb_views() WHERE NOT internal AND list_contains($names, lower(view_name))
+    AND NOT starts_with(view_name, '__sqlfront_') LIMIT 1"""

@@ -1,0 +1,167 @@
+"""The first rows of a view in its order: from a ranked tree, or by a query that sorts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.database import scan_name
+from sqlfront.database.failures import translated
+from sqlfront.database.names import shown
+from sqlfront.database.scans import Scan
+from sqlfront.database.stored_views import view_query
+from sqlfront.planner.model.query import Limit, is_grouped
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError, StaleRead
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+    from sqlfront.database.database import Database, ViewEntry
+    from sqlfront.database.scans import ReadSession
+    from sqlfront.maintenance.output.first_rows import FirstRows
+    from sqlfront.maintenance.ranked.keyset_start import After
+    from sqlfront.maintenance.view.maintained_view import MaintainedView
+
+
+_FIRST = 64
+
+
+def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
+    """The first k rows of a view in its first order; see View.top."""
+    from sqlfront.maintenance.output.output import crossover
+
+    if k < 0:
+        raise ProgrammingError(f"there are no first {k} rows")
+    database = connection._database
+    definition = entry.definition
+    _refuse_parted(entry)
+    if not definition.orders:
+        raise ProgrammingError(
+            f"materialized view {shown(entry.name)} has no order",
+            why="its query has neither ORDER BY nor LIMIT, and it has no order_by",
+            hint="create it with ORDER BY, or SELECT ... ORDER BY ... LIMIT",
+        )
+    with connection._reading_own():
+        database.refuse_dropped(entry)
+        database.refuse_unreadable(entry, connection._current_session())
+        most = crossover(entry.maintained) if 0 in entry.maintained.ranked else 0
+        if most is None or k <= most:
+            return _ranked_rows(connection, entry, k)
+        query = _sorted_query(database, entry, k)
+        with translated(connection._session_error):
+            rows: list[tuple[Any, ...]] = connection._duck.execute(query).fetchall()
+        return rows
+
+
+def ordered_rows(connection: Connection, entry: ViewEntry) -> Iterator[tuple[Any, ...]]:
+    """All rows of a view in its order, one after the other; see View.ordered."""
+    database, view = connection._database, entry.maintained
+    _refuse_parted(entry)
+    reader = None
+    if 0 in view.ranked:
+        with connection._reading_own():
+            reader = reader_for(view)
+    if not reader or connection._transaction is not None:
+        raise NotSupportedError(
+            f"the rows of {shown(entry.name)} cannot be read one after the other in their order",
+            why="a transaction is open"
+            if reader
+            else "they have no ranked tree, or a column that DuckDB has to compute (con.explain tells which)",
+            hint="View.top(k), or SELECT ... ORDER BY ... LIMIT",
+        )
+    return _in_turn(connection, entry, reader.batches(within(entry, Limit(None)), _FIRST), database.engine.version)
+
+
+def _refuse_parted(entry: ViewEntry) -> None:
+    """ProgrammingError for a view that is the first rows of each group: its groups have no order."""
+    if is_grouped(entry.definition):
+        raise ProgrammingError(
+            f"the rows of materialized view {shown(entry.name)} have no order",
+            why="its QUALIFY orders the rows of each group",
+            hint="SELECT ... ORDER BY ... LIMIT",
+        )
+
+
+def _in_turn(
+    connection: Connection, entry: ViewEntry, batches: Iterator[list[tuple[Any, ...]]], version: int
+) -> Iterator[tuple[Any, ...]]:
+    engine = connection._database.engine
+    while True:
+        with engine.lock:
+            if engine.version != version:
+                raise StaleRead(
+                    f"{shown(entry.name)} changed while it was being read in order",
+                    why="a reader never mixes epochs",
+                    hint="begin again, or take the rows at once with View.top(k)",
+                )
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield from batch
+
+
+def reader_for(view: MaintainedView) -> FirstRows | None:
+    """How the first rows of a view are read without DuckDB; None if it has to compute a column."""
+    from sqlfront.maintenance.output.first_rows import reader_of
+
+    if view.reader is None:
+        view.reader = reader_of(view) or False
+    return view.reader or None
+
+
+def ranked_scan(
+    database: Database, entry: ViewEntry, number: int, limit: Limit, session: Any, after: After | None = None
+) -> Scan:
+    """The maintained core of a view's first rows in one of its orders, or of the first `after` given values; of all
+    rows if it is sooner to read these than to pass over those before the values."""
+    from sqlfront.maintenance.output.output import Reader, crossover, schema, top_batches
+    from sqlfront.maintenance.ranked.cursor import RankedWalk
+    from sqlfront.maintenance.ranked.keyset_start import Start, TooFar
+
+    def batches(session: ReadSession) -> Any:
+        database.refuse_unreadable(entry, session)
+        view, index = entry.maintained, entry.maintained.ranked[number]
+        if after is None:
+            return top_batches(view, RankedWalk(index), limit)
+        try:
+            found = top_batches(view, RankedWalk(index, Start(index, after, view.codecs, crossover(view))), limit)
+            return chain([batch for batch in [next(found, None)] if batch is not None], found)
+        except TooFar:  # All rows, of which DuckDB leaves those that are asked for.
+            return iter(Reader(view))
+
+    return Scan(lambda: schema(entry.maintained), batches, session)
+
+
+def within(entry: ViewEntry, limit: Limit) -> Limit:
+    """Some of a view's rows as rows of its order, of which the view may be a part itself."""
+    own = entry.definition.limit
+    if own is None:
+        return limit
+    left = None if own.rows is None else max(0, own.rows - limit.offset)
+    rows = min((count for count in (left, limit.rows) if count is not None), default=None)
+    return Limit(rows, own.offset + limit.offset)
+
+
+def _ranked_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
+    """Rows decoded here if all columns are variables or the sums that rows are ordered by; else computed by DuckDB."""
+    limit, reader = within(entry, Limit(k)), reader_for(entry.maintained)
+    found = reader.read(limit) if reader is not None else None
+    if found is not None:
+        return found
+    name = "__sqlfront_scan_top"
+    scan = ranked_scan(connection._database, entry, 0, limit, connection._session_finder())
+    connection._duck.register(name, scan)
+    try:
+        with translated(connection._session_error):
+            query = view_query(entry.definition, entry, name)
+            rows: list[tuple[Any, ...]] = connection._duck.execute(query).fetchall()
+        return rows
+    finally:
+        connection._duck.unregister(name)
+
+
+def _sorted_query(database: Database, entry: ViewEntry, k: int) -> str:
+    """SQL for the first rows of a view that keeps no order."""
+    limited = replace(entry.definition, limit=within(entry, Limit(k)))
+    return view_query(limited, entry, scan_name(entry.scan))

@@ -1,0 +1,1 @@
+"""The text of statements: tokens, statements of ours, parse trees, names in a text."""

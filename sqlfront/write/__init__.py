@@ -1,0 +1,1 @@
+"""Changes of tables: DML, apply and apply_row."""

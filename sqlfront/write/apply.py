@@ -1,0 +1,139 @@
+"""`con.apply` and `con.apply_row`: batches of changes as one epoch, on change tables and on ordinary ones.
+
+Ordinary tables are written through DuckDB (write_through.py); change tables go to the engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.database import ChangeTable, lost
+from sqlfront.database.names import name_parts
+from sqlfront.maintenance.engine import Change
+from sqlfront.storage.errors import DataError, ProgrammingError
+from sqlfront.write.changes import read_changes
+from sqlfront.write.dml import unit
+from sqlfront.write.write_through import net_changes, table_columns, write_netted
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+    from sqlfront.maintenance.epoch import Epoch
+
+
+def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
+    """Apply changes of several tables as one epoch; see Connection.apply."""
+    database = connection._database
+    if not isinstance(changes, Mapping):
+        raise ProgrammingError("apply takes a mapping from table names to changes", hint="con.apply({'t': changes})")
+    started = time.perf_counter()
+    tables = {name: _change_table(connection, name) for name in changes}
+    _refuse_doubled(connection, tables)
+    if connection._transaction is None and changes and all(table and not table.durable for table in tables.values()):
+        return _apply_at_once(connection, tables, changes, started)
+    autocommit = connection._transaction is None
+    with unit(connection) as transaction:
+        # Everything is checked before anything is written: in BEGIN, a failure leaves the transaction as it was.
+        ordinary, noted = [], []
+        for number, (name, data) in enumerate(changes.items()):
+            table = tables[name]
+            if table is None:
+                ordinary.append(net_changes(connection, name, data, number))
+                continue
+            rows, weights = read_changes(name, table.columns, data, table.defaults)
+            noted.append(
+                (table, database.engine.relations[database.relation_key(table.name)].as_declared(rows), weights)
+            )
+        for netted in ordinary:
+            write_netted(connection, netted)
+        for table, rows, weights in noted:
+            transaction.add(table, rows, weights)
+    if autocommit and transaction.epoch is None:  # No view reads any of the tables, or the changes cancel.
+        transaction.epoch = database.engine.commit(database.engine.apply({}), started)
+    return transaction.epoch
+
+
+def _apply_at_once(
+    connection: Connection, tables: Mapping[str, ChangeTable | None], changes: Mapping[str, Any], started: float
+) -> Epoch:
+    """An epoch of change tables alone, which needs no transaction of DuckDB's; opens the short way for the next."""
+    engine = connection._database.engine
+    batch = {}
+    for name, data in changes.items():
+        table = tables[name]
+        assert table is not None
+        relation = connection._database.relation_key(table.name)
+        batch[relation] = Change(*read_changes(name, table.columns, data, table.defaults))
+    with engine.lock:
+        epoch = engine.commit(engine.apply(batch), started)
+        _open_gates(connection, dict(zip(changes, batch, strict=True)))
+    return epoch
+
+
+def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int) -> int | None:
+    """Apply one row; see Connection.apply_row. Opens the short way for change tables."""
+    database = connection._database
+    if not isinstance(weight, int) or isinstance(weight, bool):
+        raise DataError(f"a weight of {weight!r}", hint="give a whole number")
+    if isinstance(row, (str, bytes, Mapping, Set)) or not isinstance(row, Collection):
+        raise DataError(f"{row!r} is no row of {name}", hint="give a tuple or a list, in the table's column order")
+    table = _change_table(connection, name)
+    if table is not None and not table.durable and connection._transaction is None:
+        relation = database.relation_key(table.name)
+        with database.engine.lock:
+            number = database.engine.apply_row(relation, row, weight)
+            _open_gates(connection, {name: relation})
+        return number
+    import pyarrow as pa
+
+    columns = table.columns if table is not None else table_columns(connection, name)[1]
+    if len(row) != len(columns):
+        raise DataError(f"{name} has {len(columns)} columns, the row has {len(row)} values")
+    cast = database.engine.dictionaries.caster.cast_value
+    data = {column.name: cast(value, column.type) for column, value in zip(columns, row, strict=True)}
+    epoch = apply(connection, {name: pa.table({**data, "_weight": pa.array([weight], pa.int64())})})
+    return epoch.number if epoch is not None else None
+
+
+def _open_gates(connection: Connection, names: Mapping[str, str]) -> None:
+    """The short way into relations by their names in SQL, until names change or a transaction begins. The engine is
+    locked."""
+    database = connection._database
+    if connection._revision == database.revision:
+        connection._gates.update((name, database.engine.gates[relation]) for name, relation in names.items())
+
+
+def _change_table(connection: Connection, name: str) -> ChangeTable | None:
+    table = connection._tables.get(name)
+    if table is None:
+        table = connection._database.change_table(connection._duck, name_parts(name))
+    if table is not None:
+        connection._tables[name] = table
+    if table is not None and table.lost is not None:
+        raise lost(f"change table {table.name}", table)
+    if table is not None and table.durable and connection._database.read_only:
+        raise ProgrammingError(
+            f"change table {table.name} cannot be written",
+            why=f"it is durable, and {connection._database.path} is open read-only",
+            hint="connect without access_mode = 'READ_ONLY'",
+        )
+    return table
+
+
+def _refuse_doubled(connection: Connection, tables: Mapping[str, ChangeTable | None]) -> None:
+    """One table, one entry: two would not be netted. Only the names of ordinary tables need a look at the catalog."""
+    from sqlfront.database.catalog import EngineCatalog
+
+    if len(tables) < 2:
+        return
+    catalog = EngineCatalog(connection._database, connection._duck)
+    seen: dict[str, str] = {}
+    for name, table in tables.items():
+        found = str(table.name) if table is not None else catalog.resolve(name_parts(name))
+        if found is not None and found in seen:
+            raise ProgrammingError(
+                f"two entries of the changes name one table: {seen[found]} and {name}", hint="join them"
+            )
+        if found is not None:
+            seen[found] = name

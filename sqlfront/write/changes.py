@@ -1,0 +1,122 @@
+"""Batches of changes from outside: anything with `__arrow_c_stream__`, to rows in column order and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.storage.errors import DataError, IntegrityError, ProgrammingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SIGNS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 1}
+WEIGHT, CHANGE_TYPE = "_weight", "_change_type"
+
+
+def read_changes(
+    what: str,
+    columns: Sequence[Column],
+    changes: Any,
+    defaults: dict[str, str] | None = None,
+    unread: Set[str] = frozenset(),
+) -> tuple[pa.Table | pa.RecordBatch, np.ndarray | None]:
+    """The rows of a table's changes in the table's column order, and their weights (None: all inserts).
+
+    Columns are matched by name, without case, in any order. `_weight` holds signed multiplicities,
+    `_change_type` insert, delete, update_preimage or update_postimage; there may be one of them.
+    Columns that are `unread` (casefolded) may be missing, and are NULL then.
+    Raises ProgrammingError for unknown, doubled or missing columns, DataError for bad control values.
+    """
+    import pyarrow as pa
+
+    rows = as_arrow(what, changes)
+    names = [name.casefold() for name in rows.schema.names]
+    position = {name: i for i, name in enumerate(names)}
+    if len(position) < len(names):
+        raise ProgrammingError(f"the changes of {what} have two columns of one name", hint="rename one")
+    if WEIGHT in position and CHANGE_TYPE in position:
+        raise ProgrammingError(
+            f"the changes of {what} have both {WEIGHT} and {CHANGE_TYPE}", hint="leave one of them out"
+        )
+    weights = _weights(what, rows, position)
+    known = {column.name.casefold() for column in columns}
+    unknown = [rows.schema.names[i] for name, i in position.items() if name not in known | {WEIGHT, CHANGE_TYPE}]
+    if unknown:
+        raise ProgrammingError(
+            f"{what} has no column {', '.join(unknown)}", hint="its columns: " + ", ".join(c.name for c in columns)
+        )
+    picked = []
+    for column in columns:
+        at = position.get(column.name.casefold())
+        if at is None and column.name.casefold() in unread:
+            picked.append(pa.nulls(rows.num_rows))
+            continue
+        if at is None:
+            picked.append(_default(what, column, rows.num_rows, defaults or {}))
+            continue
+        values = rows.column(at)
+        if column.not_null and values.null_count:
+            raise IntegrityError(
+                f"a change of {what} has NULL in column {column.name}",
+                why="the column is NOT NULL",
+                hint="give a value",
+            )
+        picked.append(values)
+    kind = type(rows)
+    return kind.from_arrays(picked, names=[column.name for column in columns]), weights
+
+
+def as_arrow(what: str, changes: Any) -> pa.Table | pa.RecordBatch:
+    """Changes from anything that exports Arrow. ProgrammingError for other objects."""
+    import pyarrow as pa
+
+    if isinstance(changes, (pa.RecordBatch, pa.Table)):
+        return changes
+    if hasattr(changes, "__arrow_c_stream__"):
+        return pa.table(changes)
+    if hasattr(changes, "__arrow_c_array__"):
+        return pa.record_batch(changes)
+    raise ProgrammingError(
+        f"the changes of {what} are a {type(changes).__name__}",
+        why="changes come as Arrow data: an object with __arrow_c_stream__",
+        hint="pass a pyarrow Table or RecordBatch, a pandas or polars DataFrame, or a DuckDB relation",
+    )
+
+
+def _weights(what: str, rows: Any, position: dict[str, int]) -> np.ndarray | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if WEIGHT in position:
+        column = rows.column(position[WEIGHT])
+        if not pa.types.is_integer(column.type):
+            raise DataError(f"{WEIGHT} of {what} is {column.type}", hint="give whole numbers")
+        if column.null_count:
+            raise DataError(f"{WEIGHT} of {what} is NULL in some row", hint="give every row a weight")
+        return column.to_numpy().astype(np.int64, copy=False)
+    if CHANGE_TYPE not in position:
+        return None
+    column = rows.column(position[CHANGE_TYPE])
+    signs = pc.index_in(column, pa.array(list(_SIGNS), column.type))
+    if signs.null_count:
+        bad = next(value for value in column.to_pylist() if value not in _SIGNS)
+        raise DataError(f"{CHANGE_TYPE} of {what} is {bad!r} in some row", hint="one of " + ", ".join(_SIGNS))
+    return np.array(list(_SIGNS.values()), np.int64)[signs.to_numpy()]
+
+
+def _default(what: str, column: Column, rows: int, defaults: dict[str, str]) -> Any:
+    import duckdb
+
+    default = {name.casefold(): text for name, text in defaults.items()}.get(column.name.casefold())
+    if default is None:
+        raise ProgrammingError(
+            f"the changes of {what} miss column {column.name}", why="it has no DEFAULT", hint="add the column"
+        )
+    con = duckdb.connect()
+    con.execute("SET arrow_lossless_conversion = true")
+    sql = f"SELECT CAST(({default}) AS {column.type}) AS d FROM range({rows})"
+    return con.sql(sql).to_arrow_table().column(0).combine_chunks()

@@ -1,0 +1,281 @@
+"""INSERT, UPDATE, DELETE, MERGE, TRUNCATE and COPY FROM on tables that views read, and on change tables.
+
+An ordinary table is written by DuckDB itself while triggers capture what changes. A change table has
+no rows in DuckDB: the statement runs on a temporary table of the same columns, and what changed there
+is what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.database.database import ChangeTable, lost
+from sqlfront.database.failures import expect_copy
+from sqlfront.database.frames import as_user, user_object
+from sqlfront.database.loading import lossless
+from sqlfront.database.names import Key, captured_table, meant, shown
+from sqlfront.database.transactions import Transaction, rollback
+from sqlfront.read.reads_ours import reads_ours
+from sqlfront.sql.statements import Name, PassThrough
+from sqlfront.sql.tokens import tokenize
+from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.connection import Connection
+
+_STAGE, _BEFORE = "__sqlfront_stage", "__sqlfront_before"
+
+
+def written_key(connection: Connection, statement: PassThrough) -> Key | None:
+    """The captured table or change table that a write concerns, if any. ProgrammingError for what cannot be written,
+    such as a view."""
+    database = connection._database
+    for target in statement.targets:
+        key = meant(connection, target.parts)
+        if key in database.views or key in database.unbuilt:
+            raise ProgrammingError(
+                f"{'.'.join(target.parts)} is a materialized view and cannot be written",
+                hint="change the tables that it reads; it follows",
+            )
+        if key in database.change_tables and database.read_only:
+            raise ProgrammingError(
+                f"change table {'.'.join(target.parts)} cannot be written",
+                why=f"{database.path} is open read-only",
+                hint="connect without access_mode = 'READ_ONLY'",
+            )
+        if key is not None:
+            return key
+    return None
+
+
+def check_indirect(connection: Connection, statement: PassThrough) -> None:
+    """Refuse PREPARE and EXPLAIN of a write that DuckDB cannot plan by itself. Triggers capture the others' changes."""
+    key = written_key(connection, statement)
+    if key is None:
+        return
+    target, verb = ".".join(statement.targets[0].parts), statement.kind.upper()
+    hint = "execute the statement itself, with parameters: con.execute(sql, params), or executemany"
+    if key in connection._database.change_tables:
+        why = "change tables are kept by the engine, which DuckDB's plans do not reach"
+        raise NotSupportedError(f"{verb} of a write to change table {target} is not supported", why=why, hint=hint)
+    if statement.upsert:
+        why = "materialized views read the table, and DuckDB's triggers do not see the changes of an upsert"
+        raise NotSupportedError(f"{verb} of an upsert into {target} is not supported", why=why, hint=hint)
+
+
+def write(connection: Connection, statement: PassThrough, key: Key, params: Any, many: bool) -> None:
+    """Run a write of the table `key` and, in autocommit, commit it as one epoch; its result is left on the
+    connection."""
+    from sqlfront.dispatch import set_result
+
+    database = connection._database
+    change_table = database.change_tables.get(key)
+    reading = change_table is not None or reads_ours(connection, statement)
+    connection._session = None
+    # What it reads of tables and of views is of one epoch: nobody commits from its BEGIN on.
+    with database.engine.lock if reading else nullcontext(), unit(connection) as transaction:
+        if change_table is not None:
+            result = _write_change_table(connection, transaction, change_table, statement, params, many)
+        else:
+            with connection._reading_own() if reading else nullcontext():
+                result = _write_table(connection, statement, key, params, many)
+    set_result(connection, result)
+
+
+@contextmanager
+def unit(connection: Connection) -> Iterator[Transaction]:
+    """The open transaction, or one for this statement alone that is committed at the end."""
+    if connection._transaction is not None:
+        connection._transaction.touch()
+        yield connection._transaction
+        return
+    connection._duck.execute("BEGIN")
+    transaction = Transaction(connection._database, connection._duck)
+    connection._transaction = transaction
+    try:
+        yield transaction
+    except BaseException:
+        connection._transaction = None
+        rollback(connection._duck)
+        raise
+    connection._transaction = None
+    transaction.commit()
+
+
+def _write_table(connection: Connection, statement: PassThrough, key: Key, params: Any, many: bool) -> Any:
+    database, con = connection._database, connection._duck
+    if statement.kind == "merge" or statement.upsert:
+        name = captured_table(database, key)
+        with _user_objects(con, statement):
+            return database.capture.run_upsert_or_merge(
+                con, name, statement.text, params, in_transaction=True, many=many
+            )
+    return _run(con, statement, statement.text, params, many)
+
+
+@contextmanager
+def _user_objects(con: Any, statement: PassThrough) -> Iterator[None]:
+    """Register the Python objects that a statement names, where it is not run from the user's frame."""
+    names = {reference.parts[0] for reference in statement.references or () if len(reference.parts) == 1}
+    known = con.execute(
+        "SELECT lower(table_name) FROM duckdb_tables() UNION ALL SELECT lower(view_name) FROM duckdb_views()"
+    ).fetchall()
+    objects = {name: user_object(name) for name in names if (name.lower(),) not in known}
+    objects = {name: value for name, value in objects.items() if hasattr(value, "__arrow_c_stream__")}
+    for name, value in objects.items():
+        con.register(name, value)
+    try:
+        yield
+    finally:
+        for name in objects:
+            con.unregister(name)
+
+
+def _run(con: Any, statement: PassThrough, text: str, params: Any, many: bool) -> Any:
+    """Run a write, by this text, in DuckDB; its result as an Arrow table that keeps every type."""
+    if not (many or statement.returning or statement.inner):  # Which puts out nothing but a count.
+        [(count,)] = as_user(partial(con.execute, text, params)).fetchall()
+        return _count(count)
+    with lossless(con):
+        if not many:
+            return as_user(partial(con.sql, text, params=params)).to_arrow_table()
+        as_user(partial(con.executemany, text, params))
+        expect_copy()
+        return con.to_arrow_table()
+
+
+def _write_change_table(
+    connection: Connection,
+    transaction: Transaction,
+    table: ChangeTable,
+    statement: PassThrough,
+    params: Any,
+    many: bool,
+) -> Any:
+    con = connection._duck
+    if statement.kind == "truncate" and table.lost is not None:
+        transaction.truncated(table)
+        return _count(0)
+    if table.lost is not None:
+        raise lost(f"change table {table.name}", table)
+    if statement.returning:
+        raise NotSupportedError(f"RETURNING on change table {table.name} is not supported", hint="leave it out")
+    conflicts = _handles_conflicts(statement)
+    plain_insert = statement.kind in ("insert", "copy_from") and not conflicts
+    if not plain_insert and not table.retain:
+        raise ProgrammingError(
+            f"{statement.kind.upper()}{' with a conflict clause' if conflicts else ''} on change table {table.name}",
+            why="it was created WITH (retain = false): its rows are not kept, so only plain INSERT works",
+            hint="give exact changes with con.apply and _weight, or create it WITH (retain = true)",
+        )
+    with connection._reading_own(), _by_name(table):
+        keys = table.keys if conflicts else ()
+        con.execute(f"CREATE OR REPLACE TEMP TABLE {_STAGE} ({_declaration(table, keys)})")
+        if not plain_insert:
+            _copy_rows(con, table, table_sql(connection._database.name, table.name))
+            con.execute(f"CREATE OR REPLACE TEMP TABLE {_BEFORE} AS SELECT * FROM {_STAGE}")
+        result = _run(con, statement, _on_stage(statement, table), params, many)
+        rows, weights = _staged(con, table, plain_insert)
+        con.execute(f"DROP TABLE temp.{_STAGE}; DROP TABLE IF EXISTS temp.{_BEFORE}")
+    if rows.num_rows:
+        transaction.add(table, rows, weights)
+    return result
+
+
+def _copy_rows(con: Any, table: ChangeTable, source: str) -> None:
+    """The rows of a change table into the temporary one, which has its keys if the statement asks for them."""
+    import duckdb
+
+    try:
+        con.execute(f"INSERT INTO {_STAGE} SELECT * FROM {source}")
+    except duckdb.ConstraintException as error:
+        raise IntegrityError(
+            f"the rows of change table {shown(table.name)} violate a key, so conflicts with it cannot be handled",
+            why=f"declared keys of change tables are not enforced: {error}",
+            hint="delete the duplicates, or use MERGE",
+        ) from error
+
+
+def _handles_conflicts(statement: PassThrough) -> bool:
+    """Whether an INSERT says what to do with a row whose key is there: ON CONFLICT, OR REPLACE, OR IGNORE."""
+    words = [token.keyword for token in tokenize(statement.text)] if statement.kind == "insert" else []
+    return statement.upsert or ("on", "conflict") in pairwise(words) or ("or", "ignore") in pairwise(words[:10])
+
+
+@contextmanager
+def _by_name(table: ChangeTable) -> Iterator[None]:
+    """DuckDB's errors about the temporary table name the change table instead."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        if _STAGE not in str(error):
+            raise
+        raise type(error)(
+            str(error).replace(f"temp.{_STAGE}", shown(table.name)).replace(_STAGE, table.name.name)
+        ) from None
+
+
+def _on_stage(statement: PassThrough, table: ChangeTable) -> str:
+    """The statement with the temporary table in place of the change table, which goes on being called by its name."""
+    [target], text = statement.targets, statement.text
+    following = [token for token in tokenize(text, target.end)[:1] if token.is_name]
+    words = {"set", "where", "using", "returning", "values", "select", "from", "with", "default", "by", "table"}
+    takes_alias = statement.kind in ("update", "delete", "merge", "insert")
+    aliased = following and following[0].keyword not in words
+    alias = f" AS {quote(target.parts[-1])}" if takes_alias and not aliased else ""
+    edits = [(target.start, target.end, f"temp.{_STAGE}{alias}")]
+    if alias and len(target.parts) > 1:
+        edits += _qualified_columns(text, target)
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = f"{text[:start]}{replacement}{text[end:]}"
+    return text
+
+
+def _qualified_columns(text: str, target: Name) -> Iterator[tuple[int, int, str]]:
+    """Edits that make t.a of schema.t.a: an alias has no schema."""
+    tokens = tokenize(text, target.end)
+    width = 2 * len(target.parts)
+    for i in range(len(tokens) - width):
+        names, dots = tokens[i : i + width : 2], tokens[i + 1 : i + width : 2]
+        written = [token.name.casefold() for token in names]
+        if all(dot.text == "." for dot in dots) and written == [part.casefold() for part in target.parts]:
+            yield tokens[i].start, names[-1].start, ""
+
+
+def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.ndarray]:
+    """What the statement changed on the temporary table, as rows and weights."""
+    with lossless(con):
+        if plain_insert:
+            rows = con.sql(f"FROM temp.{_STAGE}").to_arrow_table()
+            return rows, np.ones(rows.num_rows, np.int64)
+        rows = con.sql(
+            f"SELECT *, -1 AS __weight FROM (FROM temp.{_BEFORE} EXCEPT ALL FROM temp.{_STAGE}) UNION ALL "
+            f"SELECT *, 1 FROM (FROM temp.{_STAGE} EXCEPT ALL FROM temp.{_BEFORE})"
+        ).to_arrow_table()
+    weights = rows.column("__weight").to_numpy().astype(np.int64)
+    return rows.drop_columns(["__weight"]), weights
+
+
+def _declaration(table: ChangeTable, keys: Sequence[tuple[str, ...]]) -> str:
+    """The columns of a change table with their defaults; the keys only where a conflict clause asks for them."""
+    parts = []
+    for column in table.columns:
+        default = table.defaults.get(column.name)
+        text = f"{quote(column.name)} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
+        parts.append(text + (" NOT NULL" if column.not_null else ""))
+    return ", ".join([*parts, *(f"UNIQUE ({', '.join(map(quote, key))})" for key in keys)])
+
+
+def _count(rows: int) -> Any:
+    import pyarrow as pa
+
+    return pa.table({"Count": pa.array([rows], pa.int64())})

@@ -1,0 +1,178 @@
+"""Batches of changes to ordinary tables: written to DuckDB in the open transaction, deletes before inserts.
+
+The changes come back through the table's triggers if a view reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.database.reserved import is_reserved, reserved
+from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
+from sqlfront.write.changes import as_arrow, read_changes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.connection import Connection
+
+_GIVEN = "__sqlfront_changes"
+
+
+@dataclass(frozen=True)
+class Netted:
+    """The changes of one ordinary table, netted and checked but not written: two temporary tables."""
+
+    name: str
+    table: str
+    columns: list[Column]
+    net: str
+    gone: str
+
+
+def net_changes(connection: Connection, name: str, changes: Any, number: int) -> Netted:
+    """Net the changes of an ordinary table and check its deletes; -n needs n copies of the row.
+
+    A missing column takes its DEFAULT. Raises ProgrammingError for wrong columns, DataError for values that do not
+    fit, IntegrityError, naming the row, when one is deleted more often than it is there. `number` tells apart
+    the tables of one epoch. O(changes), and a scan of the table when there are deletes.
+    """
+    table, columns = table_columns(connection, name)
+    in_full = table_sql(connection._database.name, table)
+    netted = Netted(name, in_full, columns, f"temp.__sqlfront_net_{number}", f"temp.__sqlfront_gone_{number}")
+    rows = as_arrow(name, changes)
+    given = {column.casefold() for column in rows.schema.names}
+    present = [column for column in columns if column.name.casefold() in given]
+    defaults = _defaults(connection, name, table, [column for column in columns if column not in present])
+    _net(connection._duck, netted, defaults, *read_changes(name, present, rows))
+    _check_deletes(connection._duck, netted)
+    return netted
+
+
+def write_netted(connection: Connection, netted: Netted) -> None:
+    """Write netted changes in the open transaction, deletes before inserts; constraints apply.
+
+    Of a row that is deleted all copies go, and those that stay come back.
+    """
+    con, names = connection._duck, _names(netted.columns)
+    [(expected,)] = con.execute(f"SELECT coalesce(sum(__held), 0) FROM {netted.gone}").fetchall()
+    if expected:
+        same = _same(netted.columns)
+        [(deleted,)] = con.execute(f"DELETE FROM {netted.table} AS t USING {netted.gone} AS n WHERE {same}").fetchall()
+        if deleted != expected:
+            raise InternalError(f"{expected} rows of {netted.name} were to be deleted, DuckDB deleted {deleted}")
+    con.execute(
+        f"INSERT INTO {netted.table} ({names}) SELECT {names} FROM (SELECT {names}, unnest(range(copies)) FROM ("
+        f"SELECT {names}, __held + __weight AS copies FROM {netted.gone} UNION ALL "
+        f"SELECT {names}, __weight FROM {netted.net} WHERE __weight > 0))"
+    )
+    con.execute(f"DROP TABLE {netted.net}; DROP TABLE {netted.gone}")
+
+
+def table_columns(connection: Connection, name: str) -> tuple[QualifiedName, list[Column]]:
+    """The ordinary table of this name and its columns that can be written. ProgrammingError if it is none."""
+    from sqlfront.database.catalog import EngineCatalog
+    from sqlfront.database.names import name_parts
+
+    if is_reserved(name_parts(name)):
+        raise reserved(name)
+    catalog = EngineCatalog(connection._database, connection._duck)
+    found = catalog.resolve(name_parts(name))
+    if found is None:
+        raise ProgrammingError(f"there is no table {name}", hint="CREATE TABLE or CREATE CHANGE TABLE first")
+    if catalog.is_view(found) or catalog.view_sql(found):
+        raise ProgrammingError(f"{name} is a view and cannot be changed", hint="change the tables that it reads")
+    table = catalog.name(found)
+    generated = {
+        row[0]
+        for row in connection._duck.execute(
+            "SELECT column_name FROM duckdb_columns() WHERE database_name = ? "
+            "AND schema_name = ? AND table_name = ? AND is_generated",
+            [connection._database.name, table.schema, table.name],
+        ).fetchall()
+    }
+    columns = [Column(*column) for column in catalog.columns(found) or []]
+    return table, [column for column in columns if column.name not in generated]
+
+
+def _defaults(connection: Connection, name: str, table: QualifiedName, missing: Sequence[Column]) -> dict[str, str]:
+    """The DEFAULT expressions of columns that the changes miss. ProgrammingError if one has none."""
+    if not missing:
+        return {}
+    found = connection._duck.execute(
+        "SELECT column_name, column_default FROM duckdb_columns() WHERE database_name = ? "
+        "AND schema_name = ? AND table_name = ? AND column_default IS NOT NULL",
+        [connection._database.name, table.schema, table.name],
+    ).fetchall()
+    defaults = dict(found)
+    absent = [column.name for column in missing if column.name not in defaults]
+    if absent:
+        raise ProgrammingError(
+            f"the changes of {name} miss column {', '.join(absent)}", why="it has no DEFAULT", hint="add the column"
+        )
+    return {column.name: defaults[column.name] for column in missing}
+
+
+def _net(
+    con: Any, netted: Netted, defaults: dict[str, str], rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None
+) -> None:
+    """Make the temporary table of distinct rows and their net weights, in the table's types."""
+    import duckdb
+    import pyarrow as pa
+
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+    weights = np.ones(table.num_rows, np.int64) if weights is None else weights
+    casts = ", ".join(
+        f"CAST(({defaults.get(c.name) or quote(c.name)}) AS {c.type}) AS {quote(c.name)}" for c in netted.columns
+    )
+    names = _names(netted.columns)
+    con.register(_GIVEN, table.append_column("__weight", pa.array(weights)))
+    try:
+        con.execute(
+            f"CREATE OR REPLACE TEMP TABLE {netted.net} AS SELECT {names}, sum(__weight)::BIGINT AS __weight FROM "
+            f"(SELECT {casts}, __weight FROM {_GIVEN}) GROUP BY {names} HAVING sum(__weight) <> 0"
+        )
+    except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
+        raise DataError(
+            f"a value does not fit its column of {netted.name}",
+            why=str(error).splitlines()[0],
+            hint="cast it first, or correct it",
+        ) from error
+    con.unregister(_GIVEN)  # Not after an error: the transaction is aborted then, and takes the name along.
+
+
+def _check_deletes(con: Any, netted: Netted) -> None:
+    """Count the copies of each row of net weight -n. By columns: DuckDB's joins on rowid lose rows."""
+    names = _names(netted.columns)
+    con.execute(
+        f"CREATE OR REPLACE TEMP TABLE {netted.gone} AS SELECT n.*, count(t.__there) AS __held "
+        f"FROM (FROM {netted.net} WHERE __weight < 0) AS n "
+        f"LEFT JOIN (SELECT {names}, true AS __there FROM {netted.table}) AS t ON {_same(netted.columns)} GROUP BY ALL"
+    )
+    absent = con.execute(
+        f"SELECT {names}, -__weight, __held FROM {netted.gone} WHERE __held + __weight < 0 ORDER BY ALL LIMIT 1"
+    ).fetchall()
+    if absent:
+        *values, wanted, held = absent[0]
+        row = ", ".join(f"{column.name} = {value!r}" for column, value in zip(netted.columns, values, strict=True))
+        raise IntegrityError(
+            f"a row of {netted.name} is deleted more often than it is there",
+            where=f"the row with {row}",
+            why=f"{wanted} to delete, {held} there",
+            hint="check the changes of this epoch; nothing of it has been applied",
+        )
+
+
+def _same(columns: Sequence[Column]) -> str:
+    return " AND ".join(f"t.{quote(c.name)} IS NOT DISTINCT FROM n.{quote(c.name)}" for c in columns)
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(quote(column.name) for column in columns)

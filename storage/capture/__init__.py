@@ -1,0 +1,1 @@
+"""Exact capture of the changes of ordinary DuckDB tables."""

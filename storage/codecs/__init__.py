@@ -1,0 +1,1 @@
+"""Values as int64 words: codecs, dictionaries, types, and orders of codes."""

@@ -1,0 +1,115 @@
+"""What an SQL expression over a table's columns means, as DuckDB binds it: every cast explicit, constants folded."""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from sqlfront.storage.codecs.casting import connect
+
+_lock = threading.Lock()
+_state = {"declared": ""}
+
+_OPERATORS = {
+    "COMPARE_EQUAL": "=",
+    "COMPARE_NOTEQUAL": "<>",
+    "COMPARE_LESSTHAN": "<",
+    "COMPARE_LESSTHANOREQUALTO": "<=",
+    "COMPARE_GREATERTHAN": ">",
+    "COMPARE_GREATERTHANOREQUALTO": ">=",
+    "COMPARE_DISTINCT_FROM": "IS DISTINCT FROM",
+    "COMPARE_NOT_DISTINCT_FROM": "IS NOT DISTINCT FROM",
+    "COMPARE_IN": "IN",
+    "CONJUNCTION_AND": "AND",
+    "CONJUNCTION_OR": "OR",
+    "OPERATOR_NOT": "NOT",
+    "OPERATOR_IS_NULL": "IS NULL",
+    "OPERATOR_IS_NOT_NULL": "IS NOT NULL",
+    "OPERATOR_COALESCE": "COALESCE",
+    "OPERATOR_CAST": "CAST",
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An expression of a DuckDB type ("" for those that are not told apart).
+
+    `operation` is COLUMN (`value` is its number), CONSTANT (`value` as DuckDB stores it, None for NULL), CASE
+    (children: condition, value, condition, value, ..., value), an operator, or the name of a built-in function.
+    """
+
+    operation: str
+    type: str
+    children: tuple[Bound, ...] = ()
+    value: Any = None
+
+
+def bind(columns: Mapping[str, str], expression: str) -> Bound | None:
+    """The expression over columns (name: type) as DuckDB would evaluate it, or None if that is not told. About 1 ms."""
+    declared = ", ".join(f"{_quote(name)} {type}" for name, type in columns.items())
+    question = "SELECT json_serialize_plan(?, optimize := true)"
+    with _lock:
+        try:
+            if _state["declared"] != declared:
+                _state["declared"] = ""
+                _connection().execute(f"CREATE OR REPLACE TABLE __columns ({declared})")
+                _state["declared"] = declared
+            answer = _connection().execute(question, [f"SELECT ({expression}) FROM __columns"]).fetchone()
+            plan = json.loads(answer[0])  # type: ignore[index]
+        except (duckdb.Error, ValueError):  # NaN is no JSON.
+            return None
+    if plan["error"] or len(plan["plans"]) != 1:
+        return None
+    projection = plan["plans"][0]
+    scans = projection["children"]
+    if projection["type"] != "LOGICAL_PROJECTION" or [scan["type"] for scan in scans] != ["LOGICAL_GET"]:
+        return None
+    places = [column["index"] for column in scans[0]["column_indexes"]]
+    return _bound(projection["expressions"][0], places)
+
+
+def _bound(tree: dict[str, Any], places: list[int]) -> Bound:
+    kind = tree["type"]
+    if kind == "VALUE_CONSTANT":
+        constant = tree["value"]
+        return Bound("CONSTANT", _type(constant["type"]), value=None if constant["is_null"] else constant["value"])
+    type = _type(tree["return_type"]) if "return_type" in tree else "BOOLEAN"
+    if kind == "BOUND_REF":
+        return Bound("COLUMN", type, value=places[tree["index"]])
+    if kind == "CASE_EXPR":
+        parts = [part for check in tree["case_checks"] for part in (check["when_expr"], check["then_expr"])]
+        return Bound("CASE", type, tuple(_bound(part, places) for part in (*parts, tree["else_expr"])))
+    children = tuple(_bound(child, places) for child in tree.get("children", ()))
+    if kind == "BOUND_FUNCTION" and tree["qname"]["path"][:2] == ["system", "main"]:
+        return Bound(tree["qname"]["path"][2], type, children)
+    return Bound(_OPERATORS.get(kind, "?"), type, children)
+
+
+def _type(type: dict[str, Any]) -> str:
+    details = type["type_info"]
+    if details is None:
+        name: str = type["id"]
+        return name
+    if type["id"] == "DECIMAL" and not details["alias"] and not details["extension_info"]:
+        return f"DECIMAL({details['width']},{details['scale']})"
+    return ""
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@functools.cache
+def _connection() -> duckdb.DuckDBPyConnection:
+    """A connection that rewrites expressions, but neither judges them by the rows of an empty table nor moves them."""
+    connection = connect()
+    names = [name for (name,) in connection.execute("FROM duckdb_optimizers()").fetchall()]
+    others = ",".join(name for name in names if name != "expression_rewriter")
+    connection.execute(f"SET disabled_optimizers = '{others}'")
+    return connection

@@ -1,0 +1,80 @@
+"""Casts by DuckDB itself, for input that is not already in a column's type."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from sqlfront.storage.errors import DataError
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A private in-memory database of one thread."""
+    return duckdb.connect(":memory:", config={"threads": 1})
+
+
+class Caster:
+    """CAST as an INSERT would, on a connection of its own that is opened at first need.
+
+    `open` gives another connection than a private one: casts of TIMESTAMP WITH TIME ZONE depend on
+    the session's TimeZone. It must be one that nobody else uses meanwhile.
+    """
+
+    def __init__(self, open: Callable[[], duckdb.DuckDBPyConnection] = connect) -> None:
+        self._open = open
+        self._lock = threading.Lock()
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def cast(self, array: pa.Array, type: str) -> pa.Array:
+        """The array as DuckDB exports `type` to Arrow without loss. DataError if a value does not fit."""
+        with self._lock:
+            connection = self._ready()
+            try:
+                connection.register("__input", pa.table({"x": array}))
+                return self._fetch(f"SELECT CAST(x AS {type}) AS x FROM __input", None)
+            except (duckdb.Error, pa.ArrowException) as error:
+                raise _does_not_fit(f"a value of type {array.type}", type, error) from error
+            finally:
+                connection.unregister("__input")
+
+    def cast_value(self, value: Any, type: str) -> pa.Array:
+        """One Python value, which may be numpy's, as an array of one row."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        with self._lock:
+            self._ready()
+            try:
+                return self._fetch(f"SELECT CAST(? AS {type}) AS x", [value])
+            except (duckdb.Error, pa.ArrowException, OverflowError, UnicodeError) as error:
+                raise _does_not_fit(f"the value {_short(value)}", type, error) from error
+
+    def _ready(self) -> duckdb.DuckDBPyConnection:
+        if self._connection is None:
+            self._connection = self._open()
+            self._connection.execute("SET arrow_lossless_conversion = true")
+        return self._connection
+
+    def _fetch(self, sql: str, parameters: list[Any] | None) -> pa.Array:
+        assert self._connection is not None
+        table = self._connection.sql(sql, params=parameters).to_arrow_table()
+        column = table.column(0).combine_chunks()
+        return column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _does_not_fit(what: str, type: str, error: Exception) -> DataError:
+    lines = str(error).strip().splitlines()
+    return DataError(
+        f"{what} does not fit {type}",
+        why=lines[0] if lines else error.__class__.__name__,
+        hint=f"cast the value to {type} first, or use a wider column type",
+    )

@@ -1,0 +1,303 @@
+"""Dictionaries: byte strings become small integers, and are forgotten when nothing refers to them.
+
+A code is an id >= 0 that stays valid while its reference count is positive; ids of forgotten strings
+are used again. Stores count references inside their kernels through `Dictionary.header`, so a window
+that slides over ever new strings takes the memory of the window.
+
+Not thread-safe: callers hold the engine's lock.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from sqlfront.storage.codecs.casting import Caster
+from sqlfront.storage.errors import InternalError
+from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.kernels.tables import byte_strings as kernels
+from sqlfront.storage.kernels.tables.byte_strings import (
+    ENTRIES,
+    FREE,
+    FULL,
+    HEAP,
+    HEAP_DEAD,
+    HEAP_SIZE,
+    HEAP_USED,
+    IDS,
+    LIVE,
+    MASK,
+    REFS,
+    SEED,
+    SLACK,
+    SLOTS,
+    STATE_WORDS,
+    USED,
+)
+
+_FEW_SLOTS, _FEW_IDS, _SMALL_HEAP, _SMALL_BUFFER = 64, 32, 1024, 256
+_insert_one, _seek_one = entry_point(kernels.insert_one), entry_point(kernels.seek_one)
+
+
+class Dictionary:
+    """A set of byte strings, each with an id and a reference count.
+
+    `refs[id]` is the number of references. `header[0]` is always the address of the current `refs`
+    data, at a stable address of its own: a store's kernel adds 1 to refs[code] when it creates a row
+    and subtracts 1 when it frees it, skipping negative codes (NULL_CODE is one).
+    Look-up and insertion take expected constant time and the string's length, growth and sweeps
+    are amortised; the hash is keyed per dictionary, so its collisions cannot be prepared.
+    """
+
+    def __init__(self) -> None:
+        self._state = np.zeros(STATE_WORDS, np.int64)
+        self._at = int(self._state.ctypes.data)
+        self._state[SEED] = int.from_bytes(os.urandom(8), "little", signed=True)
+        self._state[FREE] = -1
+        self._activity = 0
+        self._pins: dict[int, int] = {}
+        self.header = np.zeros(1, np.int64)
+        self._set_slots(np.zeros(_FEW_SLOTS, np.int64))
+        self._set_ids(np.zeros(2 * _FEW_IDS, np.int64), np.zeros(_FEW_IDS, np.int64))
+        self._set_heap(np.zeros(_SMALL_HEAP + SLACK, np.uint8))
+        self._set_buffer(_SMALL_BUFFER)
+
+    def encode(self, array: pa.Array) -> np.ndarray:
+        """Codes of a string or binary array (32 or 64-bit offsets), new strings inserted; NULL_CODE for NULL."""
+        codes, rows = self._hashes(array)
+        row = 0
+        while row < len(codes):
+            row = kernels.insert_rows(self._at, *rows, row, codes.ctypes.data, 1, len(codes))
+            if row < len(codes):
+                self._grow(kernels.offset_at(*rows[1:], row + 1) - kernels.offset_at(*rows[1:], row))
+        self.note_encoded(len(codes))
+        return codes
+
+    def find(self, array: pa.Array) -> np.ndarray:
+        """Codes of a string or binary array; ABSENT (-1) for strings never inserted, NULL_CODE for NULL."""
+        codes, rows = self._hashes(array)
+        kernels.find_rows(self._at, *rows, codes)
+        return codes
+
+    def encode_one(self, value: bytes) -> int:
+        """The code of one string, inserted if it is new."""
+        address, length = self._place(value), len(value)
+        self._activity += 1
+        code = _insert_one(self._at, address, length)
+        while code == FULL:
+            self._grow(length)
+            code = _insert_one(self._at, address, length)
+        return code
+
+    def find_one(self, value: bytes) -> int | None:
+        """The code of one string, or None if the dictionary does not hold it."""
+        code = _seek_one(self._at, self._place(value), len(value))
+        return code if code >= 0 else None
+
+    def pin(self, value: bytes) -> int:
+        """The code of one string, which stays valid until `unpin`."""
+        code = self.encode_one(value)
+        self.hold(code)
+        return code
+
+    def hold(self, code: int) -> None:
+        """Let the code of a string that is held stay valid until `unpin`."""
+        self.refs[code] += 1
+        self._pins[code] = self._pins.get(code, 0) + 1
+
+    def unpin(self, code: int) -> None:
+        """Take one `pin` or `hold` back."""
+        self.refs[code] -= 1
+        self._pins[code] -= 1
+        if self._pins[code] == 0:
+            del self._pins[code]
+
+    @property
+    def pinned(self) -> int:
+        """Strings that are pinned."""
+        return len(self._pins)
+
+    def decode(self, codes: np.ndarray, arrow_type: pa.DataType) -> pa.Array:
+        """The strings of int64 codes as large_string or large_binary; NULL_CODE becomes NULL."""
+        codes = np.ascontiguousarray(codes)
+        offsets = np.empty(len(codes) + 1, np.int64)
+        bad = kernels.measure(self._at, codes, offsets)
+        if bad >= 0:
+            raise InternalError(f"code {codes[bad]} is not in the dictionary", why="it was freed or never made")
+        data = np.empty(int(offsets[-1]) + SLACK, np.uint8)
+        kernels.gather(self._at, codes, offsets, data.ctypes.data)
+        buffers = [validity(codes), pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])]
+        return pa.Array.from_buffers(arrow_type, len(codes), buffers)
+
+    @property
+    def state(self) -> int:
+        """The address of the state that kernels take; it never moves."""
+        return self._at
+
+    def note_encoded(self, rows: int) -> None:
+        """Tell that a kernel has encoded so many rows: `needs_sweep` weighs its work against theirs."""
+        self._activity += rows
+
+    def needs_sweep(self) -> bool:
+        """Whether a sweep would free enough to pay for itself; amortised constant time per encoded row."""
+        live = self.live()
+        if self._activity <= max(1024, live // 2):
+            return False
+        self._activity = 0
+        return kernels.count_unused(self._at) > max(1024, live // 4)
+
+    def sweep(self) -> None:
+        """Forget every string whose reference count is 0, and give memory back. Call between epochs.
+
+        Linear in the strings and capacity held; with `needs_sweep`, amortised constant per encoded row.
+        """
+        kernels.free_unused(self._at)
+        self._activity = 0
+        size, live = len(self._slots), self.live()
+        while size > _FEW_SLOTS and size > 8 * live:
+            size //= 2
+        self._rebuild(size)
+        self._shrink_ids()
+        if 2 * self._state[HEAP_DEAD] > self._state[HEAP_USED]:
+            self._compact(0)
+        if len(self._buffer) > _SMALL_BUFFER:
+            self._set_buffer(_SMALL_BUFFER)
+
+    def live(self) -> int:
+        """Strings held, those waiting for a sweep included."""
+        return int(self._state[LIVE])
+
+    def bytes(self) -> int:
+        """Memory allocated."""
+        arrays = (self._slots, self._entries, self._heap, self.refs, self._state, self._buffer)
+        return sum(array.nbytes for array in arrays)
+
+    def _hashes(self, array: pa.Array) -> tuple[np.ndarray, tuple[int, int, int]]:
+        """A hash per row, and (address of the bytes, address of the offsets, wide) for the other kernels."""
+        wide = int(pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type))
+        valid, offsets, data = array.buffers()
+        codes = np.empty(len(array), np.int64)
+        first = (offsets.address if offsets else 0) + (8 if wide else 4) * array.offset
+        rows = (data.address if data else 0, first, wide)
+        nulls = valid.address if valid is not None and array.null_count else 0
+        kernels.hash_rows(self._at, *rows, nulls, array.offset, codes.ctypes.data, 1, len(codes))
+        return codes, rows
+
+    def _place(self, value: builtins.bytes) -> int:
+        """Put one string where kernels can read it: its address."""
+        if len(value) > len(self._buffer):
+            self._set_buffer(2 * len(value))
+        self._view[: len(value)] = value
+        return self._address
+
+    def _grow(self, length: int) -> None:
+        """Make room for one more id and for `length` bytes."""
+        state = self._state
+        if 2 * (state[LIVE] + 1) > len(self._slots):
+            self._rebuild(2 * len(self._slots))
+        if state[FREE] < 0 and state[USED] == len(self.refs):
+            self._resize_ids(2 * len(self.refs))
+        if state[HEAP_USED] + length > state[HEAP_SIZE]:
+            self._compact(length)
+
+    def _rebuild(self, size: int) -> None:
+        slots = np.zeros(size, np.int64)
+        kernels.rebuild_slots(self._at, slots)
+        self._set_slots(slots)
+
+    def _compact(self, length: int) -> None:
+        """Move the live strings to a new heap with room for `length` bytes and as much again as they take."""
+        needed = int(self._state[HEAP_USED] - self._state[HEAP_DEAD]) + length
+        heap = np.empty(max(_SMALL_HEAP, 2 * needed) + SLACK, np.uint8)
+        kernels.compact(self._at, heap.ctypes.data)
+        self._set_heap(heap)
+
+    def _shrink_ids(self) -> None:
+        size = len(self.refs)
+        while size > _FEW_IDS and size > 4 * self._state[USED]:
+            size //= 2
+        if size < len(self.refs):
+            self._resize_ids(size)
+
+    def _resize_ids(self, size: int) -> None:
+        used = int(self._state[USED])
+        entries, refs = np.zeros(2 * size, np.int64), np.zeros(size, np.int64)
+        entries[: 2 * used] = self._entries[: 2 * used]
+        refs[:used] = self.refs[:used]
+        self._set_ids(entries, refs)
+
+    def _set_slots(self, slots: np.ndarray) -> None:
+        self._slots = slots
+        self._state[SLOTS], self._state[MASK] = slots.ctypes.data, len(slots) - 1
+
+    def _set_ids(self, entries: np.ndarray, refs: np.ndarray) -> None:
+        self._entries, self.refs = entries, refs
+        self._state[ENTRIES], self._state[REFS], self._state[IDS] = entries.ctypes.data, refs.ctypes.data, len(refs)
+        self.header[0] = refs.ctypes.data
+
+    def _set_heap(self, heap: np.ndarray) -> None:
+        self._heap = heap
+        self._state[HEAP], self._state[HEAP_SIZE] = heap.ctypes.data, len(heap) - SLACK
+
+    def _set_buffer(self, size: int) -> None:
+        """The place where single strings are handed to kernels."""
+        self._buffer = np.zeros(size, np.uint8)
+        self._view = self._buffer.data
+        self._address = self._buffer.ctypes.data
+
+    def _check(self) -> None:
+        """Assert the invariants: slots hold exactly the live ids, free ids form one chain, bytes add up."""
+        state = self._state
+        used, live = int(state[USED]), self.live()
+        lengths = self._entries[1 : 2 * used : 2]
+        held = np.flatnonzero(lengths >= 0)
+        taken = self._slots[self._slots != 0]
+        assert len(held) == live
+        assert 2 * live <= len(self._slots)
+        assert np.array_equal(np.sort((taken & 0xFFFFFFFF) - 1), held)
+        assert sorted(self._free_chain()) == list(np.flatnonzero(lengths < 0))
+        assert np.all(self.refs[:used] >= 0)
+        assert np.all(self.refs[:used][lengths < 0] == 0)
+        assert self.header[0] == state[REFS] == self.refs.ctypes.data
+        assert lengths[held].sum() == state[HEAP_USED] - state[HEAP_DEAD]
+        assert state[HEAP_USED] <= state[HEAP_SIZE] == len(self._heap) - SLACK
+        assert np.array_equal(self.find(self.decode(held, pa.large_binary())), held)
+
+    def _free_chain(self) -> Iterator[int]:
+        i = int(self._state[FREE])
+        while i >= 0:
+            yield i
+            i = int(self._entries[2 * i])
+
+
+class Dictionaries:
+    """The engine's dictionaries, one per kind of value, shared by all columns so that equal values have equal codes.
+
+    `caster` casts what is put into a column of another type.
+    """
+
+    def __init__(self, caster: Caster | None = None) -> None:
+        self.varchar = Dictionary()
+        self.blob = Dictionary()
+        self.caster = caster or Caster()
+
+    def __iter__(self) -> Iterator[Dictionary]:
+        return iter((self.varchar, self.blob))
+
+    def sweep_if_needed(self) -> None:
+        """Sweep those that need it. Call between epochs only: codes that nothing refers to yet are freed."""
+        for dictionary in self:
+            if dictionary.needs_sweep():
+                dictionary.sweep()
+
+
+def validity(codes: np.ndarray) -> pa.Buffer | None:
+    """Arrow's bitmap of the codes that are not NULL_CODE, or None when all are values."""
+    if codes.min(initial=0) != NULL_CODE:  # It is the least word.
+        return None
+    return pa.py_buffer(np.packbits(codes != NULL_CODE, bitorder="little"))

@@ -1,0 +1,112 @@
+"""Where everything lies: table headers, rows, scratch space, and the words of a delta program.
+
+A **table** is a header of HEADER_WORDS words that never moves. Its rows are WIDTH words each:
+
+    key words | values (LIMBS words each, the row count first) | two link words per index | tail
+
+A value is a little-endian two's complement integer of LIMBS words; value 0 is the row's count. The link words of index
+i hold the next and previous member (32-bit row numbers plus one; after the last comes 0, before the first the last),
+the member's group row and, if the index is not ordered, the next member but one. A **group table** (the other side of
+an index) ends its rows with a tail: one word with the list's head and the group's size.
+At most one index is **ordered**: its lists are sorted (see ordered_group), its rows have a word more, at TAIL, and so
+have its groups, for the tree's root. With **subtree sums** (SUMS values of one limb more than the row's, see
+subtree_sums) they follow TAIL.
+In a **ranked** table (see rank) index 0 is ordered, by RANKS words that follow TAIL instead of by key words,
+and a word of state follows these; a row is in its list only while it is PLACED.
+A **slot** holds a 31-bit hash and a row number plus one; slots are probed linearly.
+"""
+
+from __future__ import annotations
+
+NULL_CODE = -(2**63)
+# What stands for the BIGINT that equals NULL_CODE; no type whose codes are summed has it for another value.
+RESERVED_LOW = NULL_CODE + 0x5EED_0DD5_11ED
+MARK = -(2**63)
+CHUNK = 2048
+
+# Table header words.
+KEYS, VALUES, LIMBS, WIDTH, INDEXES = 0, 1, 2, 3, 4
+SLOTS, MASK, ROWS, CAPACITY, USED, FREE, LIVE = 5, 6, 7, 8, 9, 10, 11
+DIRTY, DIRTY_USED, DIRTY_CAPACITY = 12, 13, 14
+TAIL, LINKS = 15, 16
+INDEX_LIST, REFERENCES, REFERENCE_LIST = 17, 18, 19
+OWNER, OWNER_INDEX = 20, 21
+ORDER = 22
+RANKS, TOUCHED, TOUCHED_USED, TOUCHED_CAPACITY = 23, 24, 25, 26
+SUMS = 27
+HEADER_WORDS = 28
+
+# An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
+INDEX_ENTRY = 2
+
+# The list at ORDER (0: no index is ordered): the index, the number of places, and (place, kind, operand) for each.
+ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
+# How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
+# greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,
+# their number times GROUP_WORDS and the word's place among them times GROUP_PLACE being added (see composed_terms).
+ORDER_WORD, ORDER_HIGH, ORDER_LOW_WORD, ORDER_BYTES = range(4)
+ORDER_GREATEST, ORDER_LEAST, ORDER_PRODUCT = range(4, 7)
+GROUP_WORDS, GROUP_PLACE = 1 << 8, 1 << 16
+# Added to the kind: greater words come first; NULL comes last.
+ORDER_DESCENDING, ORDER_NULLS_LAST, ORDER_KIND = 16, 32, 15
+
+# Which outcomes of a comparison a test of PROJECT, RANGE or RANGE_SUM lets pass.
+PASS_LESS, PASS_EQUAL, PASS_GREATER = 1, 2, 4
+
+# The state of a row of a ranked table: in its group's list; noted as one to look at again.
+PLACED, WAITING = 1, 2
+# How a leaf of a ranked tree makes its rank words: a key word copied, plus a coefficient; a value times it added; or
+# a bound of a floating number's share in a rounded sum (see rounding_bounds), its parts times RANK_PARTS being added.
+RANK_COPY, RANK_ADD, RANK_ADD_LOWER, RANK_ADD_UPPER = range(4)
+RANK_KIND, RANK_PARTS = 3, 4
+# Bounds are in units of 2^-SHARE_UNIT; beyond 2^SHARE_LIMIT a number is as good as 2^SHARE_CAP units, or, the other
+# way, as -2^SHARE_NONE units, which no others make good: from half of that on there is no bound.
+SHARE_UNIT, SHARE_LIMIT, SHARE_CAP, SHARE_NONE = 52, 60, 112, 120
+# Whole multiples of 2^-EXACT_UNIT below 2^EXACT_LIMIT are added without rounding, MOST_PARTS of them too.
+EXACT_UNIT, EXACT_LIMIT, MOST_PARTS = 12, 20, 64
+
+# Scratch words; each buffer is (address, capacity in words).
+STEPS, FLAGS, HASHES, HASHES_CAPACITY = 0, 1, 2, 3
+MATCHES, MATCHES_CAPACITY, TEMPORARY = 4, 5, 6
+BAD_TABLE, BAD_ROW = 7, 8
+STACK = 9
+COUNTERS, RUNS, WAVES = 10, 11, 12
+# Whether a row of the leaf's delta has a heavy value.
+HEAVY = 13
+# How many epochs have been committed.
+EPOCHS = 14
+# The members of the largest group that a new row has joined, in the chunk that runs.
+LARGEST = 15
+BUFFERS = 16
+MAX_BUFFERS = 40
+# The last buffer has a word for each row of a leaf's delta: which of its values are heavy.
+STATUSES = MAX_BUFFERS - 1
+SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
+TEMPORARY_WORDS = 512
+# The widest value: a product's operands and result have room in TEMPORARY.
+MAX_LIMBS = 120
+
+# An entry of `run_epoch`: three programs, the address of the encoded rows, how many these are. Behind that of a single
+# row come the address of the word that tells how far it has come; the scratch space; the address of the counter of the
+# relation's changes; whether none of its words may be NULL_CODE; the columns of a Python row; the words, and for each
+# the column it is, or the number of columns for the weight, or a greater one for 0.
+ROW_STAGE, ROW_SCRATCH, ROW_CHANGES, ROW_CHECKED, ROW_COLUMNS, ROW_WORDS, ROW_SOURCES = range(5, 12)
+
+# How far an epoch of one row has come.
+HAS_RUN, COMMITTED = 1, 2
+
+# What a run reports.
+OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16
+
+# Operations of a delta program: word 0 is the operation, word 1 its length.
+END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, PROJECT, AGGREGATE = range(12)
+TRANSITION, SIGN, SCALE, CLEAR = 12, 13, 14, 15
+STATUS, ROUTE, NOTE, SETTLE, BALANCE = 16, 17, 18, 19, 20
+SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 21, 22, 23, 24, 25
+
+# The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
+# than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.
+BOUND_LOWER, BOUND_UPPER, BOUND_SMALLEST, BOUND_LIMIT = range(4)
+
+# How LIFT reads a factor: limbs as they are, a key code (NULL is 0), 1 where a key code is not NULL.
+FACTOR_LIMBS, FACTOR_CODE, FACTOR_PRESENCE = 0, 1, 2

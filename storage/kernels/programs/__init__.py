@@ -1,0 +1,1 @@
+"""Kernels that run delta programs, enumerate trees and pack rows."""

@@ -1,0 +1,260 @@
+"""The interpreter of compiled expressions: from the encoded columns of rows to words computed from them.
+
+A program is a list of operations of WORDS words, [operation, out, a, b, x, y]. out, a and b are registers, and a
+register holds one word per row of a block: a number, a truth value (0 or 1), a code, or NULL_CODE. An operation that
+cannot give the very value DuckDB would give refuses, and with it all the rows: then DuckDB computes them, or fails.
+"""
+
+from __future__ import annotations
+
+from sqlfront.storage.kernels.jit import kernel
+from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.kernels.memory import add_overflows, load, product_overflows, store
+from sqlfront.storage.kernels.programs.arrow_words import load8
+from sqlfront.storage.kernels.tables.byte_strings import ENTRIES, HEAP, equal_bytes
+
+WORDS = 6
+BLOCK = 64
+
+# out = word a of the row, refused if it is x; out = x; word b of the row = a, refused if it is x; as before, NULL as 0
+# and with the sign in the x - 1 words behind it.
+LOAD, CONSTANT, STORE, STORE_LIMBS = range(4)
+# NULL if a or b is.
+EQUAL, UNEQUAL, LESS, LESS_EQUAL = range(4, 8)
+# Never NULL.
+DISTINCT, NOT_DISTINCT = 8, 9
+# Of three values; SELECT is b where a is 1, else register x; COALESCE is a where that is not NULL, else b.
+AND, OR, NOT, SELECT, COALESCE = range(10, 15)
+# NULL if a or b is; refused unless x <= out <= y.
+ADD, SUBTRACT, MULTIPLY = range(15, 18)
+# a divided by x, rounded down, refused where |a| is y; the year, month and day of the day number a.
+FLOOR, YEAR, MONTH, DAY = range(18, 22)
+# Whether the string with code a, in the dictionary whose state is y, is like the pattern at x: [n, then address and
+# length of what it begins with, of what it ends with, and of n strings it has between these, one after the other].
+LIKE = 22
+
+_INFINITE_DAY = 2147483647
+
+
+@kernel("int64(int64,int64)")
+def civil(day, kind):
+    """The YEAR, MONTH or DAY (`kind`) of a day counted from 1970, in the Gregorian calendar."""
+    shifted = day + 719468
+    era = shifted // 146097
+    of_era = shifted - era * 146097
+    year_of_era = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month = (5 * of_year + 2) // 153
+    if kind == DAY:
+        return of_year - (153 * month + 2) // 5 + 1
+    if kind == MONTH:
+        return month + 3 if month < 10 else month - 9
+    return year_of_era + era * 400 + (1 if month >= 10 else 0)
+
+
+@kernel("int64(int64,int64,int64)")
+def date(at, registers, count):
+    """FLOOR, YEAR, MONTH and DAY; these by Howard Hinnant's civil_from_days."""
+    kind = load(at, 0)
+    out = registers + load(at, 1) * count * 8
+    source = registers + load(at, 2) * count * 8
+    infinite = load(at, 5) if kind == FLOOR else _INFINITE_DAY
+    refused = 0
+    for i in range(count):
+        a = load(source, i)
+        value = NULL_CODE
+        if a != NULL_CODE:
+            refused |= 1 if a == infinite or a == -infinite else 0
+            value = a // load(at, 4) if kind == FLOOR else civil(a, kind)
+        store(out, i, value)
+    return refused
+
+
+@kernel("int64(int64,int64,int64,int64)")
+def find_bytes(text, length, part, part_length):
+    """Where `part` first occurs in `text`, or -1."""
+    if part_length == 0:
+        return 0
+    first = load8(part, 0)
+    for i in range(length - part_length + 1):
+        if load8(text, i) == first and equal_bytes(text + i, part, part_length):
+            return i
+    return -1
+
+
+@kernel("boolean(int64,int64,int64)")
+def is_like(text, length, pattern):
+    """Whether a string is like a pattern."""
+    begin = load(pattern, 2)
+    end = load(pattern, 4)
+    if length < begin + end or not equal_bytes(text, load(pattern, 1), begin):
+        return False
+    if not equal_bytes(text + length - end, load(pattern, 3), end):
+        return False
+    text += begin
+    length -= begin + end
+    for n in range(load(pattern, 0)):
+        size = load(pattern, 6 + 2 * n)
+        place = find_bytes(text, length, load(pattern, 5 + 2 * n), size)
+        if place < 0:
+            return False
+        text += place + size
+        length -= place + size
+    return True
+
+
+@kernel("void(int64,int64,int64)")
+def like(at, registers, count):
+    """LIKE."""
+    out = registers + load(at, 1) * count * 8
+    source = registers + load(at, 2) * count * 8
+    entries = load(load(at, 5), ENTRIES)
+    heap = load(load(at, 5), HEAP)
+    for i in range(count):
+        code = load(source, i)
+        value = NULL_CODE
+        if code != NULL_CODE:
+            value = 1 if is_like(heap + load(entries, 2 * code), load(entries, 2 * code + 1), load(at, 4)) else 0
+        store(out, i, value)
+
+
+@kernel("int64(int64,int64,int64)")
+def calculate(at, registers, count):
+    """ADD, SUBTRACT and MULTIPLY."""
+    kind = load(at, 0)
+    out = registers + load(at, 1) * count * 8
+    left = registers + load(at, 2) * count * 8
+    right = registers + load(at, 3) * count * 8
+    low = load(at, 4)
+    high = load(at, 5)
+    refused = 0
+    for i in range(count):
+        a = load(left, i)
+        b = load(right, i)
+        value = NULL_CODE
+        if a != NULL_CODE and b != NULL_CODE:
+            if kind == MULTIPLY:
+                refused |= product_overflows(a, b)
+                value = a * b
+            else:
+                b = -b if kind == SUBTRACT else b
+                refused |= add_overflows(a, b)
+                value = a + b
+            refused |= 1 if value < low or value > high else 0
+        store(out, i, value)
+    return refused
+
+
+@kernel("void(int64,int64,int64)")
+def connect(at, registers, count):
+    """AND, OR, NOT, SELECT and COALESCE."""
+    kind = load(at, 0)
+    out = registers + load(at, 1) * count * 8
+    left = registers + load(at, 2) * count * 8
+    right = registers + load(at, 3) * count * 8
+    other = registers + load(at, 4) * count * 8
+    for i in range(count):
+        a = load(left, i)
+        b = load(right, i)
+        if kind == AND:
+            value = 0
+            if a != 0 and b != 0:
+                value = NULL_CODE if a == NULL_CODE or b == NULL_CODE else 1
+        elif kind == OR:
+            value = 1
+            if a != 1 and b != 1:
+                value = NULL_CODE if a == NULL_CODE or b == NULL_CODE else 0
+        elif kind == NOT:
+            value = NULL_CODE if a == NULL_CODE else 1 - a
+        elif kind == SELECT:
+            value = b if a == 1 else load(other, i)
+        else:
+            value = b if a == NULL_CODE else a
+        store(out, i, value)
+
+
+@kernel("void(int64,int64,int64)")
+def compare(at, registers, count):
+    """EQUAL, UNEQUAL, LESS, LESS_EQUAL, DISTINCT and NOT_DISTINCT."""
+    kind = load(at, 0)
+    out = registers + load(at, 1) * count * 8
+    left = registers + load(at, 2) * count * 8
+    right = registers + load(at, 3) * count * 8
+    for i in range(count):
+        a = load(left, i)
+        b = load(right, i)
+        if kind in (EQUAL, NOT_DISTINCT):
+            holds = a == b
+        elif kind in (UNEQUAL, DISTINCT):
+            holds = a != b
+        elif kind == LESS:
+            holds = a < b
+        else:
+            holds = a <= b
+        value = 1 if holds else 0
+        if kind <= LESS_EQUAL and (a == NULL_CODE or b == NULL_CODE):
+            value = NULL_CODE
+        store(out, i, value)
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def move(at, registers, count, block, width):
+    """LOAD, CONSTANT, STORE and STORE_LIMBS."""
+    kind = load(at, 0)
+    out = registers + load(at, 1) * count * 8
+    x = load(at, 4)
+    refused = 0
+    if kind == LOAD:
+        place = load(at, 2)
+        for i in range(count):
+            word = load(block, i * width + place)
+            refused |= 1 if word == x and word != NULL_CODE else 0
+            store(out, i, word)
+    elif kind == CONSTANT:
+        for i in range(count):
+            store(out, i, x)
+    else:
+        a = registers + load(at, 2) * count * 8
+        place = load(at, 3)
+        for i in range(count):
+            word = load(a, i)
+            if kind == STORE:
+                refused |= 1 if word == x and word != NULL_CODE else 0
+                store(block, i * width + place, word)
+            else:
+                word = 0 if word == NULL_CODE else word
+                store(block, i * width + place, word)
+                for limb in range(1, x):
+                    store(block, i * width + place + limb, word >> 63)
+    return refused
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def operate(at, registers, count, block, width):
+    """One operation on the rows of a block; 1 if it refuses, else 0."""
+    kind = load(at, 0)
+    if kind <= STORE_LIMBS:
+        return move(at, registers, count, block, width)
+    if kind <= NOT_DISTINCT:
+        compare(at, registers, count)
+        return 0
+    if kind <= COALESCE:
+        connect(at, registers, count)
+        return 0
+    if kind == LIKE:
+        like(at, registers, count)
+        return 0
+    return calculate(at, registers, count) if kind <= MULTIPLY else date(at, registers, count)
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def compute(program, operations, registers, data, width, rows):
+    """Run a program on rows of `width` words, a block at a time; 1 if it refuses, else 0."""
+    refused = 0
+    first = 0
+    while first < rows and refused == 0:
+        count = min(rows - first, BLOCK)
+        for n in range(operations):
+            refused |= operate(program + n * WORDS * 8, registers, count, data + first * width * 8, width)
+        first += count
+    return refused

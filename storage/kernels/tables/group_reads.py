@@ -1,0 +1,75 @@
+"""Reading whole groups of a table: how many members each has, its first and last, all of them."""
+
+from __future__ import annotations
+
+from sqlfront.storage.kernels.jit import kernel
+from sqlfront.storage.kernels.layout import LINKS, ROWS, STEPS, TAIL, WIDTH
+from sqlfront.storage.kernels.memory import load, load32, store
+from sqlfront.storage.kernels.tables.limbs import add_value
+
+
+@kernel("void(int64,int64,int64,int64)")
+def sizes(group, groups, rows, out):
+    """The number of members of the group whose row is at groups[i] (0: no such group, no member)."""
+    tail = 2 * load(group, TAIL)
+    for i in range(rows):
+        address = load(groups, i)
+        store(out, i, 0 if address == 0 else load32(address, tail + 1))
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def ends(table, group, groups, rows, last, scratch, out):
+    """The address of each ordered group's least member or, with `last`, its greatest; 0 without a group.
+
+    O(1) for the least, O(log group) expected for the greatest.
+    """
+    tail = 2 * load(group, TAIL)
+    sides = 2 * load(table, TAIL)
+    width = load(table, WIDTH) * 8
+    steps = rows
+    for i in range(rows):
+        address = 0
+        if load(groups, i) != 0:
+            member = load32(load(groups, i), tail + 2 if last else tail)
+            while member != 0:
+                steps += 1
+                address = load(table, ROWS) + (member - 1) * width
+                member = load32(address, sides + 1) if last else 0
+        store(out, i, address)
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def members(table, group, index, groups, rows, scratch, out):
+    """The addresses of all members of the groups, group after group, in the order of their lists of index `index`."""
+    tail = 2 * load(group, TAIL)
+    place = 2 * (load(table, LINKS) + 2 * index)
+    width = load(table, WIDTH) * 8
+    made = 0
+    for i in range(rows):
+        if load(groups, i) != 0:
+            member = load32(load(groups, i), tail)
+            while member != 0:
+                address = load(table, ROWS) + (member - 1) * width
+                store(out, made, address)
+                made += 1
+                member = load32(address, place)
+    store(scratch, STEPS, load(scratch, STEPS) + made)
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def word_of(addresses, rows, place, absent, out):
+    """The word at `place` of the row at each address, `absent` where that is 0."""
+    for i in range(rows):
+        address = load(addresses, i)
+        store(out, i, absent if address == 0 else load(address, place))
+
+
+@kernel("void(int64,int64,int64,int64,int64)")
+def add_runs(values, limbs, counts, rows, out):
+    """Add up runs of values of `limbs` words each, counts[i] of them for row i of `out`, which is zero before."""
+    at = 0
+    for i in range(rows):
+        for _ in range(load(counts, i)):
+            add_value(out, i * limbs, values, at * limbs, limbs)
+            at += 1

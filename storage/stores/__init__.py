@@ -1,0 +1,1 @@
+"""Tables as Python sees them."""

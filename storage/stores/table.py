@@ -1,0 +1,351 @@
+"""A table as Python sees it: an owner of raw memory, with its figures and its invariants."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from sqlfront.storage.errors import InternalError
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.programs import rank as ranking
+from sqlfront.storage.kernels.tables import hash_table as kernels
+from sqlfront.storage.kernels.tables import ordered_group as ordering
+from sqlfront.storage.kernels.tables import upkeep
+
+
+class Table:
+    """A keyed store of rows: `keys` key words, `values` values of `limbs` words; value 0 is the row's count.
+
+    `indexes` lists groupings by tuples of key places. `summed[i]` says how many of the leading values
+    the groups of index i add up (0: only their size), so that one look-up answers for a whole group.
+    `readers` are the walks that hold row numbers.
+    `order` keeps the groups of one index sorted: its number, and (place, kind, operand) of the key words to compare.
+    With `ranked` the index is number 0, and the words compared are as many that each row has besides its key. With
+    `ranges` the rows of the ordered index keep subtree sums of all values, so that ranges of a group are summed up.
+    """
+
+    def __init__(
+        self,
+        keys: int,
+        values: int,
+        limbs: int = 1,
+        indexes: Iterable[tuple[int, ...]] = (),
+        summed: Iterable[int] = (),
+        references: Iterable[tuple[int, int]] = (),
+        name: str = "",
+        extra: int = -1,
+        order: tuple[int, Sequence[tuple[int, int, int]]] | None = None,
+        ranked: bool = False,
+        ranges: bool = False,
+    ) -> None:
+        self.name = name
+        self.indexes = tuple(indexes)
+        if order is not None:
+            extra = len(order[1]) + 1 if ranked else values * (limbs + 1) if ranges else 0
+        self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
+        self.header[at.RANKS] = extra - 1 if ranked else 0
+        self.header[at.SUMS] = values if order is not None and ranges else 0
+        self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
+        self.readers: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.groups: list[Table] = []
+        sums = tuple(summed) or (0,) * len(self.indexes)
+        for number, (places, width) in enumerate(zip(self.indexes, sums, strict=True)):
+            ordered = order is not None and order[0] == number
+            self.groups.append(self._group(number, places, width, ordered))
+        self._refer(tuple(references))
+        if order is not None:
+            number, compared = order
+            words = np.array([number, len(compared), *(word for place in compared for word in place)], np.int64)
+            self.header[at.ORDER] = upkeep.calloc_words(len(words))
+            _words(self.header[at.ORDER], len(words))[:] = words
+
+    def _group(self, number: int, places: tuple[int, ...], summed: int, ordered: bool) -> Table:
+        if len(places) > 32:
+            raise InternalError(f"an index of {len(places)} key words is too wide (32 at most)")
+        group = Table(len(places), summed, self.limbs, name=f"{self.name}[{number}]", extra=int(ordered))
+        group.header[at.OWNER] = self.address
+        group.header[at.OWNER_INDEX] = number
+        entry = _words(self.header[at.INDEX_LIST] + number * (at.INDEX_ENTRY + 32) * 8, at.INDEX_ENTRY + 32)
+        entry[0], entry[1] = group.address, len(places)
+        entry[2 : 2 + len(places)] = places
+        return group
+
+    def _refer(self, references: tuple[tuple[int, int], ...]) -> None:
+        """Count references: (place of a key word that is a dictionary code, address of that dictionary's header)."""
+        if references:
+            self.header[at.REFERENCE_LIST] = upkeep.calloc_words(2 * len(references))
+            _words(self.header[at.REFERENCE_LIST], 2 * len(references))[:] = np.array(references, np.int64).ravel()
+            self.header[at.REFERENCES] = len(references)
+
+    @property
+    def header(self) -> np.ndarray:
+        return _words(self.address, at.HEADER_WORDS)
+
+    @property
+    def keys(self) -> int:
+        return int(self.header[at.KEYS])
+
+    @property
+    def values(self) -> int:
+        return int(self.header[at.VALUES])
+
+    @property
+    def limbs(self) -> int:
+        return int(self.header[at.LIMBS])
+
+    @property
+    def live(self) -> int:
+        """Rows in the table, O(1)."""
+        return int(self.header[at.LIVE])
+
+    def bytes(self) -> int:
+        """Bytes of memory in use, groups included: slots, rows up to the highest ever used, bookkeeping."""
+        h = self.header
+        own = 8 * (h[at.MASK] + 1 + h[at.USED] * h[at.WIDTH] + h[at.DIRTY_CAPACITY] + at.HEADER_WORDS)
+        return int(own) + sum(group.bytes() for group in self.groups)
+
+    def entries(self) -> int:
+        """Live rows of the table and of its groups."""
+        return self.live + sum(group.entries() for group in self.groups)
+
+    def longest_probe(self) -> int:
+        """The most slots that a look-up of a present key inspects, O(slots)."""
+        h = self.header
+        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        places = np.nonzero(slots)[0]
+        if not len(places):
+            return 0
+        home = (slots[places] >> 32) & h[at.MASK]
+        return int((((places - home) & h[at.MASK]) + 1).max())
+
+    def release(self) -> None:
+        """Take back the references to dictionary codes; the table must not be used afterwards. O(slots)."""
+        upkeep.release_references(self.address)
+
+    def insert(self, key: Sequence[int]) -> None:
+        """Add a row with this key and a count of 1 and 0 in all other values. O(1)."""
+        values = [1, *[0] * (self.values * self.limbs - 1)]
+        delta = np.array([*key, *values], np.int64)
+        for table in (self, *self.groups):
+            kernels.reserve(table.address, 1)
+        keys = [tuple(range(self.keys)), *self.indexes]
+        words = [np.array([*(key[place] for place in places), 0], np.int64) for places in keys]
+        hashes = np.array([kernels.hash_words(w.ctypes.data, len(w) - 1) for w in words], np.int64)
+        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        kernels.upsert(self.address, scratch.ctypes.data, hashes.ctypes.data, 1, delta.ctypes.data)
+
+    def clear(self) -> None:
+        """Empty a table that has no indexes and never lost a row; its memory stays. O(rows)."""
+        kernels.clear(self.address)
+
+    def reset(self) -> None:
+        """Empty a table that counts no references, with its groups, and give its memory back. O(1)."""
+        for table in (self, *self.groups):
+            upkeep.reset(table.address)
+
+    def members(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of a group table: the key words of each group, and how many members it has. O(groups)."""
+        h = self.header
+        rows = _words(h[at.ROWS], h[at.USED] * h[at.WIDTH]).reshape(-1, h[at.WIDTH])
+        sizes = (rows[:, h[at.TAIL]] >> 32) & 0xFFFFFFFF
+        return rows[sizes > 0, : self.keys], sizes[sizes > 0]
+
+    def find(self, key: np.ndarray) -> int | None:
+        """The number of the row with this key. O(1)."""
+        words = np.ascontiguousarray([*key, 0], np.int64)
+        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        h = kernels.hash_words(words.ctypes.data, self.keys)
+        row = kernels.find(self.address, scratch.ctypes.data, h, words.ctypes.data, 0, 0)
+        return row if row >= 0 else None
+
+    def size_of(self, key: np.ndarray) -> int:
+        """Of a group table: how many members the group of this key has. O(1)."""
+        row = self.find(key)
+        return 0 if row is None else int(self._row(row)[self.header[at.TAIL]] >> 32) & 0xFFFFFFFF
+
+    def reserve(self, rows: int) -> None:
+        """Make room for that many more rows at once, not by doubling. `compact` gives back what they do not take."""
+        kernels.reserve(self.address, rows)
+
+    def shrink(self) -> None:
+        """Compact the table and its groups where most of their memory is unused, unless changed groups are noted by
+        their places. O(rows kept)."""
+        if self.header[at.TOUCHED_USED]:
+            return
+        for table in (self, *self.groups):
+            if upkeep.wants_shrink(table.address):
+                upkeep.compact(table.address, -1)
+
+    def changed_best(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of a ranked table's groups whose best row is another one since `settle`: the rank words of the best rows that
+        they had, and of those that they have. O(groups changed)."""
+        ranks, group = int(self.header[at.RANKS]), self.groups[0]
+        count, width = int(self.header[at.TOUCHED_USED]), int(self.header[at.WIDTH])
+        noted = _words(self.header[at.TOUCHED], count * (2 + ranks)).reshape(count, 2 + ranks)
+        size = int(group.header[at.WIDTH])
+        groups = _words(group.header[at.ROWS], int(group.header[at.USED]) * size).reshape(-1, size)
+        lists = np.ascontiguousarray(groups[noted[:, 0]]).view(np.int32).reshape(count, 2 * size)
+        heads = lists[:, 2 * int(group.header[at.TAIL])]
+        rows = _words(self.header[at.ROWS], int(self.header[at.USED]) * width).reshape(-1, width)
+        first = int(self.header[at.TAIL]) + 1
+        return noted[noted[:, 1] != 0, 2:].copy(), rows[heads[heads > 0] - 1, first : first + ranks].copy()
+
+    def settle(self) -> None:
+        """Forget which groups have changed."""
+        if self.header[at.TOUCHED_USED]:
+            scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+            ranking.settle(self.address, scratch.ctypes.data)
+            self.shrink()
+
+    def compact(self, index: int = -1) -> None:
+        """Lay rows out in the order of an index's groups, which makes enumeration sequential. O(rows)."""
+        for group in self.groups:
+            upkeep.compact(group.address, -1)
+        upkeep.compact(self.address, index)
+
+    def align(self, visitor: Table, places: Sequence[int]) -> None:
+        """Lay rows out in the order in which another table's rows look them up by their words at `places`. O(rows)."""
+        words = np.array(places, np.int64)
+        upkeep.align(self.address, visitor.address, words.ctypes.data)
+
+    def widen(self, limbs: int) -> None:
+        """Give values and groups' sums `limbs` words each. O(rows)."""
+        for table in (self, *self.groups):
+            upkeep.widen(table.address, limbs)
+
+    def rescale(self, value: int, bits: int) -> None:
+        """Multiply value number `value` by 2**bits in every row and group. O(rows)."""
+        for table in (self, *self.groups):
+            if value < table.values:
+                upkeep.rescale(table.address, value, bits)
+
+    def rows(self) -> dict[tuple[int, ...], tuple[int, ...]]:
+        """Every live row as key words -> values; for tests and small tables."""
+        out = {}
+        for row in self._live_rows():
+            words = self._row(row)
+            values = [self._value(words, v) for v in range(self.values)]
+            out[tuple(int(w) for w in words[: self.keys])] = tuple(values)
+        return out
+
+    def key_of(self, row: int) -> tuple[int, ...]:
+        """The key words of a row by its number."""
+        return tuple(int(word) for word in self._row(row)[: self.keys])
+
+    def _row(self, row: int) -> np.ndarray:
+        width = int(self.header[at.WIDTH])
+        return _words(self.header[at.ROWS] + row * width * 8, width)
+
+    def _value(self, words: np.ndarray, v: int) -> int:
+        first = self.keys + v * self.limbs
+        return int.from_bytes(words[first : first + self.limbs].tobytes(), "little", signed=True)
+
+    def _live_rows(self) -> list[int]:
+        h = self.header
+        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        return sorted(int(slot & 0xFFFFFFFF) - 1 for slot in slots[slots != 0])
+
+    def _check(self) -> None:
+        """Assert every invariant of slots, free list, indexes, lists and group sums. O(rows), between epochs only."""
+        h = self.header
+        live = self._live_rows()
+        alive = set(live)
+        assert len(live) == self.live and len(alive) == len(live), "slots and live count disagree"
+        assert h[at.DIRTY_USED] == 0, "rows wait to be swept"
+        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        for place in np.nonzero(slots)[0]:
+            words = self._row(int(slots[place] & 0xFFFFFFFF) - 1)
+            key = np.ascontiguousarray(words[: max(1, self.keys)])
+            assert kernels.hash_words(key.ctypes.data, self.keys) == slots[place] >> 32, "a slot's hash is wrong"
+        keys = {self.key_of(row) for row in live}
+        assert len(keys) == len(live), "a key occurs twice"
+        free, seen = int(h[at.FREE]), 0
+        while free:
+            seen += 1
+            assert free - 1 not in alive, "a live row is on the free list"
+            free = int(self._row(free - 1)[0])
+        assert seen + len(live) == h[at.USED], "rows leaked"
+        for x, (places, group) in enumerate(zip(self.indexes, self.groups, strict=True)):
+            self._check_index(x, places, group, live)
+            group._check()
+
+    def _check_index(self, x: int, places: tuple[int, ...], group: Table, live: list[int]) -> None:
+        expected: dict[tuple[int, ...], list[int]] = {}
+        for row in live:
+            if ordering.is_listed(self.address, x, self._row(row).ctypes.data):
+                expected.setdefault(tuple(int(self._row(row)[p]) for p in places), []).append(row)
+        found = {group.key_of(row): row for row in group._live_rows()}
+        assert found.keys() == expected.keys(), "groups and members disagree"
+        link = int(self.header[at.LINKS]) + 2 * x
+        for key, group_row in found.items():
+            tail = group._row(group_row)[int(group.header[at.TAIL])]
+            head, size = int(tail & 0xFFFFFFFF), int(tail >> 32)
+            assert size == len(expected[key]), "a group's size is wrong"
+            members, back, skip = [], [], []
+            while head:
+                members.append(head - 1)
+                words = self._row(head - 1)
+                back.append(int((words[link] >> 32) & 0xFFFFFFFF) - 1)
+                skip.append(int((words[link + 1] >> 32) & 0xFFFFFFFF) - 1)
+                assert int(words[link + 1] & 0xFFFFFFFF) == group_row, "a member's group is wrong"
+                head = int(words[link] & 0xFFFFFFFF)
+            assert back == members[-1:] + members[:-1], "a back link is wrong"
+            assert sorted(members) == expected[key], "a list misses members"
+            if not self.header[at.ORDER] or int(_words(self.header[at.ORDER], 1)[0]) != x:
+                assert skip == [*members, -1, -1][2:], "a link to the next member but one is wrong"
+            else:
+                self._check_order(members, link, group._row(group_row)[int(group.header[at.TAIL]) + 1])
+            for v in range(group.values):
+                total = sum(self._value(self._row(row), v) for row in members)
+                assert total == group._value(group._row(group_row), v), "a group's sum is wrong"
+
+    def _check_order(self, members: list[int], link: int, root: np.int64) -> None:
+        """The list is sorted; the tree lists the same rows in the same order, is a heap, and its links agree."""
+        order, first = int(self.header[at.ORDER]), ordering.compared_at(self.address)
+        words = [self._row(row).ctypes.data + first for row in members]
+        for one, other in itertools.pairwise(words):
+            assert ordering.compare_rows(order, one, other) <= 0, "a list is not sorted"
+        sides, listed = int(self.header[at.TAIL]), []
+        waiting: list[tuple[int, int, bool]] = [(int(root) & 0xFFFFFFFF, 0, False)]
+        while waiting:
+            node, parent, visited = waiting.pop()
+            if node == 0:
+                continue
+            if visited:
+                listed.append(node - 1)
+                continue
+            row = self._row(node - 1)
+            assert int(row[link + 1] >> 32) & 0xFFFFFFFF == parent, "a tree's parent link is wrong"
+            if parent:
+                above = self._row(parent - 1).ctypes.data
+                heap = ordering.priority(above, self.keys) >= ordering.priority(row.ctypes.data, self.keys)
+                assert heap, "a tree is no heap"
+            left, right = int(row[sides] & 0xFFFFFFFF), int(row[sides] >> 32) & 0xFFFFFFFF
+            self._check_sums(row, [self._row(child - 1) for child in (left, right) if child])
+            waiting += [(right, node, False), (node, parent, True), (left, node, False)]
+        assert listed == members, "a tree and its list disagree"
+
+    def _check_sums(self, row: np.ndarray, children: list[np.ndarray]) -> None:
+        """A row's subtree sums are its values and its children's sums."""
+        limbs, first = self.limbs + 1, int(self.header[at.TAIL]) + 1
+
+        def below(words: np.ndarray, v: int) -> int:
+            found = words[first + v * limbs : first + (v + 1) * limbs]
+            return int.from_bytes(found.tobytes(), "little", signed=True)
+
+        for v in range(int(self.header[at.SUMS])):
+            total = self._value(row, v) + sum(below(child, v) for child in children)
+            assert below(row, v) == total, "a subtree's sum is wrong"
+
+
+def _words(address: int, count: int) -> np.ndarray:
+    """A view of raw memory as int64 words; valid until the memory moves."""
+    import ctypes
+
+    if count == 0 or address == 0:
+        return np.empty(0, np.int64)
+    return np.ctypeslib.as_array((ctypes.c_int64 * int(count)).from_address(int(address)))

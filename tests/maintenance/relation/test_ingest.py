@@ -1,0 +1,158 @@
+"""The short ways in, for batches and for single rows: the same result as the general way, whatever the columns."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.epoch import RowGate
+from sqlfront.maintenance.relation.ingest import Ingest
+
+SCHEMA = "id BIGINT, name VARCHAR NOT NULL, tag VARCHAR, day DATE"
+VIEW = "CREATE MATERIALIZED VIEW v AS SELECT name, tag, day, COUNT(*) AS n, SUM(id) AS s FROM t GROUP BY ALL"
+
+
+@pytest.fixture
+def con():
+    con = sqlfront.connect()
+    con.execute(f"CREATE CHANGE TABLE t ({SCHEMA}) WITH (retain = false)")
+    con.execute(VIEW)
+    yield con
+    con.close()
+
+
+def batch(rows, text=None):
+    text = text or pa.string()
+    types = [pa.int64(), text, text, pa.date32()]
+    columns = [pa.array([row[i] for row in rows], types[i]) for i in range(4)]
+    return pa.record_batch(columns, names=["id", "name", "tag", "day"])
+
+
+def random_rows(random, count, names):
+    day = datetime.date(2026, 1, 1)
+    return [
+        (
+            int(random.integers(1000)),
+            f"name {random.integers(names)}",
+            None if random.random() < 0.2 else "x" * int(random.integers(20)),
+            None if random.random() < 0.1 else day + datetime.timedelta(days=int(random.integers(3))),
+        )
+        for _ in range(count)
+    ]
+
+
+def expected(bag):
+    groups = {}
+    for (key, *group), weight in bag.items():
+        n, s = groups.get(tuple(group), (0, 0))
+        groups[tuple(group)] = n + weight, s + weight * key
+    return Counter((*group, n, s) for group, (n, s) in groups.items() if n)
+
+
+def count_calls(monkeypatch, owner, name):
+    """Count the calls that the short way has served: its result is neither None nor False."""
+    served = []
+    original = getattr(owner, name)
+
+    def counted(self, *arguments):
+        result = original(self, *arguments)
+        served.append(result is not None and result is not False)
+        return result
+
+    monkeypatch.setattr(owner, name, counted)
+    return served
+
+
+@pytest.mark.parametrize("text", [pa.string(), pa.large_string()])
+def test_batches_of_text_go_the_short_way(con, monkeypatch, text):
+    """Slices, NULLs and ever new strings included; only growth of the dictionary sends a batch the general way."""
+    served = count_calls(monkeypatch, Ingest, "pack")
+    random = np.random.default_rng(3)
+    bag = Counter()
+    for number in range(40):
+        rows = random_rows(random, 60, 10 * (number + 1))
+        con.apply({"t": batch(rows, text).slice(7, 41)})
+        bag.update(rows[7:48])
+        assert Counter(con.execute("FROM v").fetchall()) == expected(bag)
+    assert sum(served) > 25
+
+
+def test_single_rows_of_text_go_the_short_way(con, monkeypatch):
+    con.apply_row("t", (0, "first", None, None))
+    served = count_calls(monkeypatch, RowGate, "run")
+    random = np.random.default_rng(4)
+    bag = Counter({(0, "first", None, None): 1})
+    for row in random_rows(random, 300, 100):
+        con.apply_row("t", row)
+        bag[row] += 1
+        if random.random() < 0.3:
+            gone = next(iter(bag))
+            con.apply_row("t", gone, -1)
+            bag[gone] -= 1
+            bag += Counter()
+    assert Counter(con.execute("FROM v").fetchall()) == expected(bag)
+    assert all(served)
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ((1, None, "a", None), sqlfront.IntegrityError),
+        ((1, "a", 5, "no date"), sqlfront.DataError),
+        (("one", "a", "a", None), sqlfront.DataError),
+        ((2**63, "a", "a", None), sqlfront.DataError),
+        ((1, "\ud800", "a", None), sqlfront.DataError),
+        ((1, "a", "a"), sqlfront.DataError),
+    ],
+)
+def test_bad_rows_are_refused_and_nothing_changes(con, row, error):
+    con.apply_row("t", (1, "a", "a", None))
+    before = con.execute("FROM v").fetchall()
+    with pytest.raises(error):
+        con.apply_row("t", row)
+    assert con.execute("FROM v").fetchall() == before
+
+
+def test_a_null_where_none_may_be_is_refused_in_a_batch(con):
+    con.apply({"t": batch([(1, "a", "a", None)])})
+    with pytest.raises(sqlfront.IntegrityError, match="NULL in column name"):
+        con.apply({"t": batch([(2, None, "a", None)])})
+    assert con.execute("FROM v").fetchall() == [("a", "a", None, 1, 1)]
+
+
+def test_strings_out_of_use_are_forgotten_by_the_short_ways(con):
+    """A window of 100 rows slides over 20,000 strings; those that left it do not stay."""
+    held = []
+    for number in range(200):
+        rows = [(i, f"{number}/{i}", None, None) for i in range(100)]
+        con.apply(
+            {
+                "t": pa.record_batch(
+                    [*batch(held + rows).columns, pa.array([-1] * len(held) + [1] * 100)],
+                    names=["id", "name", "tag", "day", "_weight"],
+                )
+            }
+        )
+        held = rows
+    for row in [(i, f"row {i}", None, None) for i in range(5000)]:
+        con.apply_row("t", row)
+        con.apply_row("t", row, -1)
+    assert con._database.engine.dictionaries.varchar.live() < 3000
+
+
+def test_an_epoch_counts_distinct_rows_of_the_table(con):
+    """Also in columns that the view does not read, in both ways in."""
+    con.execute("CREATE CHANGE TABLE u (a BIGINT, b VARCHAR, c INTERVAL) WITH (retain = false)")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT a, COUNT(*) AS n FROM u GROUP BY a")
+    month = pa.array([(1, 0, 0), (1, 0, 0), (2, 0, 0), (1, 0, 0)], pa.month_day_nano_interval())
+    columns = [pa.array([1, 1, 1, 2]), pa.array(["x", "x", "x", None]), month]
+    weights = pa.array([1, 1, 1, 0], pa.int64())
+    rows = pa.table([*columns, weights], ["a", "b", "c", "_weight"])
+    assert con.apply({"u": rows}).rows == {"u": 2}
+    assert con.apply({"t": batch([(1, "a", None, None), (1, "a", None, None), (1, "b", None, None)])}).rows == {"t": 2}
+    assert con.apply({"t": batch([(1, "a", None, None), (2, "a", None, None)])}).rows == {"t": 2}

@@ -1,0 +1,211 @@
+"""Subtree sums of ordered groups: sums over any range, against lists, through every way in which rows change."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.programs import PASSING, Assembler, Join, WordTest
+from sqlfront.maintenance.program.shapes import COUNT, Shape
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.tables.delta import step_upsert
+from sqlfront.storage.stores.table import Table
+
+VALUE = frozenset({("t", "v")})
+PLACES = [(0, at.ORDER_WORD, 0)]
+LARGE = 2**63 - 1
+
+Key = tuple[int, int, int]
+
+
+class RangedTable(RuleBasedStateMachine):
+    """Keys (group, number, id), each group sorted by number, with ties; a count and a value that may be large."""
+
+    @initialize(limbs=st.integers(1, 2))
+    def start(self, limbs: int) -> None:
+        self.machine = Machine()
+        self.table = ranged_table(limbs)
+        self.counts: Counter[Key] = Counter()
+        self.values: Counter[Key] = Counter()
+        self.scale = 1
+
+    @rule(
+        batch=st.lists(
+            st.tuples(st.integers(0, 1), st.integers(-9, 9), st.integers(0, 2), st.sampled_from([0, 1, -5, LARGE])),
+            max_size=30,
+        )
+    )
+    def insert(self, batch: list[tuple[int, int, int, int]]) -> None:
+        self.write([(group, number, own, 1, value) for group, number, own, value in batch])
+
+    @rule(share=st.integers(1, 4), first=st.integers(0, 3))
+    def delete(self, share: int, first: int) -> None:
+        gone = sorted(self.counts.items())[first::share]
+        self.write([(*key, -count, -self.values[key] // self.scale) for key, count in gone])
+
+    @rule(share=st.integers(1, 4), first=st.integers(0, 3), change=st.sampled_from([1, -1, LARGE]))
+    def change_values(self, share: int, first: int, change: int) -> None:
+        self.write([(*key, 0, change) for key in sorted(self.counts)[first::share]])
+
+    @rule()
+    def undo(self) -> None:
+        """A batch of which one value may not fit, and its inverse: everything is as it was."""
+        rows = [(0, number, number % 3, 1, LARGE) for number in range(-9, 10)]
+        add(self.machine, self.table, rows)
+        self.write([(*key, -count, -value) for *key, count, value in rows], undo=True)
+
+    @rule(index=st.sampled_from([-1, 0, 1]))
+    def compact(self, index: int) -> None:
+        self.table.compact(index)
+
+    @rule()
+    def widen(self) -> None:
+        if self.table.limbs < 4:
+            self.table.widen(self.table.limbs + 1)
+
+    @rule()
+    def rescale(self) -> None:
+        if self.table.limbs < 4 and self.scale == 1:
+            self.table.widen(self.table.limbs + 1)
+            self.table.rescale(1, 64)
+            self.scale = 2**64
+
+    @rule(low=st.integers(-10, 10), high=st.integers(-10, 10), group=st.integers(0, 2))
+    def sum_between(self, low: int, high: int, group: int) -> None:
+        for lower, upper in [(">", "<="), (">=", "<"), (">", None), (None, "<="), (None, None)]:
+            inside = [
+                key
+                for key in self.counts
+                if key[0] == group
+                and (lower is None or key[1] > low or (key[1] == low and lower == ">="))
+                and (upper is None or key[1] < high or (key[1] == high and upper == "<="))
+            ]
+            expected = sum(self.counts[key] for key in inside), sum(self.values[key] for key in inside)
+            found = range_sums(self.machine, self.table, [(group, low, high)], lower, upper)
+            assert found == ({(group, low, high): expected} if inside else {})
+
+    @invariant()
+    def sums_are_those_of_the_rows(self) -> None:
+        if hasattr(self, "table"):
+            self.table._check()
+            assert self.table.rows() == {key: (count, self.values[key]) for key, count in self.counts.items()}
+
+    def write(self, rows: list[tuple[int, int, int, int, int]], undo: bool = False) -> None:
+        overflow = add(self.machine, self.table, rows, self.scale)
+        if not undo:
+            if overflow:
+                add(self.machine, self.table, [(*key, -count, -value) for *key, count, value in rows], self.scale)
+                self.table.widen(self.table.limbs + 1)
+                assert not add(self.machine, self.table, rows, self.scale)
+            for group, number, own, count, value in rows:
+                self.counts[group, number, own] += count
+                self.values[group, number, own] += value * self.scale
+        sweep(self.machine, self.table)
+        self.counts = +self.counts
+        self.values = Counter({key: self.values[key] for key in self.counts})
+
+    def teardown(self) -> None:
+        if hasattr(self, "table"):
+            self.delete(1, 0)
+            assert self.table.entries() == 0
+
+
+TestRangedTable = RangedTable.TestCase
+TestRangedTable.settings = settings(max_examples=40, stateful_step_count=15)
+
+
+@pytest.mark.parametrize("way", ["ascending", "random"])
+def test_steps_grow_as_the_logarithm(way: str) -> None:
+    """A sum over half of a group, a change of a value, an insertion and a deletion: over three decades of its size."""
+    steps = {size: steps_of(size, way) for size in (1000, 10_000, 100_000)}
+    for size, found in steps.items():
+        assert max(found) < 8 * np.log2(size), found
+    assert all(after > before for before, after in zip(steps[1000][:2], steps[100_000][:2], strict=True))
+
+
+def steps_of(size: int, way: str) -> list[float]:
+    machine, table = Machine(), ranged_table(1)
+    numbers = np.arange(size) * 2
+    if way == "random":
+        np.random.default_rng(1).shuffle(numbers)
+    add(machine, table, [(0, int(number), 0, 1, 1) for number in numbers])
+    found = []
+
+    def count(work: object) -> None:
+        found.append((int(machine.scratch[at.STEPS]) - before) / 100)
+
+    chosen = [int(number) for number in numbers[:: size // 100]]
+    before = int(machine.scratch[at.STEPS])
+    sums = range_sums(machine, table, [(0, number, number + size) for number in chosen], ">=", "<")
+    count(sums)
+    for (_, low, _), (rows, _) in sums.items():
+        assert rows == (min(low + size, 2 * size) - low) // 2
+    before = int(machine.scratch[at.STEPS])
+    count(add(machine, table, [(0, number, 0, 0, 5) for number in chosen]))
+    before = int(machine.scratch[at.STEPS])
+    count(add(machine, table, [(0, number + 1, 0, 1, 5) for number in chosen]))
+    before = int(machine.scratch[at.STEPS])
+    add(machine, table, [(0, number + 1, 0, -1, -5) for number in chosen])
+    count(sweep(machine, table))
+    if size <= 1000:  # It looks at every row, in Python.
+        table._check()
+    return found
+
+
+def ranged_table(limbs: int) -> Table:
+    order = (0, [(1, at.ORDER_WORD, 0)])
+    return Table(3, 2, limbs, [(0,), (1,)], name="t", order=order, ranges=True)
+
+
+def add(machine: Machine, table: Table, rows: list[tuple[int, int, int, int, int]], scale: int = 1) -> bool:
+    """Add rows (key words, count, value) to the table, not sweeping it; whether a value did not fit."""
+    words = [
+        word
+        for *key, count, value in rows
+        for word in (*key, *limbs_of(count, table.limbs), *limbs_of(value * scale, table.limbs))
+    ]
+    data, program = np.array(words, np.int64), np.array([at.UPSERT, 3, table.address], np.int64)
+    machine.scratch[at.FLAGS] = 0
+    step_upsert(program.ctypes.data, machine.address, data.ctypes.data, len(rows))
+    return bool(machine.scratch[at.FLAGS] & at.OVERFLOW)
+
+
+def limbs_of(value: int, limbs: int) -> list[int]:
+    """A number's words, modulo their width."""
+    whole = (value % 2 ** (64 * limbs)).to_bytes(8 * limbs, "little")
+    return [int(word) for word in np.frombuffer(whole, np.int64)]
+
+
+def sweep(machine: Machine, table: Table) -> None:
+    assembler = Assembler()
+    assembler.finish(at.SWEEP, [table])
+    machine.run_once(assembler.program())
+
+
+def range_sums(
+    machine: Machine, table: Table, asked: list[tuple[int, int, int]], lower: str | None, upper: str | None
+) -> dict[Key, tuple[int, int]]:
+    """The sums of the rows of a group between two numbers, for each (group, low, high)."""
+    parts = (COUNT, VALUE)
+    delta = Shape(("g", "low", "high"), (1, 1, 1), (COUNT,), 1)
+    sums, out = Shape((), (), parts, table.limbs + 1), Shape(delta.variables, delta.widths, parts, table.limbs + 1)
+    tests = []
+    if lower is not None:
+        tests.append(WordTest(PASSING["<" if lower == ">" else "<="], 1, 1, PLACES))
+    if upper is not None:
+        tests.append(WordTest(PASSING[">" if upper == "<" else ">="], 2, 1, PLACES))
+    found = Table(3, 2, out.limbs)
+    assembler = Assembler()
+    assembler.lift(4, 1, -1, [], [0, 1, 2], [])
+    assembler.path(0)
+    assembler.range_sum(table, 0, [0], tests, Join(delta, frozenset(), sums, out))
+    assembler.upsert(found)
+    assembler.path_end()
+    machine.run(assembler.program(), np.array([(*row, 1) for row in asked], np.int64), len(asked))
+    return {(key[0], key[1], key[2]): (values[0], values[1]) for key, values in found.rows().items()}
