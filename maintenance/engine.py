@@ -17,8 +17,8 @@ import numpy as np
 from sqlfront.maintenance.epoch import Applied, Epoch, RowGate
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.maintenance.program.machine import Encoded
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
+from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
 from sqlfront.maintenance.state import State
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -114,6 +114,20 @@ class Engine(State):
         """Take an applied epoch back."""
         with self.lock:
             self.undo_encoded(applied.encoded)
+
+    def undo_whole(self, applied: Applied) -> None:
+        """Take an applied epoch back exactly once, whenever Ctrl-C arrives; it is raised afterwards."""
+        interrupted = None
+        undone = False
+        while not undone:
+            try:
+                with Uninterrupted():
+                    self.undo(applied)
+                    undone = True
+            except KeyboardInterrupt as error:
+                interrupted = error
+        if interrupted is not None:
+            raise interrupted
 
     def commit(self, applied: Applied, started: float | None = None) -> Epoch:
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""

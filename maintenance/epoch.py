@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.program.machine import Encoded, RelationPrograms, place_row, run_packed, run_row
+from sqlfront.maintenance.program.machine import RelationPrograms, place_row, run_packed, run_row
 from sqlfront.maintenance.program.netting import net
+from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError, NotSupportedError

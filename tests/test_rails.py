@@ -31,19 +31,7 @@ KNOTS: set[frozenset[str]] = {
             "sqlfront.shell",
             "sqlfront.write",
         }
-    ),
-    frozenset(
-        {
-            "sqlfront.maintenance",
-            "sqlfront.maintenance.heavy_light",
-            "sqlfront.maintenance.output",
-            "sqlfront.maintenance.program",
-            "sqlfront.maintenance.ranked",
-            "sqlfront.maintenance.relation",
-            "sqlfront.maintenance.tree",
-            "sqlfront.maintenance.view",
-        }
-    ),
+    )
 }
 """Folders of one package that import each other in a circle."""
 WIDE_FOLDERS: set[str] = set()
@@ -72,26 +60,9 @@ PRIVATE_READS: dict[str, int] = {
     "sqlfront/write/write_through.py": 10,
 }
 """How often a file reads `x._name` of another module."""
-HEADER_READS: dict[str, int] = {
-    "sqlfront/explain/state_rows.py": 1,
-    "maintenance/heavy_light/balance.py": 3,
-    "maintenance/heavy_light/part_trees.py": 2,
-    "maintenance/heavy_light/union_enumeration.py": 2,
-    "maintenance/output/output.py": 1,
-    "maintenance/program/room.py": 2,
-    "maintenance/ranked/cursor.py": 1,
-    "maintenance/ranked/index.py": 2,
-    "maintenance/ranked/keyset_start.py": 1,
-    "maintenance/ranked/window.py": 1,
-    "maintenance/relation/filling.py": 1,
-    "maintenance/tree/arrange.py": 1,
-    "maintenance/view/emission.py": 2,
-    "maintenance/view/maintained_view.py": 1,
-    "maintenance/view/prediction.py": 1,
-    "maintenance/view/tuple_count.py": 2,
-}
+HEADER_READS: dict[str, int] = {}
 """How often a file outside storage reads a word of a table's header."""
-TWICE: set[str] = {"__main__", "errors"}
+TWICE: set[str] = {"__main__", "errors", "source"}
 """Names that two product files have. Python itself asks for __main__ in each package that can be run."""
 
 

@@ -325,14 +325,14 @@ class _Move:
         """Take the tuples of values, each with a count of 1, out of their parts; returns the flags."""
         flags = 0
         for one in self._stores:
-            flags |= one.collect(machine, values) | machine.run(one.take, rows=int(one.tuples.header[at.USED]))
+            flags |= one.collect(machine, values) | machine.run(one.take, rows=one.tuples.used)
         return flags
 
     def put(self, machine: Machine) -> int:
         """Put them in again, by their present status; returns the flags."""
         flags = 0
         for one in self._stores:
-            flags |= machine.run(one.put, rows=int(one.tuples.header[at.USED]))
+            flags |= machine.run(one.put, rows=one.tuples.used)
             one.tuples.reset()
         return flags
 
@@ -374,7 +374,7 @@ class _Tuples:
         flags = 0
         for find, add in self._collecting:
             flags |= machine.run(find, values, len(values))
-            flags |= machine.run(add, rows=int(self._found.header[at.USED]))
+            flags |= machine.run(add, rows=self._found.used)
             self._found.reset()
         self._values.reset()
         return flags

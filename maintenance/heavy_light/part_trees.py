@@ -38,7 +38,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
-    from sqlfront.maintenance.view.maintained_view import Source
+    from sqlfront.maintenance.relation.source import Source
 
 
 @dataclass
@@ -410,7 +410,7 @@ class Pieces:
             for kept in self.trees:
                 for atom in (atom for atom in kept.letters if self.stores[atom] is partition.store):
                     self._add_ranked(assembler, partition, kept, atom)
-            flags |= machine.run(assembler.program(), rows=int(partition.store.table.header[at.USED]))
+            flags |= machine.run(assembler.program(), rows=partition.store.table.used)
         own = self.tables() if room is not None else []
         for kept in self.trees:
             shared = [view for view in kept.tree.stored_inner() if self._shared(kept, view) is not None]
@@ -420,7 +420,7 @@ class Pieces:
                 scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=avoid)
                 goal = self._goal(kept, view)
                 taken = sum(table.bytes() for table in own if table is not goal.table)
-                flags |= fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
+                flags |= fill(machine, assembler.program(), scanned.used, goal, taken, room)
         sweep = Assembler()
         sweep.finish(at.SWEEP, [*self.tables(), *self.shared_tables()])
         self.add_ranking(sweep)

@@ -115,7 +115,7 @@ class _Tree:
         assert upper.table is not None and lower.table is not None and closing.table is not None
         assert upper.shape is not None and lower.shape is not None and closing.shape is not None
         link, output = lower.index_number(lower.link), lower.index_number(out.variables)
-        used = int(lower.table.header[at.USED]), int(upper.table.header[at.USED])
+        used = lower.table.used, upper.table.used
         self.members = np.zeros((2, sum(used)), np.int64)
         self.buckets = np.zeros((2, used[1] + 1), np.int64)
         joined = Shape(out.variables, out.widths, out.parts, out.limbs)

@@ -18,7 +18,6 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit, RawColumn
 from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, with_specials
 from sqlfront.storage.errors import DataError
-from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.layout import NULL_CODE
 
 if TYPE_CHECKING:
@@ -214,7 +213,7 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
     assert store is not None
     table = store.table
     width = table.keys + table.limbs
-    used = int(table.header[at.USED])
+    used = table.used
     for first in range(0, used, size):
         count = min(size, used - first)
         words = np.empty((count, width), np.int64)

@@ -7,11 +7,7 @@ from _signal import SIGINT
 from _signal import signal as set_handler
 from threading import get_ident, main_thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from sqlfront.maintenance.engine import Engine
-    from sqlfront.maintenance.epoch import Applied
+from typing import Any
 
 
 class Uninterrupted:
@@ -42,18 +38,3 @@ class Uninterrupted:
 
     def _note(self, number: int, frame: Any) -> None:
         self._arrived, self._frame = True, frame
-
-
-def undo_whole(engine: Engine, applied: Applied) -> None:
-    """Take an applied epoch back exactly once, whenever Ctrl-C arrives; it is raised afterwards."""
-    interrupted = None
-    undone = False
-    while not undone:
-        try:
-            with Uninterrupted():
-                engine.undo(applied)
-                undone = True
-        except KeyboardInterrupt as error:
-            interrupted = error
-    if interrupted is not None:
-        raise interrupted

@@ -5,19 +5,15 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 import numpy as np
 
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import interpreter as kernels
-from sqlfront.storage.kernels.programs.net import net_rows
 from sqlfront.storage.kernels.tables.upkeep import free_words
 from sqlfront.storage.kernels.tables.waves import WAVE_WORDS
-
-if TYPE_CHECKING:
-    from sqlfront.maintenance.relation.base_relation import Relation
 
 _run = entry_point(kernels.run)
 _run_program = entry_point(kernels.run_program)
@@ -25,7 +21,6 @@ run_epoch = entry_point(kernels.run_epoch)
 run_row = entry_point(kernels.run_row)
 run_packed = entry_point(kernels.run_packed)
 place_row = entry_point(kernels.place_row)
-_net_rows = entry_point(net_rows)
 
 MAX_VIEWS = 4096
 _ENTRY = struct.Struct("=5q")
@@ -39,6 +34,14 @@ class Program:
         self.address = int(words.ctypes.data)
 
 
+class Runnable(Protocol):
+    """Encoded changes as the machine runs them."""
+
+    def entry(self) -> tuple[int, int, int, int, int]:
+        """The addresses of the body, the check and the sweep; the rows' address, and their number."""
+        ...
+
+
 class RelationPrograms:
     """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches.
     `lists`: a row of the change may meet many others."""
@@ -46,38 +49,6 @@ class RelationPrograms:
     def __init__(self, body: Program, check: Program, sweep: Program, lists: bool) -> None:
         self.body, self.check, self.sweep, self.lists = body, check, sweep, lists
         self.addresses = body.address, check.address, sweep.address
-
-
-class Encoded:
-    """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
-
-    `batch` and `weights` are what was encoded (None: one row; and the weights that `batch` has, or 1).
-    """
-
-    __slots__ = ("address", "batch", "keep", "programs", "relation", "rows", "weights")
-
-    def __init__(
-        self,
-        relation: Relation,
-        programs: RelationPrograms,
-        address: int,
-        rows: int,
-        keep: Any,
-        batch: Any = None,
-        weights: np.ndarray | None = None,
-    ) -> None:
-        self.relation, self.programs, self.address, self.rows = relation, programs, address, rows
-        self.keep, self.batch, self.weights = keep, batch, weights
-
-    def net(self) -> None:
-        """Add up equal rows, where a row may meet many. O(rows)."""
-        if self.programs.lists and self.rows > 1:
-            slots = np.zeros(1 << (2 * self.rows - 1).bit_length(), np.int64)
-            width = self.relation.width
-            self.rows = _net_rows(self.address, self.rows, width, int(slots.ctypes.data), len(slots) - 1)
-
-    def entry(self) -> tuple[int, int, int, int, int]:
-        return *self.programs.addresses, self.address, self.rows
 
 
 class Machine:
@@ -109,7 +80,7 @@ class Machine:
         _run(program.address, self.address, 0, first, rows, 1)
         return int(self.scratch[at.FLAGS])
 
-    def run_epoch(self, encoded: Sequence[Encoded], sign: int = 1) -> int:
+    def run_epoch(self, encoded: Sequence[Runnable], sign: int = 1) -> int:
         """Run (or, with sign -1, undo) a whole epoch in one uninterruptible call; returns the flags."""
         count = len(encoded)
         if _ENTRY.size * count > len(self._entries):

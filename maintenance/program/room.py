@@ -100,8 +100,8 @@ def _judge(goal: Goal, taken: int, share: float, room: Room) -> None:
 
 def _bytes_per_row(table: Table) -> float:
     """What a row takes, with its share of the groups that there are so far."""
-    own = 8 * int(table.header[at.WIDTH]) + _SLOT_BYTES
-    groups = sum(group.live * (8 * int(group.header[at.WIDTH]) + _SLOT_BYTES) for group in table.groups)
+    own = 8 * table.width + _SLOT_BYTES
+    groups = sum(group.live * (8 * group.width + _SLOT_BYTES) for group in table.groups)
     return float(own + groups / max(1, table.live))
 
 

@@ -249,7 +249,7 @@ class _Merged:
     def __init__(self, sources: Sequence[_Picked | _Words], order: RankedNode, nodes: int, *, distinct: bool) -> None:
         assert order.table is not None
         self._sources, self._order, self._distinct = sources, order, distinct
-        width = int(order.table.header[at.RANKS])
+        width = order.table.rank_words
         self._rest = np.empty((0, nodes), np.int64), np.empty((0, width), np.int64)
         self._last = np.empty((0, width), np.int64)
         self._origins = np.empty(0, np.int64)

@@ -133,7 +133,7 @@ class RankedIndex:
             store, assembler = stores[atom], Assembler()
             assembler.scan(store.table)
             self.add_path(assembler, atom, shapes[atom])
-            machine.run(assembler.program(), rows=int(store.table.header[at.USED]))
+            machine.run(assembler.program(), rows=store.table.used)
         for node, bag in self._bags:
             assert bag.table is not None and node.table is not None
             assembler = Assembler()
@@ -141,7 +141,7 @@ class RankedIndex:
             assembler.path(self._owner)
             assembler.upsert(node.table)
             assembler.path_end()
-            machine.run(assembler.program(), rows=int(bag.table.header[at.USED]))
+            machine.run(assembler.program(), rows=bag.table.used)
         ranking = Assembler()
         self.add_ranking(ranking, set(self.leaves))
         machine.run_once(ranking.program())

@@ -76,7 +76,7 @@ class Start:
         if decided:
             assert index.root.table is not None
             begun = sum(map(len, words[:decided]))
-            rank_words = int(index.root.table.header[at.TAIL]) + 1
+            rank_words = index.root.table.rank_place
             self._root = self._test(index, rank_words, begun, after.inclusive or decided < len(words))
 
     @property

@@ -16,7 +16,6 @@ from sqlfront.maintenance.ranked.index import SUM_WORDS, KeyLayout, RankedNode
 from sqlfront.maintenance.ranked.rounded import bound_code, rounded_sums
 from sqlfront.planner.model.query import Order
 from sqlfront.storage.codecs.fixed import float_codes
-from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.tables import ordered_group
 from sqlfront.storage.kernels.tables.ordered_group import sort_addresses
@@ -194,7 +193,7 @@ def sorted_places(root: RankedNode, keys: np.ndarray) -> np.ndarray:
     """In which order rows of keys come in the groups of a tree's root."""
     assert root.table is not None
     places = address_of(keys) + np.arange(len(keys)) * keys.strides[0]
-    sort_addresses(int(root.table.header[at.ORDER]), address_of(places), len(keys))
+    sort_addresses(root.table.order_address, address_of(places), len(keys))
     return (places - address_of(keys)) // keys.strides[0]
 
 

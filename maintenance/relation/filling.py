@@ -77,7 +77,7 @@ def copy_rows(machine: Machine, old: Table, store: LeafStore) -> None:
     assembler.path(0)
     assembler.upsert(store.table)
     assembler.path_end()
-    machine.run(assembler.program(), rows=int(old.header[at.USED]))
+    machine.run(assembler.program(), rows=old.used)
     old.release()
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.program.machine import Encoded, RelationPrograms
+from sqlfront.maintenance.program.machine import RelationPrograms
 from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.storage.codecs.dictionary import Dictionary
 from sqlfront.storage.codecs.pack import plain_size, text_size
 from sqlfront.storage.kernels.jit import entry_point

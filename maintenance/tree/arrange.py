@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from sqlfront.maintenance.program.programs import WordTest
 from sqlfront.maintenance.program.shapes import Shape
-from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -69,4 +68,4 @@ def arrange(levels: Sequence[Level]) -> None:
 def _nobody_reads(tables: Iterable[Table], walk: Walk) -> bool:
     """Whether no other walk is under way in these tables, and no row of theirs waits to be swept."""
     others = (reader for table in tables for reader in table.readers if reader is not walk)
-    return next(others, None) is None and not any(table.header[at.DIRTY_USED] for table in tables)
+    return next(others, None) is None and not any(table.unswept for table in tables)

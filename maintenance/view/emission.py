@@ -20,7 +20,6 @@ from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, join_
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.planner.theory.core import ignores_multiplicity
-from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.stores.table import Table
 
@@ -60,7 +59,7 @@ class OutputDelta:
 
     def changed(self) -> np.ndarray:
         """The tuples to which something was added that did not cancel: their key words, then the limbs of each part."""
-        used, shape = int(self.table.header[at.USED]), self.shape
+        used, shape = self.table.used, self.shape
         words = np.empty((used, shape.keys + len(shape.parts) * shape.limbs), np.int64)
         words = words[: upkeep.copy_rows(self.table.address, 0, used, words.ctypes.data)]
         changed = np.zeros(len(words), bool)
@@ -72,7 +71,7 @@ class OutputDelta:
         """Forget what has been gathered; memory beyond a usual epoch's goes back."""
         self.table.clear()
         for table in (self.table, *self._aggregates.values()):
-            if table.header[at.CAPACITY] > _USUAL:
+            if table.capacity > _USUAL:
                 table.compact()
 
     def widen(self, limbs: int) -> None:

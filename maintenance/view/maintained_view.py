@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.covers import add_sum_paths, status_of_partners
@@ -18,6 +18,7 @@ from sqlfront.maintenance.ranked.branches import RankedBranches
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.ranked.index_union import RankedOrder, RankedUnion
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
+from sqlfront.maintenance.relation.source import Source
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
 from sqlfront.maintenance.tree.symmetric_delta import Term
@@ -27,7 +28,7 @@ from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.top_change import BestRows, TopRows
 from sqlfront.maintenance.view.tuple_count import Tally, is_spread
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Companion, Definition, RawColumn
+from sqlfront.planner.model.query import Companion, Definition, Limit, RawColumn
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
@@ -36,20 +37,15 @@ from sqlfront.storage.stores.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.output.first_rows import FirstRows
     from sqlfront.maintenance.relation.base_relation import Evaluate
 
 
-@dataclass
-class Source:
-    """Where an atom reads: a store of a relation, as old (position 0) or as new (1) in a self-join.
+class FirstRowsReader(Protocol):
+    """Reads the first rows of an order without DuckDB (output/first_rows.py)."""
 
-    Where a view has `terms`, all its atoms read one store as old, or the delta itself.
-    """
+    def read(self, limit: Limit) -> list[tuple[Any, ...]] | None: ...
 
-    relation: Relation
-    store: LeafStore
-    position: int
+    def batches(self, limit: Limit, first: int) -> Iterator[list[tuple[Any, ...]]]: ...
 
 
 @dataclass
@@ -90,7 +86,7 @@ class MaintainedView:
     balance: Balance | None = None
     ranked: dict[int, RankedOrder] = field(default_factory=dict)
     top: TopRows | BestRows | None = None
-    reader: FirstRows | Literal[False] | None = None
+    reader: FirstRowsReader | Literal[False] | None = None
     branches: list[MaintainedView] = field(default_factory=list)
 
     @property
@@ -277,7 +273,7 @@ class MaintainedView:
 
     def _run(self, machine: Machine, assembler: Assembler, scanned: Table, goal: Goal, room: Room | None) -> int:
         taken = sum(table.bytes() for table in self._summed() if table is not goal.table)
-        return fill(machine, assembler.program(), int(scanned.header[at.USED]), goal, taken, room)
+        return fill(machine, assembler.program(), scanned.used, goal, taken, room)
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""

@@ -16,7 +16,6 @@ from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import Tally
-from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
@@ -137,6 +136,6 @@ def _written(tables: Iterable[Table], rows: float) -> float:
 
 def _sorted(table: Table) -> float:
     """The steps to a row's place in an ordered group: the depth of a random search tree."""
-    if not table.header[at.ORDER] or not table.live:
+    if not table.order_address or not table.live:
         return 0.0
     return 1.4 * log2(1 + table.live / table.groups[0].live)

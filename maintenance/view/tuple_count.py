@@ -20,7 +20,6 @@ from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import Atom
-from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 
@@ -68,11 +67,11 @@ class Tally:
             assembler.sign(leaf.shape)
             assembler.upsert(leaf.table)
             assembler.path_end()
-            flags |= machine.run(assembler.program(), rows=int(table.header[at.USED]))
+            flags |= machine.run(assembler.program(), rows=table.used)
         for view in self.tree.stored_inner():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, owner, self._limbs)
-            flags |= machine.run(assembler.program(), rows=int(scanned.header[at.USED]))
+            flags |= machine.run(assembler.program(), rows=scanned.used)
         return flags
 
     def add_path(self, source: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:

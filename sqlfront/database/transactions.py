@@ -19,7 +19,7 @@ from sqlfront.database.loading import lossless, restore_lossless
 from sqlfront.database.names import shown
 from sqlfront.maintenance.engine import Change
 from sqlfront.maintenance.epoch import shown as shown_relation
-from sqlfront.maintenance.program.critical import Uninterrupted, undo_whole
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, StaleRead
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Transaction:
             yield
         finally:
             if applied is not None:
-                undo_whole(engine, applied)
+                engine.undo_whole(applied)
 
     def commit(self) -> Epoch | None:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.names import shown
 from sqlfront.explain.heavy import heavy_tables
 from sqlfront.maintenance.tree.view_tables import label
-from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database, ViewEntry
@@ -34,32 +32,32 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
             for atom, source in view.sources.items():
                 shared = len(source.store.users) > 1 or readers[id(source.store)] > 1
                 kind = "passed on" if source.store.passes else "leaf"
-                rows.append((shown(entry.name), atom + of, kind, *figures(source.store.table), shared))
+                rows.append((shown(entry.name), atom + of, kind, *source.store.table.figures(), shared))
             for node in view.tree.stored_inner():
                 if node.table is not None:
                     kind = "view" if node.full else "message"
                     name = label(view.definition, node.node) + of
-                    rows.append((shown(entry.name), name, kind, *figures(node.table), False))
+                    rows.append((shown(entry.name), name, kind, *node.table.figures(), False))
             if view.tree.projection is not None:
                 node_name, kind = "projection" + of, "projection"
                 if values:
                     node_name, kind = of.removeprefix(" for "), "values"
-                rows.append((shown(entry.name), node_name, kind, *figures(view.tree.projection), False))
+                rows.append((shown(entry.name), node_name, kind, *view.tree.projection.figures(), False))
             if view.tally is not None:
                 rows += [
-                    (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *figures(table), False)
+                    (shown(entry.name), f"number of rows, {table.name}{of}", "tally", *table.figures(), False)
                     for table in view.tally.tables()
                 ]
             for index in (tree for order in view.ranked.values() for tree in order.trees()):
                 for ranked, table in zip(index.nodes, index.tables(), strict=True):
                     name = f"{ranked.node.atom or label(view.definition, ranked.node)} by {index.order.label}{of}"
-                    rows.append((shown(entry.name), name, "ranked", *figures(table), False))
+                    rows.append((shown(entry.name), name, "ranked", *table.figures(), False))
             if view.balance is not None:
                 kept = heavy_tables(view.balance.pieces)
-                rows += [(shown(entry.name), node + of, kind, *figures(table), False) for node, kind, table in kept]
+                rows += [(shown(entry.name), node + of, kind, *table.figures(), False) for node, kind, table in kept]
     for relation in database.engine.relations.values():
         if relation.base is not None:
-            rows.append((None, relation.name, "table", *figures(relation.base.table), True))
+            rows.append((None, relation.name, "table", *relation.base.table.figures(), True))
     for name, dictionary in (
         ("varchar", database.engine.dictionaries.varchar),
         ("blob", database.engine.dictionaries.blob),
@@ -69,10 +67,3 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                 (None, name, "dictionary", dictionary.live(), dictionary.live(), dictionary.bytes(), None, None, True)
             )
     return rows
-
-
-def figures(table: Table) -> tuple[int, int, int, float, int]:
-    """Rows, entries with groups, bytes, the load of the slots and the longest probe: the worst of table and indexes."""
-    hashed = (table, *table.groups)
-    load = max(one.live / int(one.header[at.MASK] + 1) for one in hashed)
-    return table.live, table.entries(), table.bytes(), round(load, 3), max(one.longest_probe() for one in hashed)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from sqlfront.connection import Connection
     from sqlfront.database.database import Database, ViewEntry
     from sqlfront.database.scans import ReadSession
-    from sqlfront.maintenance.output.first_rows import FirstRows
     from sqlfront.maintenance.ranked.keyset_start import After
-    from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.maintenance.view.maintained_view import FirstRowsReader, MaintainedView
 
 
 _FIRST = 64
@@ -101,7 +100,7 @@ def _in_turn(
         yield from batch
 
 
-def reader_for(view: MaintainedView) -> FirstRows | None:
+def reader_for(view: MaintainedView) -> FirstRowsReader | None:
     """How the first rows of a view are read without DuckDB; None if it has to compute a column."""
     from sqlfront.maintenance.output.first_rows import reader_of
 

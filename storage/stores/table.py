@@ -102,6 +102,40 @@ class Table:
         """Rows in the table, O(1)."""
         return int(self.header[at.LIVE])
 
+    @property
+    def used(self) -> int:
+        """Rows up to the highest number ever used, free ones included."""
+        return int(self.header[at.USED])
+
+    @property
+    def capacity(self) -> int:
+        """Rows that the memory of now has room for."""
+        return int(self.header[at.CAPACITY])
+
+    @property
+    def width(self) -> int:
+        """Words of a row."""
+        return int(self.header[at.WIDTH])
+
+    @property
+    def unswept(self) -> int:
+        """Rows that came to a count of 0 and wait to be freed."""
+        return int(self.header[at.DIRTY_USED])
+
+    @property
+    def order_address(self) -> int:
+        """Where the kernels read how the rows of the ordered index compare; 0 without one."""
+        return int(self.header[at.ORDER])
+
+    @property
+    def rank_words(self) -> int:
+        """Words by which the rows of a ranked table are ordered; they begin at word `rank_place` of a row."""
+        return int(self.header[at.RANKS])
+
+    @property
+    def rank_place(self) -> int:
+        return int(self.header[at.TAIL]) + 1
+
     def bytes(self) -> int:
         """Bytes of memory in use, groups included: slots, rows up to the highest ever used, bookkeeping."""
         h = self.header
@@ -121,6 +155,12 @@ class Table:
             return 0
         home = (slots[places] >> 32) & h[at.MASK]
         return int((((places - home) & h[at.MASK]) + 1).max())
+
+    def figures(self) -> tuple[int, int, int, float, int]:
+        """Rows, entries with groups, bytes, the load of the slots and the longest probe: the worst of all indexes."""
+        hashed = (self, *self.groups)
+        load = max(one.live / int(one.header[at.MASK] + 1) for one in hashed)
+        return self.live, self.entries(), self.bytes(), round(load, 3), max(one.longest_probe() for one in hashed)
 
     def release(self) -> None:
         """Take back the references to dictionary codes; the table must not be used afterwards. O(slots)."""

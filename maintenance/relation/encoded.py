@@ -1,0 +1,46 @@
+"""The encoded changes of one relation in one epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.machine import RelationPrograms
+from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.programs.net import net_rows
+
+_net_rows = entry_point(net_rows)
+
+
+class Encoded:
+    """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
+
+    `batch` and `weights` are what was encoded (None: one row; and the weights that `batch` has, or 1).
+    """
+
+    __slots__ = ("address", "batch", "keep", "programs", "relation", "rows", "weights")
+
+    def __init__(
+        self,
+        relation: Relation,
+        programs: RelationPrograms,
+        address: int,
+        rows: int,
+        keep: Any,
+        batch: Any = None,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        self.relation, self.programs, self.address, self.rows = relation, programs, address, rows
+        self.keep, self.batch, self.weights = keep, batch, weights
+
+    def net(self) -> None:
+        """Add up equal rows, where a row may meet many. O(rows)."""
+        if self.programs.lists and self.rows > 1:
+            slots = np.zeros(1 << (2 * self.rows - 1).bit_length(), np.int64)
+            width = self.relation.width
+            self.rows = _net_rows(self.address, self.rows, width, int(slots.ctypes.data), len(slots) - 1)
+
+    def entry(self) -> tuple[int, int, int, int, int]:
+        return *self.programs.addresses, self.address, self.rows
