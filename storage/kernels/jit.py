@@ -13,14 +13,18 @@ import importlib
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import llvmlite
 import numba
+import numba.cpython.numbers
+import numba.np.math.numbers
 
 _FOLDERS = ("tables", "programs")
+_ARITHMETIC: tuple[Any, ...] = (numba.cpython.numbers, numba.np.math.numbers)  # Both define add, sub and mul.
 _state = {"compiling": False}
 
 
@@ -64,7 +68,8 @@ class Kernel:
         """Numba's own object, compiled."""
         if not self._compiled:
             self._compiled = True  # Before it is: a recursive function meets itself.
-            self._dispatcher.compile(self._signature)
+            with _wrapping_overflow():
+                self._dispatcher.compile(self._signature)
         return self._dispatcher
 
     @functools.cached_property
@@ -112,6 +117,23 @@ def compile_all() -> None:
 def entry_point(made: Kernel) -> Any:
     """The compiled function itself, without numba's type dispatch. It checks nothing: pass exact types."""
     return made.dispatcher.overloads[made.dispatcher.signatures[0]].entry_point
+
+
+@contextmanager
+def _wrapping_overflow() -> Iterator[None]:
+    """Integer arithmetic that is compiled within wraps around.
+
+    Numba marks signed arithmetic as never overflowing (LLVM's nsw), so LLVM may fold `a * M >= b * M` to `a >= b` and a
+    test for a carry to False. Hashes and limbs overflow on purpose.
+    """
+    before = [module._int_arith_flags for module in _ARITHMETIC]
+    for module in _ARITHMETIC:
+        module._int_arith_flags = lambda _type: []
+    try:
+        yield
+    finally:
+        for module, flags in zip(_ARITHMETIC, before, strict=True):
+            module._int_arith_flags = flags
 
 
 def _announce(directory: Path) -> None:

@@ -238,8 +238,6 @@ def run(program, scratch, data, first, rows, sign):
             delta = load(scratch, BUFFERS + 3 * load(pc, 2))
             while n == 0 and load(after, 0) != PATH_END:
                 after += load(after, 1) * 8
-            delta = load(scratch, BUFFERS + 3 * load(pc, 3))
-            width = load(pc, 7) + 2
         elif operation == AGGREGATE:
             table = load(pc, 2)
             if depth > 0:  # A delta that comes in pieces is added up whole.

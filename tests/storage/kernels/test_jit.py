@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -81,3 +82,32 @@ def test_kernels_live_where_the_fingerprint_looks():
     for source in storage.rglob("*.py"):
         if "\n@kernel(" in source.read_text():
             assert source.parent.parent == PACKAGE, f"{source} holds kernels that the fingerprint does not see"
+
+
+def test_overflow_wraps_around_where_a_comparison_could_be_folded(tmp_path, monkeypatch):
+    """LLVM folds a * M >= b * M to a >= b where overflow cannot be, as numba would have it."""
+    multiplier = -4658895280553007687
+    source = tmp_path / "folded.py"
+    source.write_text(
+        "from sqlfront.storage.kernels.jit import kernel\n\n"
+        "@kernel('boolean(int64,int64)')\n"
+        f"def at_least(a, b):\n    return a * {multiplier} >= b * {multiplier}\n\n"
+        "@kernel('boolean(int64,int64)')\n"
+        "def carries(a, b):\n    return a + b < a\n\n"
+        "@kernel('boolean(int64,int64)')\n"
+        "def borrows(a, b):\n    return a - b > a\n"
+    )
+    monkeypatch.setenv("SQLFRONT_CACHE_DIR", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import folded
+
+    generator = random.Random(5)
+    pairs = [(generator.randrange(-(2**63), 2**63), generator.randrange(-(2**63), 2**63)) for _ in range(2000)]
+    for a, b in pairs:
+        assert folded.at_least(a, b) == (wrapped(a * multiplier) >= wrapped(b * multiplier))
+        assert folded.carries(a, b) == (wrapped(a + b) < a)
+        assert folded.borrows(a, b) == (wrapped(a - b) > a)
+
+
+def wrapped(number: int) -> int:
+    return (number + 2**63) % 2**64 - 2**63
