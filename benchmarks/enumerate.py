@@ -96,7 +96,7 @@ class _Side:
             apply_row = self.con.apply_row
             for row in zip(held.tolist(), range(len(held))):
                 apply_row("facts", row)
-        self.maintained = self.con._database.view(self.con._duck, ["v"]).maintained
+        self.maintained = self.con.session.database.view(self.con.session.duck, ["v"]).maintained
 
     def timed(self, repeats: int) -> dict[str, float | None]:
         """M rows/s of each way to read, the best of `repeats`. Those of the result need one that stays in order."""

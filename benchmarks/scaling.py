@@ -64,7 +64,7 @@ def simulate(rows: int, counts: Sequence[int] = SHARDS) -> list[dict[str, Any]]:
 def _line(con: Any, name: str, shards: int, rows: int) -> dict[str, Any]:
     from sqlfront.shards.shard_plan import plan_shards
 
-    plan = plan_shards(con, QUERIES[name], shards, {table: _rows(table, rows) for table in TABLES})
+    plan = plan_shards(con.session, QUERIES[name], shards, {table: _rows(table, rows) for table in TABLES})
     spread = plan.partitioning
     line = {"query": name, "shards": shards, "used": spread.shards}
     line["grid"] = " and ".join(" x ".join(str(one.shares) for one in grid.dimensions) or "1" for grid in spread.grids)

@@ -57,7 +57,7 @@ def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
         given = f"WITH (epsilon = {epsilon}) " if epsilon is not None else ""
         con.execute(f"CREATE MATERIALIZED VIEW v {given}AS {QUERY}")
         con.apply({"e": pa.table({"a": edges[:, 0].copy(), "b": edges[:, 1].copy()})})
-        [view] = con._database.engine.views.values()
+        [view] = con.session.database.engine.views.values()
         pieces = view.balance.pieces.trees if view.balance is not None else []
         stored = sum(table.live for piece in pieces for table in (one.table for one in piece.tree.stored_inner()))
         start = time.perf_counter()

@@ -205,7 +205,7 @@ def _stepped(con: Any) -> float:
     """Elementary steps per row of a whole read."""
     from sqlfront.maintenance.output.output import Reader
 
-    reader = Reader(con._database.view(con._duck, ("v",)).maintained)
+    reader = Reader(con.session.database.view(con.session.duck, ("v",)).maintained)
     rows = sum(batch.num_rows for batch in reader)
     return reader.steps / max(1, rows)
 

@@ -53,7 +53,7 @@ def longest_wait(con: Any) -> float:
     """Steps per row of the batch that has the most, what follows the last row being counted to it."""
     from sqlfront.maintenance.output.output import Reader
 
-    walk = Reader(con._database.view(con._duck, ("v",)).maintained)._walk
+    walk = Reader(con.session.database.view(con.session.duck, ("v",)).maintained)._walk
     most, before, rows = 0.0, 0, walk.next(WINDOW)
     while rows:
         steps, read = walk.steps, rows

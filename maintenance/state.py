@@ -13,9 +13,9 @@ from sqlfront.maintenance.output.subscribers import Listener, Outlets
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
+from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
 from sqlfront.maintenance.relation.filling import copy_rows, fill_store, lay_out
-from sqlfront.maintenance.relation.source import Source
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import demanded_indexes, unbuilt_view
 from sqlfront.planner.model.plan import Plan

@@ -54,7 +54,7 @@ class Relation:
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
         """The rows as a lazy stream, on a cursor of its own, pinned to its epoch (StaleRead)."""
-        owner = self._connection if self._connection._transaction is not None else self._connection.cursor()
+        owner = self._connection if self._connection.session.transaction is not None else self._connection.cursor()
         return owner.execute(self._query).to_arrow_reader(batch_size)
 
     def show(self, rows: int = 20) -> None:
@@ -73,7 +73,7 @@ class Relation:
     @contextmanager
     def _cursor(self) -> Iterator[Connection]:
         """The connection itself in a transaction (its own changes count), else a cursor that leaves it alone."""
-        if self._connection._transaction is not None:
+        if self._connection.session.transaction is not None:
             yield self._connection
             return
         cursor = self._connection.cursor()

@@ -36,7 +36,7 @@ class View:
         """The number of SQL rows. O(1), but for HAVING, QUALIFY and inside a transaction: then a query counts them."""
         from sqlfront.maintenance.output.output import row_count
 
-        transaction, definition = self._connection._transaction, self._entry.definition
+        transaction, definition = self._connection.session.transaction, self._entry.definition
         inside = transaction is not None and transaction.touched()
         if definition.is_filtered or inside:
             return self._connection.sql(f"SELECT count(*) FROM {self._in_full}").fetchall()[0][0]
@@ -51,7 +51,7 @@ class View:
         """
         values = self._values(row)
         names = [name for name, _ in self._entry.definition.columns]
-        transaction = self._connection._transaction
+        transaction = self._connection.session.transaction
         free = output_variables(self._entry)
         whole = not self._entry.definition.having and not self._entry.definition.limit
         plain = whole and set(free) == {name.casefold() for name in names}
@@ -81,8 +81,8 @@ class View:
         """
         from sqlfront.read.top import top_rows
 
-        self._connection._ready()
-        return top_rows(self._connection, self._entry, k)
+        self._connection.session.ready()
+        return top_rows(self._connection.session, self._entry, k)
 
     def ordered(self) -> Iterator[tuple[Any, ...]]:
         """The view's rows in its order, found one after the other as they are asked for, O(log N) each.
@@ -92,26 +92,26 @@ class View:
         """
         from sqlfront.read.top import ordered_rows
 
-        self._connection._ready()
-        return ordered_rows(self._connection, self._entry)
+        self._connection.session.ready()
+        return ordered_rows(self._connection.session, self._entry)
 
     def state(self) -> list[dict[str, Any]]:
         """What the view keeps, one dictionary per stored node, as SHOW STATE FOR it."""
         keys = ("view", "node", "kind", "rows", "entries", "bytes", "load", "longest_probe", "shared")
         with self._reading():
-            rows = state_rows(self._connection._database, [self._entry])
+            rows = state_rows(self._connection.session.database, [self._entry])
         return [dict(zip(keys, row, strict=True)) for row in rows if row[0] is not None]
 
     def cost(self) -> dict[str, int]:
         """Elementary steps of updates since the view was built: slots looked at, list members visited, rows written."""
         with self._reading():
-            engine = self._connection._database.engine
+            engine = self._connection.session.database.engine
             parts = {part.number: part for part in engine.parts(self._entry.maintained)}
             return {"steps": sum(map(engine.counters, parts.values()))}
 
     def explain(self) -> Explanation:
         """How the view is maintained."""
-        return explain_view(self._connection._database, self._connection._duck, self._entry.name.key)
+        return explain_view(self._connection.session.database, self._connection.session.duck, self._entry.name.key)
 
     def subscribe(
         self,
@@ -136,10 +136,10 @@ class View:
         nobody does.
         """
         connection = self._connection
-        connection._ready()
-        connection._start_reading()
+        connection.session.ready()
+        connection.session.start_reading()
         found = subscribe(
-            connection._database, self._entry, snapshot=snapshot, after=after, timeout=timeout, buffer=buffer
+            connection.session.database, self._entry, snapshot=snapshot, after=after, timeout=timeout, buffer=buffer
         )
         return found if callback is None else CallbackThread(found, callback)
 
@@ -153,9 +153,9 @@ class View:
         """
         from sqlfront.feeds.copies import Copy
 
-        self._connection._ready()
-        self._connection._start_reading()
-        return Copy(self._connection._database, self._entry, path, table, format)
+        self._connection.session.ready()
+        self._connection.session.start_reading()
+        return Copy(self._connection.session.database, self._entry, path, table, format)
 
     def _values(self, row: Any) -> list[Any]:
         """A row's values in column order. ProgrammingError if it is no row of this view."""
@@ -176,14 +176,14 @@ class View:
     @property
     def _in_full(self) -> str:
         """The view's name with its database, whatever the current one is."""
-        return table_sql(self._connection._database.name, self._entry.name)
+        return table_sql(self._connection.session.database.name, self._entry.name)
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        connection, database = self._connection, self._connection._database
-        connection._ready()
-        connection._start_reading()
+        connection, database = self._connection, self._connection.session.database
+        connection.session.ready()
+        connection.session.start_reading()
         with database.engine.lock:
             database.refuse_dropped(self._entry)
-            database.refuse_unreadable(self._entry, connection._current_session())
+            database.refuse_unreadable(self._entry, connection.session.current_reading())
             yield

@@ -38,7 +38,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
-    from sqlfront.maintenance.relation.source import Source
+    from sqlfront.maintenance.relation.atom_source import Source
 
 
 @dataclass

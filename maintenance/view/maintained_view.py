@@ -17,8 +17,8 @@ from sqlfront.maintenance.program.shapes import Part, Shape, shape_of
 from sqlfront.maintenance.ranked.branches import RankedBranches
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.ranked.index_union import RankedOrder, RankedUnion
+from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
-from sqlfront.maintenance.relation.source import Source
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
 from sqlfront.maintenance.tree.symmetric_delta import Term

@@ -11,9 +11,9 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.database.loading import Evaluator, count_rows, load_rows
 from sqlfront.database.names import locate, shown
@@ -21,15 +21,15 @@ from sqlfront.database.scans import SCAN_PREFIX, ReadSession, Scan
 from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import Capture, QualifiedName
-from sqlfront.storage.errors import InterfaceError, Lost, OperationalError, ProgrammingError
+from sqlfront.storage.errors import Error, InterfaceError, Lost, OperationalError, ProgrammingError
 from sqlfront.storage.outside.change_log import INPUT, ChangeLog, LogInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.database.attached_sources import AttachedSources
+    from sqlfront.database.sessions import Session
     from sqlfront.database.transactions import Snapshot
-    from sqlfront.feeds.feed import Feed
-    from sqlfront.feeds.table_sources import Attached
     from sqlfront.maintenance.view.maintained_view import MaintainedView
     from sqlfront.planner.model.query import Definition
 
@@ -54,6 +54,19 @@ class StoredView:
     scan: int
 
 
+class ChangeFeed(Protocol):
+    """The held changes of a view that somebody subscribes to (feeds/feed.py)."""
+
+    def follow(self) -> None:
+        """Listen to the view, which was built anew."""
+
+    def fail(self, error: Error) -> None:
+        """End with a reason, which every subscription raises."""
+
+    def after(self, epoch: int) -> list[pa.Table]:
+        """The changes of the epochs after this one."""
+
+
 @dataclass
 class ViewEntry(StoredView):
     """A view that is maintained; the tables it reads, itself or through views, as the engine calls them; the views."""
@@ -62,7 +75,7 @@ class ViewEntry(StoredView):
     maintained: MaintainedView
     tables: set[str]
     sources: Mapping[str, ViewEntry]
-    feed: Feed | None = None
+    feed: ChangeFeed | None = None
 
 
 @dataclass
@@ -127,13 +140,14 @@ class Database:
         self.epoch_limit: int | None = None
         self._next_scan = 1
         self._reader: Any = None
-        self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     @classmethod
-    def open(cls, path: str, config: Mapping[str, Any] | None) -> Database:
-        """The database of this file, shared within the process; a new one for :memory:."""
-        from sqlfront.define.persistence import restore
+    def open(cls, path: str, config: Mapping[str, Any] | None, restore: Callable[[Database], None]) -> Database:
+        """The database of this file, shared within the process; a new one for :memory:.
 
+        `restore` brings back what a file has of views and change tables.
+        """
         with _registry_lock:
             key = os.path.realpath(path)
             found = None if path in ("", ":memory:") else _open_databases.get(key)
@@ -161,24 +175,24 @@ class Database:
         return self.path in ("", ":memory:")
 
     @functools.cached_property
-    def attached(self) -> Attached:
+    def attached(self) -> AttachedSources:
         """The sources of change tables."""
-        from sqlfront.feeds.table_sources import Attached
+        from sqlfront.database.attached_sources import AttachedSources
 
-        return Attached()
+        return AttachedSources()
 
-    def enter(self, connection: Any) -> None:
-        """Note a connection; the database stays open as long as there is one."""
-        self._connections.add(connection)
+    def enter(self, session: Session) -> None:
+        """Note a session; the database stays open as long as there is one."""
+        self._sessions.add(session)
 
-    def leave(self, connection: Any) -> None:
-        """Forget a connection that closes. The last one closes the file, so that other processes may open it."""
+    def leave(self, session: Session) -> None:
+        """Forget a session that closes. The last one closes the file, so that other processes may open it."""
         from sqlfront.database.durable import compact_logs
-        from sqlfront.define.persistence import save_epoch
+        from sqlfront.database.epoch_numbers import save_epoch
 
         with _registry_lock:
-            self._connections.discard(connection)
-            if self._connections:
+            self._sessions.discard(session)
+            if self._sessions:
                 return
             for entry in self.views.values():
                 if entry.feed is not None:
@@ -377,7 +391,7 @@ class Database:
     def note_epoch(self) -> None:
         """Reserve more epoch numbers in the file when those reserved are used up."""
         if self.epoch_limit is not None and self.engine.epoch >= self.epoch_limit:
-            from sqlfront.define.persistence import reserve_epochs
+            from sqlfront.database.epoch_numbers import reserve_epochs
 
             reserve_epochs(self)
 
@@ -391,8 +405,8 @@ class Database:
     def changed(self) -> None:
         """Tell cursors to look at the catalog again."""
         self.revision += 1
-        for connection in list(self._connections):
-            connection._forget_names()
+        for session in list(self._sessions):
+            session.forget_names()
 
 
 def _failing_scan(unbuilt: UnbuiltView, session: Any) -> Scan:

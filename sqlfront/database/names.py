@@ -13,8 +13,8 @@ from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
     from sqlfront.database.database import Database
+    from sqlfront.database.sessions import Session
 
 Key = tuple[str, str]
 
@@ -29,19 +29,19 @@ def locate(database: Database, con: Any, parts: Sequence[str], *, temporary: boo
     return _first(database, look_up(con, parts, temporary=temporary), ours)[0] if ours else None
 
 
-def meant(connection: Connection, parts: Sequence[str]) -> Key | None:
+def meant(session: Session, parts: Sequence[str]) -> Key | None:
     """As `locate` on a connection. One of ours that only its temporary relations could hide is remembered until a
     statement may make such a one or change where names are looked for; not `sc.v`: anybody may attach a database sc."""
-    database = connection._database
+    database = session.database
     ours = _ours(database, parts)
     if not ours:
         return None
-    known = connection._meant.get(tuple(parts))
+    known = session.meant.get(tuple(parts))
     if known is None or known[0] != ours:
-        key, before = _first(database, look_up(connection._duck, parts), ours)
+        key, before = _first(database, look_up(session.duck, parts), ours)
         if key is None or len(parts) == 2 or any(place[0] != "temp" for place in before):
             return key
-        known = connection._meant[tuple(parts)] = ours, key
+        known = session.meant[tuple(parts)] = ours, key
     return known[1]
 
 

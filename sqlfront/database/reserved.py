@@ -10,7 +10,7 @@ from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
 
 RESERVED = "__sqlfront"
 _CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe")
@@ -48,9 +48,9 @@ def without_reserved(statement: PassThrough) -> str:
     return f"SELECT * FROM ({query}) WHERE {condition}"
 
 
-def looks_into_catalog(connection: Connection, statement: PassThrough) -> bool:
+def looks_into_catalog(session: Session, statement: PassThrough) -> bool:
     """Whether a statement only lists what there is, so that our scans need not be, and should not be, among it."""
-    from sqlfront.read.reads_ours import reads_ours
+    from sqlfront.database.reads_ours import reads_ours
 
     if statement.kind not in ("select", "create_table_as", "copy_to"):
         return False
@@ -58,4 +58,4 @@ def looks_into_catalog(connection: Connection, statement: PassThrough) -> bool:
     if not any(word in text for word in _CATALOG_WORDS):
         return False
     words = [token.name.casefold() for token in tokenize(text) if token.is_name]
-    return any(word.startswith(_CATALOG_WORDS) for word in words) and not reads_ours(connection, statement)
+    return any(word.startswith(_CATALOG_WORDS) for word in words) and not reads_ours(session, statement)

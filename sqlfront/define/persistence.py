@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import SCHEMA, ChangeTable, Database, StoredView, UnbuiltView, scan_name
+from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.maintenance.relation.base_relation import Column
@@ -24,9 +25,6 @@ CREATE TABLE IF NOT EXISTS {SCHEMA}.change_tables (
     schema VARCHAR, name VARCHAR, columns VARCHAR, keys VARCHAR, defaults VARCHAR, options VARCHAR, scan BIGINT);
 CREATE TABLE IF NOT EXISTS {SCHEMA}.state (epoch BIGINT, reserved BIGINT);
 """
-
-
-EPOCHS_RESERVED = 1 << 32  # More than one process gets through between two looks at the limit.
 
 
 def prepare(database: Database, con: Any) -> None:
@@ -51,29 +49,6 @@ def save_change_table(con: Any, table: ChangeTable) -> None:
             table.scan,
         ],
     )
-
-
-def reserve_epochs(database: Database) -> None:
-    """Write down that epoch numbers up to a limit may be used by this process: after a crash none comes again."""
-    database.epoch_limit = database.engine.epoch + EPOCHS_RESERVED
-    _write_epoch(database, database.epoch_limit)
-
-
-def save_epoch(database: Database) -> None:
-    """Write down the last epoch at an orderly end: the next process goes on from there."""
-    if database.epoch_limit is not None:
-        _write_epoch(database, database.engine.epoch)
-        database.epoch_limit = None
-
-
-def _write_epoch(database: Database, reserved: int) -> None:
-    from sqlfront.database.transactions import transaction
-
-    con = database.root.cursor()
-    with transaction(con):
-        con.execute(f"DELETE FROM {SCHEMA}.state")
-        con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, ?)", [database.engine.epoch, reserved])
-    con.close()
 
 
 def restore(database: Database) -> None:

@@ -18,27 +18,27 @@ from sqlfront.storage.capture.ddl_effects import Verdict, classify, parse_ddl
 from sqlfront.storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
 
 
-def needs_us(connection: Connection, statement: PassThrough) -> bool:
+def needs_us(session: Session, statement: PassThrough) -> bool:
     """Whether a DDL statement concerns something of ours."""
-    database = connection._database
+    database = session.database
     if statement.verb == "create" and any(
         t.keyword in ("temp", "temporary") for t in tokenize(statement.text[:60])[:4]
     ):
         return False
     if statement.object == "schema" and statement.verb == "drop":
-        return any(_in_schema(connection, statement))
-    return any(locate(database, connection._duck, target.parts) is not None for target in statement.targets)
+        return any(_in_schema(session, statement))
+    return any(locate(database, session.duck, target.parts) is not None for target in statement.targets)
 
 
-def alter(connection: Connection, statement: PassThrough) -> None:
+def alter(session: Session, statement: PassThrough) -> None:
     """Run, follow or refuse a DDL statement on a captured table, a view or a change table."""
-    database, con = connection._database, connection._duck
-    _refuse_ours(connection, statement)
+    database, con = session.database, session.duck
+    _refuse_ours(session, statement)
     if statement.object == "schema":
-        names = ", ".join(map(shown, _in_schema(connection, statement)))
+        names = ", ".join(map(shown, _in_schema(session, statement)))
         raise IntegrityError(
             "DROP SCHEMA is refused",
             why=f"materialized views or change tables live in it, or read it: {names}",
@@ -48,14 +48,14 @@ def alter(connection: Connection, statement: PassThrough) -> None:
     keys = [key for target in statement.targets if (key := locate(database, con, target.parts)) in captured]
     tables = [captured_table(database, key) for key in keys]
     if tables and statement.verb == "drop" and statement.object == "table":
-        _drop_tables(connection, statement, tables)
+        _drop_tables(session, statement, tables)
         return
     for table in tables:
         verdict = classify(parse_ddl(statement.text), database.capture.columns(table))
         if verdict.action == "transparent":
             continue
-        if verdict.action == "follow" and connection._transaction is None:
-            _follow(connection, statement, table, verdict)
+        if verdict.action == "follow" and session.transaction is None:
+            _follow(session, statement, table, verdict)
             return
         names = ", ".join(shown(entry.name) for entry in database.readers(table))
         why = verdict.reason if verdict.action == "refuse" else "it cannot be followed inside a transaction"
@@ -65,13 +65,13 @@ def alter(connection: Connection, statement: PassThrough) -> None:
             hint="drop the views first" if verdict.action == "refuse" else "COMMIT first",
         )
     con.execute(statement.text)
-    connection._has_result = True
+    session.has_result = True
 
 
-def _refuse_ours(connection: Connection, statement: PassThrough) -> None:
-    database = connection._database
+def _refuse_ours(session: Session, statement: PassThrough) -> None:
+    database = session.database
     for target in statement.targets:
-        key, name = locate(database, connection._duck, target.parts), ".".join(target.parts)
+        key, name = locate(database, session.duck, target.parts), ".".join(target.parts)
         if key in database.views or key in database.unbuilt:
             raise ProgrammingError(
                 f"{name} is a materialized view",
@@ -81,9 +81,9 @@ def _refuse_ours(connection: Connection, statement: PassThrough) -> None:
             raise ProgrammingError(f"{name} is a change table", hint=f"DROP CHANGE TABLE {name}")
 
 
-def _drop_tables(connection: Connection, statement: PassThrough, tables: Sequence[QualifiedName]) -> None:
-    database, con = connection._database, connection._duck
-    if connection._transaction is not None:
+def _drop_tables(session: Session, statement: PassThrough, tables: Sequence[QualifiedName]) -> None:
+    database, con = session.database, session.duck
+    if session.transaction is not None:
         raise NotSupportedError("a table that views read cannot be dropped in a transaction", hint="COMMIT first")
     with database.engine.lock:
         what = f"DROP TABLE {', '.join(map(shown, tables))}"
@@ -94,9 +94,9 @@ def _drop_tables(connection: Connection, statement: PassThrough, tables: Sequenc
             con.execute(statement.text)
 
 
-def _follow(connection: Connection, statement: PassThrough, table: QualifiedName, verdict: Verdict) -> None:
+def _follow(session: Session, statement: PassThrough, table: QualifiedName, verdict: Verdict) -> None:
     """A renaming: the capture, the engine's relation and the views' definitions take the new names."""
-    database, con = connection._database, connection._duck
+    database, con = session.database, session.duck
     new = QualifiedName(table.schema, verdict.renamed_to) if verdict.renamed_to else None
     columns = dict([verdict.renamed_column]) if verdict.renamed_column else None
     with database.engine.lock:
@@ -126,12 +126,12 @@ def _follow(connection: Connection, statement: PassThrough, table: QualifiedName
         database.changed()
 
 
-def _in_schema(connection: Connection, statement: PassThrough) -> Iterator[QualifiedName]:
+def _in_schema(session: Session, statement: PassThrough) -> Iterator[QualifiedName]:
     """The views and change tables that live in the schemas a statement names, and the views that read them."""
-    database = connection._database
+    database = session.database
     dropped = {target.parts[-1].casefold() for target in statement.targets}
     for entry in database.views.values():
-        catalog = EngineCatalog(database, connection._duck)
+        catalog = EngineCatalog(database, session.duck)
         schemas = {entry.name.schema, *(catalog.name(table).schema for table in entry.tables)}
         if {schema.casefold() for schema in schemas} & dropped:
             yield entry.name

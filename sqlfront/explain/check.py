@@ -15,17 +15,17 @@ from sqlfront.storage.errors import ProgrammingError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.connection import Connection
     from sqlfront.database.database import ViewEntry
+    from sqlfront.database.sessions import Session
 
 
-def check_view(connection: Connection, entry: ViewEntry) -> pa.Table:
+def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     """The rows that differ, with `_difference` "missing" or "extra"; a row stands there once per copy.
 
     Of the rows that tie in an ARG_MIN or ARG_MAX, DuckDB is made to take the one that the view takes.
     Floating columns are compared after pairing rows on the other columns, within 1e-9 of the largest value.
     """
-    database, con = connection._database, connection._duck
+    database, con = session.database, session.duck
     for table in database.change_tables.values():
         if database.relation_key(table.name) in entry.tables and not table.retain:
             raise ProgrammingError(
@@ -37,8 +37,7 @@ def check_view(connection: Connection, entry: ViewEntry) -> pa.Table:
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
     expected = without_ties(qualified_query(entry.select, database.name))
     columns = ", ".join(names)
-    session = connection._current_session()
-    with session.holding():
+    with session.current_reading().holding():
         for side, query in (("expected", f"({expected}\n)"), ("found", table_sql(database.name, entry.name))):
             con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_{side} AS SELECT * FROM {query} AS q({columns})")
         with lossless(con):

@@ -265,9 +265,9 @@ def explain(database: Database, con: Any, view_or_sql: str, shards: int | None =
     found = explain_view(database, con, parts) if is_name else explain_query(database, con, view_or_sql)
     if shards is None:
         return found
-    from sqlfront.shards.shard_explanation import in_shards
+    from sqlfront.shards.shard_explanation import spread_of
 
-    return in_shards(database, con, found, shards, parts if is_name else view_or_sql)
+    return replace(found, spread=spread_of(database, con, shards, parts if is_name else view_or_sql))
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:

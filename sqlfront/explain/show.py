@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.names import shown
@@ -16,14 +17,14 @@ from sqlfront.storage.errors import InternalError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.connection import Connection
     from sqlfront.database.database import Database
+    from sqlfront.database.sessions import Session
 
 
-def show(connection: Connection, statement: own.Statement) -> pa.Table:
+def show(session: Session, statement: own.Statement) -> pa.Table:
     """The result of a SHOW, EXPLAIN or CHECK statement as an Arrow table."""
 
-    database, con = connection._database, connection._duck
+    database, con = session.database, session.duck
     match statement:
         case own.ShowMaterializedViews():
             unbuilt = [(shown(view.name), *[None] * 5, view.written) for view in database.unbuilt.values()]
@@ -41,7 +42,7 @@ def show(connection: Connection, statement: own.Statement) -> pa.Table:
             explained = explain_query(database, con, query, statement.text, start)
             return _explained(database, con, explained, options, query)
         case own.CheckMaterializedView(name=name):
-            return check_view(connection, database.view(con, name.parts))
+            return check_view(session, database.view(con, name.parts))
     raise InternalError(f"no handler for {type(statement).__name__}")
 
 
@@ -66,9 +67,9 @@ def _explained(
 
     shards = check_options("EXPLAIN", options).get("shards")
     if shards is not None:
-        from sqlfront.shards.shard_explanation import in_shards
+        from sqlfront.shards.shard_explanation import spread_of
 
-        explained = in_shards(database, con, explained, shards, written)
+        explained = replace(explained, spread=spread_of(database, con, shards, written))
     return _table({"property": pa.string(), "value": pa.string()}, explained.lines())
 
 

@@ -251,9 +251,7 @@ def subscribe(
         epoch = database.engine.epoch
         if after is not None and after > epoch:
             raise ProgrammingError(f"epoch {after} has not been yet", hint=f"the last one is {epoch}")
-        feed = entry.feed
-        if feed is None or feed.failure is not None:
-            feed = Feed(database, entry)
+        feed = entry.feed if isinstance(entry.feed, Feed) and entry.feed.failure is None else Feed(database, entry)
         if after is not None:
             feed.after(after)
         rows = None

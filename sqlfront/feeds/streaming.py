@@ -6,20 +6,19 @@ been committed. So every batch counts exactly once, whatever is killed when.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import Any
 
 from sqlfront.database.database import ChangeTable
 from sqlfront.database.names import shown
+from sqlfront.database.sessions import Session
 from sqlfront.feeds.table_sources import take, wanted_of
 from sqlfront.storage.errors import NotSupportedError, OperationalError
 from sqlfront.write.dml import unit
 
-if TYPE_CHECKING:
-    from sqlfront.connection import Connection
-
 
 def follow(
-    connection: Connection, table: ChangeTable, frame: Any, *, shape: str, name: str | None, checkpoint: str | None,
+    session: Session, table: ChangeTable, frame: Any, *, shape: str, name: str | None, checkpoint: str | None,
     trigger: dict[str, Any] | None,
 ) -> Any:  # fmt: skip
     """Start a streaming query that feeds a change table, and return it (a pyspark StreamingQuery)."""
@@ -38,21 +37,21 @@ def follow(
     source = name or "stream"
 
     def batch(rows: Any, number: int) -> None:
-        with connection.cursor() as cursor:
-            take_batch(cursor, table, rows, shape, source, number)
+        with closing(Session(session.database)) as own:
+            take_batch(own, table, rows, shape, source, number)
 
     writer = frame.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint)
     return (writer.trigger(**trigger) if trigger else writer).start()
 
 
-def take_batch(cursor: Connection, table: ChangeTable, rows: Any, shape: str, source: str, number: int) -> None:
+def take_batch(session: Session, table: ChangeTable, rows: Any, shape: str, source: str, number: int) -> None:
     """Commit a micro-batch as one epoch, unless it has been committed; then it is only read through.
 
     OperationalError if another query, of another checkpoint, has fed the table under this name.
     """
     from sqlfront.storage.outside.spark_source import changes_of
 
-    database = cursor._database
+    database = session.database
     query = str(rows.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
     with database.attached.lock(table.scan):
         last = database.offsets.get((table.scan, source))
@@ -69,6 +68,6 @@ def take_batch(cursor: Connection, table: ChangeTable, rows: Any, shape: str, so
             return
         wanted = wanted_of(database, table)
         changes = changes_of(rows, shape, wanted)
-        cursor._ready()
-        with unit(cursor) as transaction:
+        session.ready()
+        with unit(session) as transaction:
             take(transaction, table, source, changes, {"query": query, "batch": number}, wanted)

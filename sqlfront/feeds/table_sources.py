@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -17,57 +16,46 @@ from sqlfront.write.changes import read_changes
 from sqlfront.write.dml import unit
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
     from sqlfront.maintenance.epoch import Epoch
 
 
-class Attached:
-    """The sources of a database's change tables, by the tables' numbers; a lock lets one reader at a time take in."""
-
-    def __init__(self) -> None:
-        self.sources: dict[int, ChangeSource] = {}
-        self._locks: dict[int, threading.Lock] = {}
-
-    def lock(self, number: int) -> threading.Lock:
-        return self._locks.setdefault(number, threading.Lock())
-
-
 def register_changes(
-    connection: Connection, table_name: str, source: Any, *, shape: str, version: str | None, name: str | None,
+    session: Session, table_name: str, source: Any, *, shape: str, version: str | None, name: str | None,
     checkpoint: str | None, trigger: dict[str, Any] | None,
 ) -> Any:  # fmt: skip
     """Give a change table a source; see Connection.register_changes."""
-    table = _table(connection, name_parts(table_name))
+    table = _table(session, name_parts(table_name))
     if _is_spark(source) and source.isStreaming:
         from sqlfront.feeds.streaming import follow
 
-        return follow(connection, table, source, shape=shape, name=name, checkpoint=checkpoint, trigger=trigger)
+        return follow(session, table, source, shape=shape, name=name, checkpoint=checkpoint, trigger=trigger)
     if checkpoint is not None or trigger is not None:
         raise ProgrammingError("checkpoint and trigger belong to streaming DataFrames", hint="leave them out")
-    connection._database.attached.sources[table.scan] = _as_source(source, shape, version or VERSION, name)
-    return pull(connection, [name_parts(table_name)])
+    session.database.attached.sources[table.scan] = _as_source(source, shape, version or VERSION, name)
+    return pull(session, [name_parts(table_name)])
 
 
-def pull(connection: Connection, names: Sequence[Sequence[str]]) -> Epoch | None:
+def pull(session: Session, names: Sequence[Sequence[str]]) -> Epoch | None:
     """Take in what is new at the sources of change tables, as one epoch; the last one, if it is one table's source and
     gives several. None if nothing is new."""
-    database = connection._database
-    if connection._transaction is not None:
+    database = session.database
+    if session.transaction is not None:
         raise ProgrammingError(
             "REFRESH CHANGE TABLE cannot run inside a transaction",
             why="what it takes in is committed with the offset up to which it has read",
             hint="COMMIT first",
         )
-    tables = sorted((_table(connection, parts) for parts in names), key=lambda table: table.scan)
+    tables = sorted((_table(session, parts) for parts in names), key=lambda table: table.scan)
     epoch = None
     with ExitStack() as locks:
         for table in tables:
             locks.enter_context(database.attached.lock(table.scan))
         found = ((table, rows, at) for table in tables for rows, at in news(database, table))
         if len(tables) > 1:
-            return _commit(connection, list(found))
+            return _commit(session, list(found))
         for item in found:
-            epoch = _commit(connection, [item]) or epoch
+            epoch = _commit(session, [item]) or epoch
     return epoch
 
 
@@ -92,10 +80,10 @@ def take(transaction: Any, table: ChangeTable, source: str, rows: Any, position:
     transaction.note_offset(table, source, position)
 
 
-def _commit(connection: Connection, items: Sequence[tuple[ChangeTable, Any, Any]]) -> Epoch | None:
-    database = connection._database
-    connection._ready()
-    with unit(connection) as transaction:
+def _commit(session: Session, items: Sequence[tuple[ChangeTable, Any, Any]]) -> Epoch | None:
+    database = session.database
+    session.ready()
+    with unit(session) as transaction:
         for table, rows, position in items:
             source = database.attached.sources[table.scan]
             take(transaction, table, source.name, rows, position, wanted_of(database, table))
@@ -109,8 +97,8 @@ def news(database: Database, table: ChangeTable) -> Any:
     return source.read(after, wanted_of(database, table))
 
 
-def _table(connection: Connection, parts: Sequence[str]) -> ChangeTable:
-    table = connection._database.change_table(connection._duck, parts)
+def _table(session: Session, parts: Sequence[str]) -> ChangeTable:
+    table = session.database.change_table(session.duck, parts)
     if table is None:
         raise ProgrammingError(f"there is no change table {'.'.join(parts)}", hint="SHOW CHANGE TABLES lists them")
     if table.lost is not None:

@@ -11,29 +11,29 @@ from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.capture.trigger_sql import quote
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
 
 _COUNT = ["select", "count", "(", "*", ")"]
 
 
-def counted(connection: Connection, statement: PassThrough) -> str | None:
+def counted(session: Session, statement: PassThrough) -> str | None:
     """The statement with the number in place of the scan, if it counts all rows of a view and does nothing else.
 
     Under the engine's lock. O(1) in the rows.
     """
     from sqlfront.maintenance.output.output import row_count
 
-    database = connection._database
+    database = session.database
     references = statement.references or ()
     if statement.kind != "select" or len(references) != 1 or references[0].equalities:
         return None
     name = _column(tokenize(statement.text), references[0].start, references[0].end)
     if name is None:
         return None
-    entry = database.views.get(meant(connection, references[0].parts) or ("", ""))
+    entry = database.views.get(meant(session, references[0].parts) or ("", ""))
     if entry is None or entry.definition.is_filtered:
         return None
-    database.refuse_unreadable(entry, connection._current_session())
+    database.refuse_unreadable(entry, session.current_reading())
     return f"SELECT CAST({row_count(entry.maintained)} AS BIGINT) AS {quote(name)}"
 
 

@@ -23,15 +23,15 @@ from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
 
 
-def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str:
+def narrowed(session: Session, statement: PassThrough, params: Any) -> str:
     """The statement's text with narrowed scans in place of views that constants pin down, or without a scan at all."""
-    database = connection._database
+    database = session.database
     if statement.kind not in ("select", "create_table_as", "copy_to") or not database.views:
         return statement.text
-    if (answer := counted(connection, statement)) is not None:
+    if (answer := counted(session, statement)) is not None:
         return answer
     text = statement.text
     references = statement.references or ()
@@ -39,44 +39,44 @@ def narrowed(connection: Connection, statement: PassThrough, params: Any) -> str
         ordered = len(references) == 1 and statement.kind == "select" and "limit" in statement.text.lower()
         if not reference.equalities and not ordered:
             continue
-        entry = database.views.get(meant(connection, reference.parts) or ("", ""))
+        entry = database.views.get(meant(session, reference.parts) or ("", ""))
         if entry is None:
             continue
-        scan = _ordered_scan(connection, statement, entry, params) if ordered else None
+        scan = _ordered_scan(session, statement, entry, params) if ordered else None
         # Narrowed before its LIMIT, a view would have other rows.
         equalities = reference.equalities if entry.definition.limit is None else ()
-        where = _codes(connection, entry, equalities, params)
+        where = _codes(session, entry, equalities, params)
         if scan is not None or where is None or where:
             name = f"{scan_name(entry.scan)}_{number}"
-            connection._duck.register(name, scan or _narrow_scan(connection, entry, where))
-            connection._scans.add(name)
+            session.duck.register(name, scan or _narrow_scan(session, entry, where))
+            session.scans.add(name)
             alias = "" if reference.alias else f" AS {quote(entry.name.name)}"
             query = view_query(entry.definition, entry, name)
             text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"
     return text
 
 
-def _ordered_scan(connection: Connection, statement: PassThrough, entry: ViewEntry, params: Any) -> Any:
+def _ordered_scan(session: Session, statement: PassThrough, entry: ViewEntry, params: Any) -> Any:
     """The scan of the first rows of one of the view's orders, or after values, as a query asks for them; else None."""
-    served = served_limit(connection, statement, entry, params)
+    served = served_limit(session, statement, entry, params)
     if served is None:
         return None
     number, limit, after = served
-    return ranked_scan(connection._database, entry, number, limit, connection._session_finder(), after)
+    return ranked_scan(session.database, entry, number, limit, session.reading_finder(), after)
 
 
-def _narrow_scan(connection: Connection, entry: ViewEntry, where: Mapping[str, tuple[int, ...]] | None) -> Any:
+def _narrow_scan(session: Session, entry: ViewEntry, where: Mapping[str, tuple[int, ...]] | None) -> Any:
     from sqlfront.maintenance.output.output import schema
 
-    database = connection._database
+    database = session.database
     if where is None:
-        database.refuse_unreadable(entry, connection._current_session())
+        database.refuse_unreadable(entry, session.current_reading())
         return schema(entry.maintained).empty_table()
-    return database.view_scan(entry, connection._session_finder(), where)
+    return database.view_scan(entry, session.reading_finder(), where)
 
 
 def _codes(
-    connection: Connection, entry: ViewEntry, equalities: Sequence[Equality], params: Any
+    session: Session, entry: ViewEntry, equalities: Sequence[Equality], params: Any
 ) -> dict[str, tuple[int, ...]] | None:
     """The codes of variables that the equalities fix; None if they name a value that no row has.
 
@@ -90,7 +90,7 @@ def _codes(
             continue
         codec = entry.maintained.codecs[variable]
         given = equality.parameter
-        value = constant(connection._duck, equality.value) if given is None else parameter(params, given)
+        value = constant(session.duck, equality.value) if given is None else parameter(params, given)
         if value is MISSING or not compares_as(codec.type, value):
             continue
         try:

@@ -19,13 +19,13 @@ from sqlfront.sql.parse_tree import Tree, transform, try_parse_select, walk
 from sqlfront.sql.statements import PassThrough
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
     from sqlfront.database.database import ViewEntry
+    from sqlfront.database.sessions import Session
     from sqlfront.maintenance.ranked.keyset_start import After
 
 
 def served_limit(
-    connection: Connection, statement: PassThrough, entry: ViewEntry, params: Any
+    session: Session, statement: PassThrough, entry: ViewEntry, params: Any
 ) -> tuple[int, Limit, After | None] | None:
     """The number of a ranked order of the view, how many of its rows the query reads, and after which values if it has
     a WHERE; None if it reads others."""
@@ -38,16 +38,16 @@ def served_limit(
         return None
     orders = [one for m in node["modifiers"] if m["type"] == "ORDER_MODIFIER" for one in m["orders"]]
     limits = [m for m in node["modifiers"] if m["type"] == "LIMIT_MODIFIER"]
-    rows = _rows(connection, limits[0], params) if len(limits) == 1 else None
+    rows = _rows(session, limits[0], params) if len(limits) == 1 else None
     if rows is None or len(node["modifiers"]) != len(limits) + bool(orders):
         return None
-    defaults = defaults_of(connection._duck)
+    defaults = defaults_of(session.duck)
     wanted = None if defaults.collated else _wanted(node, orders, entry, defaults)
     most = crossover(entry.maintained)
     if wanted is None or (most is not None and rows > most):
         return None
     where = node["where_clause"]
-    bound = read_bound(where, lambda tree: constant_of(connection._duck, tree, params)) if where else None
+    bound = read_bound(where, lambda tree: constant_of(session.duck, tree, params)) if where else None
     if where and bound is None:
         return None
     fixed = bound.fixed if bound is not None else {}  # All rows have the same value there.
@@ -119,7 +119,7 @@ def _unqualified(tree: Tree) -> Tree | None:
     return tree | {"column_names": tree["column_names"][-1:]} if tree["class"] == "COLUMN_REF" else None
 
 
-def _rows(connection: Connection, limit: Tree, params: Any) -> int | None:
+def _rows(session: Session, limit: Tree, params: Any) -> int | None:
     """The last row that LIMIT and OFFSET read, counted from the first; None if that is not known here."""
     total = 0
     for name in ("limit", "offset"):
@@ -128,7 +128,7 @@ def _rows(connection: Connection, limit: Tree, params: Any) -> int | None:
             if name == "limit":
                 return None
             continue
-        value = constant_of(connection._duck, tree, params)
+        value = constant_of(session.duck, tree, params)
         if type(value) is not int or value < 0:
             return None
         total += value

@@ -16,9 +16,9 @@ from sqlfront.planner.model.query import Limit, is_grouped
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
     from sqlfront.database.database import Database, ViewEntry
     from sqlfront.database.scans import ReadSession
+    from sqlfront.database.sessions import Session
     from sqlfront.maintenance.ranked.keyset_start import After
     from sqlfront.maintenance.view.maintained_view import FirstRowsReader, MaintainedView
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _FIRST = 64
 
 
-def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
+def top_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
     """The first k rows of a view in its first order; see View.top."""
     from sqlfront.maintenance.output.output import crossover
 
     if k < 0:
         raise ProgrammingError(f"there are no first {k} rows")
-    database = connection._database
+    database = session.database
     definition = entry.definition
     _refuse_parted(entry)
     if not definition.orders:
@@ -41,27 +41,27 @@ def top_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any
             why="its query has neither ORDER BY nor LIMIT, and it has no order_by",
             hint="create it with ORDER BY, or SELECT ... ORDER BY ... LIMIT",
         )
-    with connection._reading_own():
+    with session.reading_own():
         database.refuse_dropped(entry)
-        database.refuse_unreadable(entry, connection._current_session())
+        database.refuse_unreadable(entry, session.current_reading())
         most = crossover(entry.maintained) if 0 in entry.maintained.ranked else 0
         if most is None or k <= most:
-            return _ranked_rows(connection, entry, k)
+            return _ranked_rows(session, entry, k)
         query = _sorted_query(database, entry, k)
-        with translated(connection._session_error):
-            rows: list[tuple[Any, ...]] = connection._duck.execute(query).fetchall()
+        with translated(session.reading_error):
+            rows: list[tuple[Any, ...]] = session.duck.execute(query).fetchall()
         return rows
 
 
-def ordered_rows(connection: Connection, entry: ViewEntry) -> Iterator[tuple[Any, ...]]:
+def ordered_rows(session: Session, entry: ViewEntry) -> Iterator[tuple[Any, ...]]:
     """All rows of a view in its order, one after the other; see View.ordered."""
-    database, view = connection._database, entry.maintained
+    database, view = session.database, entry.maintained
     _refuse_parted(entry)
     reader = None
     if 0 in view.ranked:
-        with connection._reading_own():
+        with session.reading_own():
             reader = reader_for(view)
-    if not reader or connection._transaction is not None:
+    if not reader or session.transaction is not None:
         raise NotSupportedError(
             f"the rows of {shown(entry.name)} cannot be read one after the other in their order",
             why="a transaction is open"
@@ -69,7 +69,7 @@ def ordered_rows(connection: Connection, entry: ViewEntry) -> Iterator[tuple[Any
             else "they have no ranked tree, or a column that DuckDB has to compute (con.explain tells which)",
             hint="View.top(k), or SELECT ... ORDER BY ... LIMIT",
         )
-    return _in_turn(connection, entry, reader.batches(within(entry, Limit(None)), _FIRST), database.engine.version)
+    return _in_turn(session, entry, reader.batches(within(entry, Limit(None)), _FIRST), database.engine.version)
 
 
 def _refuse_parted(entry: ViewEntry) -> None:
@@ -83,9 +83,9 @@ def _refuse_parted(entry: ViewEntry) -> None:
 
 
 def _in_turn(
-    connection: Connection, entry: ViewEntry, batches: Iterator[list[tuple[Any, ...]]], version: int
+    session: Session, entry: ViewEntry, batches: Iterator[list[tuple[Any, ...]]], version: int
 ) -> Iterator[tuple[Any, ...]]:
-    engine = connection._database.engine
+    engine = session.database.engine
     while True:
         with engine.lock:
             if engine.version != version:
@@ -142,22 +142,22 @@ def within(entry: ViewEntry, limit: Limit) -> Limit:
     return Limit(rows, own.offset + limit.offset)
 
 
-def _ranked_rows(connection: Connection, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
+def _ranked_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]]:
     """Rows decoded here if all columns are variables or the sums that rows are ordered by; else computed by DuckDB."""
     limit, reader = within(entry, Limit(k)), reader_for(entry.maintained)
     found = reader.read(limit) if reader is not None else None
     if found is not None:
         return found
     name = "__sqlfront_scan_top"
-    scan = ranked_scan(connection._database, entry, 0, limit, connection._session_finder())
-    connection._duck.register(name, scan)
+    scan = ranked_scan(session.database, entry, 0, limit, session.reading_finder())
+    session.duck.register(name, scan)
     try:
-        with translated(connection._session_error):
+        with translated(session.reading_error):
             query = view_query(entry.definition, entry, name)
-            rows: list[tuple[Any, ...]] = connection._duck.execute(query).fetchall()
+            rows: list[tuple[Any, ...]] = session.duck.execute(query).fetchall()
         return rows
     finally:
-        connection._duck.unregister(name)
+        session.duck.unregister(name)
 
 
 def _sorted_query(database: Database, entry: ViewEntry, k: int) -> str:

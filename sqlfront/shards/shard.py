@@ -14,17 +14,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.connection import connect
-from sqlfront.database.database import StoredView, ViewEntry
+from sqlfront.database.database import Database, StoredView, ViewEntry
 from sqlfront.database.names import shown
+from sqlfront.database.sessions import Session
 from sqlfront.define.build import Bound, build_view
+from sqlfront.define.change_table_ddl import create_change_table
+from sqlfront.define.persistence import restore
 from sqlfront.maintenance.output.output_change import OutputChange, plain, view_rows
 from sqlfront.shards.routes import WEIGHT
 from sqlfront.shards.shard_log import START, At, Piece, ShardLog, unpack
 from sqlfront.shards.shard_plan import ShardPlan
+from sqlfront.sql.statements import CreateChangeTable, parse_statement
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import Error, OperationalError
+from sqlfront.write.apply import apply
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,16 +80,18 @@ class Shard:
 
     def __init__(self, plan: ShardPlan) -> None:
         self._plan, self.at = plan, START
-        self.connection = connect(":memory:", config={"threads": 1})
+        self.session = Session(Database.open(":memory:", {"threads": 1}, restore))
+        database, con = self.session.database, self.session.duck
         for stream, columns in zip(plan.streams, plan.sent, strict=True):
             types = ", ".join(f"{quote(c.name)} {c.type}{' NOT NULL' if c.not_null else ''}" for c in columns)
-            self.connection.execute(f"CREATE CHANGE TABLE {stream.name} ({types}) WITH (retain = false)")
-        database = self.connection._database
+            [statement] = parse_statement(f"CREATE CHANGE TABLE {stream.name} ({types}) WITH (retain = false)")
+            assert isinstance(statement, CreateChangeTable)
+            create_change_table(database, con, statement)
         self._entries: list[ViewEntry] = []
         for number, definition in enumerate(plan.combination.shards, 1):
             names = tuple(name for name, _ in definition.columns)
             view = StoredView(QualifiedName("main", f"component_{number}"), "", "", {}, names, database.new_scan())
-            entry = build_view(database, self.connection._duck, view, Bound(definition, {}, plan.query))
+            entry = build_view(database, con, view, Bound(definition, {}, plan.query))
             database.views[view.name.key] = entry
             database.engine.listen(entry.maintained.name, _ignore)
             self._entries.append(entry)
@@ -115,7 +121,8 @@ class Shard:
             rows.setdefault(self._plan.streams[piece.stream].name, []).append(unpack(piece.rows))
         if not rows:
             return []
-        epoch = self.connection.apply({name: pa.concat_tables(tables) for name, tables in rows.items()})
+        self.session.ready()
+        epoch = apply(self.session, {name: pa.concat_tables(tables) for name, tables in rows.items()})
         assert epoch is not None
         changes = epoch.changes
         named = [(number, shown(entry.name)) for number, entry in enumerate(self._entries, 1)]
@@ -125,7 +132,7 @@ class Shard:
         """All rows of the views, with `_weight`."""
         found = []
         for number, entry in enumerate(self._entries, 1):
-            rows = view_rows(entry.maintained, self.connection._database.evaluate)
+            rows = view_rows(entry.maintained, self.session.database.evaluate)
             if rows is not None and rows.num_rows:
                 ones = np.ones(rows.num_rows, np.int64)
                 found.append(self._marked(number, OutputChange(plain(rows), ones, ones).weighted()))
@@ -151,7 +158,7 @@ class Shard:
         return rows.append_column(mark, pa.array(np.full(rows.num_rows, number, np.int32)))
 
     def close(self) -> None:
-        self.connection.close()
+        self.session.close()
 
 
 def _ignore(epoch: int, change: OutputChange | Error) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.catalog import EngineCatalog
@@ -15,7 +15,6 @@ from sqlfront.shards.shard_plan import combined, spread, table_sizes, with_views
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
-    from sqlfront.explain.explanation import Explanation
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,8 @@ class Spread:
         return sum(stream.table == table for stream in streams)
 
 
-def in_shards(
-    database: Database, con: Any, explained: Explanation, shards: int, written: str | Sequence[str]
-) -> Explanation:
-    """The explanation with that of shards; of a query as `written`, or of a view by the parts of its name.
+def spread_of(database: Database, con: Any, shards: int, written: str | Sequence[str]) -> Spread:
+    """How a query as `written`, or a view by the parts of its name, is spread over shards.
 
     ProgrammingError for a number of shards that is none.
     """
@@ -89,4 +86,4 @@ def in_shards(
         bound = bind_stored(catalog, con, database.view(con, written))
     definition = with_views(database, con, bound)
     found = spread(definition, shards, table_sizes(database, con, definition))
-    return replace(explained, spread=Spread(shards, found, combined(definition, found).note))
+    return Spread(shards, found, combined(definition, found).note)

@@ -20,8 +20,8 @@ from sqlfront.sql.parse_tree import expression, walk
 from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
     from sqlfront.database.database import Database
+    from sqlfront.database.sessions import Session
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class ShardPlan:
         return self.combination.columns
 
 
-def plan_shards(connection: Connection, query: str, shards: int, sizes: Mapping[str, float] | None = None) -> ShardPlan:
+def plan_shards(session: Session, query: str, shards: int, sizes: Mapping[str, float] | None = None) -> ShardPlan:
     """The plan of a SELECT over tables, and materialized views, that the connection knows.
 
     `sizes` are the expected rows of tables, by name; those of the tables as they are by default.
     ProgrammingError for a number of shards that is none.
     """
-    connection._ready()
-    database, con = connection._database, connection._duck
+    session.ready()
+    database, con = session.database, session.duck
     catalog = EngineCatalog(database, con)
     definition = with_views(database, con, bind(catalog, con, query))
-    expected = table_sizes(database, con, definition) | named_tables(connection, sizes or {})
+    expected = table_sizes(database, con, definition) | named_tables(session, sizes or {})
     partitioning = spread(definition, shards, expected)
     combination = combined(definition, partitioning)
     tables = {table: _columns(catalog, table) for table, _ in partitioning.sizes}
@@ -115,9 +115,9 @@ def table_sizes(database: Database, con: Any, definition: Definition) -> dict[st
     return found
 
 
-def named_tables(connection: Connection, values: Mapping[str, Any]) -> dict[str, Any]:
+def named_tables(session: Session, values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by tables, as definitions call them, from values by tables as users do. ProgrammingError for others."""
-    catalog, found = EngineCatalog(connection._database, connection._duck), {}
+    catalog, found = EngineCatalog(session.database, session.duck), {}
     for name, value in values.items():
         table = catalog.resolve(name_parts(name))
         if table is None:

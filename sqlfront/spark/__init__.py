@@ -35,7 +35,7 @@ def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str =
     from sqlfront.spark.server import ViewServer
     from sqlfront.spark.source import ChangeSource, ViewSource
 
-    database = con._database
+    database = con.session.database
     if database not in _servers:
         _servers[database] = ViewServer(con, host)
     server, context = _servers[database], spark.sparkContext
@@ -54,17 +54,17 @@ def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
     from sqlfront.database.names import shown
     from sqlfront.storage.outside.spark_source import spark_name
 
-    for entry in con._database.views.values():
+    for entry in con.session.database.views.values():
         frame = spark.read.format(name).option("view", shown(entry.name)).load()
         frame.createOrReplaceTempView(spark_name(entry.name.name))
 
 
 def unregister(con: Connection) -> None:
     """Serve a database's views no more."""
-    server = _servers.pop(con._database, None)
+    server = _servers.pop(con.session.database, None)
     if server is not None:
         server.shutdown()
-    con._database.spark = None
+    con.session.database.spark = None
 
 
 def sql(spark: Any, con: Connection, statement: str) -> Any:
@@ -73,13 +73,13 @@ def sql(spark: Any, con: Connection, statement: str) -> Any:
     Views that are created or dropped are so in Spark too. `CREATE TABLE t USING sqlfront OPTIONS (view 'v')`, whose
     options Spark forgets, makes a temporary view `t` of v.
     """
-    if con._database.spark is not spark:
+    if con.session.database.spark is not spark:
         raise ProgrammingError("this session is not registered", hint="sqlfront.spark.register(spark, con) first")
     if not is_ours(statement):
-        return spark.sql(_as_view(spark, statement, _servers[con._database].sources))
-    before = {entry.name.name for entry in con._database.views.values()}
+        return spark.sql(_as_view(spark, statement, _servers[con.session.database].sources))
+    before = {entry.name.name for entry in con.session.database.views.values()}
     con.execute(statement, dialect="spark")
-    for gone in before - {entry.name.name for entry in con._database.views.values()}:
+    for gone in before - {entry.name.name for entry in con.session.database.views.values()}:
         spark.catalog.dropTempView(gone)
     refresh(spark, con)
     if con.description is None:
@@ -119,8 +119,8 @@ def shards(
     from sqlfront.shards.shard_plan import named_tables, plan_shards
     from sqlfront.spark.shard_job import start_shards
 
-    plan = plan_shards(con, query, shards, sizes)
-    found = named_tables(con, streams)
+    plan = plan_shards(con.session, query, shards, sizes)
+    found = named_tables(con.session, streams)
     missing = [table for table, _ in plan.tables if table not in found]
     if missing or len(found) > len(plan.tables):
         needed = ", ".join(table.removeprefix("main.") for table, _ in plan.tables)

@@ -101,7 +101,7 @@ class ViewServer(flight.FlightServerBase):
             rows = f"FROM {view}{clauses}"
             if request.get("limit"):  # Casts in the query would hide from the tree that it keeps the order.
                 names = ", ".join(quote(types[name.casefold()][0]) for name in request["columns"]) or "1 AS one"
-                with lossless(cursor._duck):
+                with lossless(cursor.session.duck):
                     first = cursor.execute(f"SELECT {names} {rows}").to_arrow_table()
                 cursor.register("first_rows", first)
                 rows = "FROM first_rows"
@@ -121,20 +121,20 @@ class ViewServer(flight.FlightServerBase):
             self._snapshots.popitem(last=False)
 
     def _epoch(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"epoch": self._connection._database.engine.epoch}
+        return {"epoch": self._connection.session.database.engine.epoch}
 
     def _follow(self, request: dict[str, Any]) -> dict[str, Any]:
         """Hold a view's changes from now on; the epoch after which they are held."""
         entry = self._entry(request)
         name = str(entry.name)
-        with self._lock, self._connection._database.engine.lock:
+        with self._lock, self._connection.session.database.engine.lock:
             if name not in self._subscriptions:
                 with self._connection.cursor() as cursor:
                     buffer = int(request.get("buffer") or HELD_ROWS)
                     found = cursor.view(request["view"]).subscribe(snapshot=False, buffer=buffer)
                 assert isinstance(found, Subscription)
                 self._subscriptions[name] = found
-            return {"epoch": self._connection._database.engine.epoch}
+            return {"epoch": self._connection.session.database.engine.epoch}
 
     def _changes(self, request: dict[str, Any]) -> pa.Table:
         """A view's changes of the epochs after `start` up to `end`."""
@@ -160,7 +160,7 @@ class ViewServer(flight.FlightServerBase):
         """A view as SQL calls it, and its columns: a materialized one, or an ordinary one, as shards are read by."""
         parts = self._name(request)
         with self._connection.cursor() as cursor:
-            database, con = cursor._database, cursor._duck
+            database, con = cursor.session.database, cursor.session.duck
             found = look_up(con, parts, temporary=False).first()
             if found is not None and found.is_view and locate(database, con, parts, temporary=False) is None:
                 view = ".".join(map(quote, (found.database, found.schema, found.name)))
@@ -171,7 +171,7 @@ class ViewServer(flight.FlightServerBase):
     def _entry(self, request: dict[str, Any]) -> ViewEntry:
         parts = self._name(request)
         with self._connection.cursor() as cursor:
-            return cursor._database.view(cursor._duck, parts)
+            return cursor.session.database.view(cursor.session.duck, parts)
 
     @staticmethod
     def _name(request: dict[str, Any]) -> list[str]:

@@ -18,35 +18,35 @@ from sqlfront.write.dml import unit
 from sqlfront.write.write_through import net_changes, table_columns, write_netted
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
     from sqlfront.maintenance.epoch import Epoch
 
 
-def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
+def apply(session: Session, changes: Mapping[str, Any]) -> Epoch | None:
     """Apply changes of several tables as one epoch; see Connection.apply."""
-    database = connection._database
+    database = session.database
     if not isinstance(changes, Mapping):
         raise ProgrammingError("apply takes a mapping from table names to changes", hint="con.apply({'t': changes})")
     started = time.perf_counter()
-    tables = {name: _change_table(connection, name) for name in changes}
-    _refuse_doubled(connection, tables)
-    if connection._transaction is None and changes and all(table and not table.durable for table in tables.values()):
-        return _apply_at_once(connection, tables, changes, started)
-    autocommit = connection._transaction is None
-    with unit(connection) as transaction:
+    tables = {name: _change_table(session, name) for name in changes}
+    _refuse_doubled(session, tables)
+    if session.transaction is None and changes and all(table and not table.durable for table in tables.values()):
+        return _apply_at_once(session, tables, changes, started)
+    autocommit = session.transaction is None
+    with unit(session) as transaction:
         # Everything is checked before anything is written: in BEGIN, a failure leaves the transaction as it was.
         ordinary, noted = [], []
         for number, (name, data) in enumerate(changes.items()):
             table = tables[name]
             if table is None:
-                ordinary.append(net_changes(connection, name, data, number))
+                ordinary.append(net_changes(session, name, data, number))
                 continue
             rows, weights = read_changes(name, table.columns, data, table.defaults)
             noted.append(
                 (table, database.engine.relations[database.relation_key(table.name)].as_declared(rows), weights)
             )
         for netted in ordinary:
-            write_netted(connection, netted)
+            write_netted(session, netted)
         for table, rows, weights in noted:
             transaction.add(table, rows, weights)
     if autocommit and transaction.epoch is None:  # No view reads any of the tables, or the changes cancel.
@@ -55,79 +55,79 @@ def apply(connection: Connection, changes: Mapping[str, Any]) -> Epoch | None:
 
 
 def _apply_at_once(
-    connection: Connection, tables: Mapping[str, ChangeTable | None], changes: Mapping[str, Any], started: float
+    session: Session, tables: Mapping[str, ChangeTable | None], changes: Mapping[str, Any], started: float
 ) -> Epoch:
     """An epoch of change tables alone, which needs no transaction of DuckDB's; opens the short way for the next."""
-    engine = connection._database.engine
+    engine = session.database.engine
     batch = {}
     for name, data in changes.items():
         table = tables[name]
         assert table is not None
-        relation = connection._database.relation_key(table.name)
+        relation = session.database.relation_key(table.name)
         batch[relation] = Change(*read_changes(name, table.columns, data, table.defaults))
     with engine.lock:
         epoch = engine.commit(engine.apply(batch), started)
-        _open_gates(connection, dict(zip(changes, batch, strict=True)))
+        _open_gates(session, dict(zip(changes, batch, strict=True)))
     return epoch
 
 
-def apply_row(connection: Connection, name: str, row: Sequence[Any], weight: int) -> int | None:
+def apply_row(session: Session, name: str, row: Sequence[Any], weight: int) -> int | None:
     """Apply one row; see Connection.apply_row. Opens the short way for change tables."""
-    database = connection._database
+    database = session.database
     if not isinstance(weight, int) or isinstance(weight, bool):
         raise DataError(f"a weight of {weight!r}", hint="give a whole number")
     if isinstance(row, (str, bytes, Mapping, Set)) or not isinstance(row, Collection):
         raise DataError(f"{row!r} is no row of {name}", hint="give a tuple or a list, in the table's column order")
-    table = _change_table(connection, name)
-    if table is not None and not table.durable and connection._transaction is None:
+    table = _change_table(session, name)
+    if table is not None and not table.durable and session.transaction is None:
         relation = database.relation_key(table.name)
         with database.engine.lock:
             number = database.engine.apply_row(relation, row, weight)
-            _open_gates(connection, {name: relation})
+            _open_gates(session, {name: relation})
         return number
     import pyarrow as pa
 
-    columns = table.columns if table is not None else table_columns(connection, name)[1]
+    columns = table.columns if table is not None else table_columns(session, name)[1]
     if len(row) != len(columns):
         raise DataError(f"{name} has {len(columns)} columns, the row has {len(row)} values")
     cast = database.engine.dictionaries.caster.cast_value
     data = {column.name: cast(value, column.type) for column, value in zip(columns, row, strict=True)}
-    epoch = apply(connection, {name: pa.table({**data, "_weight": pa.array([weight], pa.int64())})})
+    epoch = apply(session, {name: pa.table({**data, "_weight": pa.array([weight], pa.int64())})})
     return epoch.number if epoch is not None else None
 
 
-def _open_gates(connection: Connection, names: Mapping[str, str]) -> None:
+def _open_gates(session: Session, names: Mapping[str, str]) -> None:
     """The short way into relations by their names in SQL, until names change or a transaction begins. The engine is
     locked."""
-    database = connection._database
-    if connection._revision == database.revision:
-        connection._gates.update((name, database.engine.gates[relation]) for name, relation in names.items())
+    database = session.database
+    if session.revision == database.revision:
+        session.gates.update((name, database.engine.gates[relation]) for name, relation in names.items())
 
 
-def _change_table(connection: Connection, name: str) -> ChangeTable | None:
-    table = connection._tables.get(name)
+def _change_table(session: Session, name: str) -> ChangeTable | None:
+    table = session.tables.get(name)
     if table is None:
-        table = connection._database.change_table(connection._duck, name_parts(name))
+        table = session.database.change_table(session.duck, name_parts(name))
     if table is not None:
-        connection._tables[name] = table
+        session.tables[name] = table
     if table is not None and table.lost is not None:
         raise lost(f"change table {table.name}", table)
-    if table is not None and table.durable and connection._database.read_only:
+    if table is not None and table.durable and session.database.read_only:
         raise ProgrammingError(
             f"change table {table.name} cannot be written",
-            why=f"it is durable, and {connection._database.path} is open read-only",
+            why=f"it is durable, and {session.database.path} is open read-only",
             hint="connect without access_mode = 'READ_ONLY'",
         )
     return table
 
 
-def _refuse_doubled(connection: Connection, tables: Mapping[str, ChangeTable | None]) -> None:
+def _refuse_doubled(session: Session, tables: Mapping[str, ChangeTable | None]) -> None:
     """One table, one entry: two would not be netted. Only the names of ordinary tables need a look at the catalog."""
     from sqlfront.database.catalog import EngineCatalog
 
     if len(tables) < 2:
         return
-    catalog = EngineCatalog(connection._database, connection._duck)
+    catalog = EngineCatalog(session.database, session.duck)
     seen: dict[str, str] = {}
     for name, table in tables.items():
         found = str(table.name) if table is not None else catalog.resolve(name_parts(name))

@@ -20,25 +20,25 @@ from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user, user_object
 from sqlfront.database.loading import lossless
 from sqlfront.database.names import Key, captured_table, meant, shown
+from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.transactions import Transaction, rollback
-from sqlfront.read.reads_ours import reads_ours
 from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.trigger_sql import quote, table_sql
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
 
 _STAGE, _BEFORE = "__sqlfront_stage", "__sqlfront_before"
 
 
-def written_key(connection: Connection, statement: PassThrough) -> Key | None:
+def written_key(session: Session, statement: PassThrough) -> Key | None:
     """The captured table or change table that a write concerns, if any. ProgrammingError for what cannot be written,
     such as a view."""
-    database = connection._database
+    database = session.database
     for target in statement.targets:
-        key = meant(connection, target.parts)
+        key = meant(session, target.parts)
         if key in database.views or key in database.unbuilt:
             raise ProgrammingError(
                 f"{'.'.join(target.parts)} is a materialized view and cannot be written",
@@ -55,14 +55,14 @@ def written_key(connection: Connection, statement: PassThrough) -> Key | None:
     return None
 
 
-def check_indirect(connection: Connection, statement: PassThrough) -> None:
+def check_indirect(session: Session, statement: PassThrough) -> None:
     """Refuse PREPARE and EXPLAIN of a write that DuckDB cannot plan by itself. Triggers capture the others' changes."""
-    key = written_key(connection, statement)
+    key = written_key(session, statement)
     if key is None:
         return
     target, verb = ".".join(statement.targets[0].parts), statement.kind.upper()
     hint = "execute the statement itself, with parameters: con.execute(sql, params), or executemany"
-    if key in connection._database.change_tables:
+    if key in session.database.change_tables:
         why = "change tables are kept by the engine, which DuckDB's plans do not reach"
         raise NotSupportedError(f"{verb} of a write to change table {target} is not supported", why=why, hint=hint)
     if statement.upsert:
@@ -70,47 +70,46 @@ def check_indirect(connection: Connection, statement: PassThrough) -> None:
         raise NotSupportedError(f"{verb} of an upsert into {target} is not supported", why=why, hint=hint)
 
 
-def write(connection: Connection, statement: PassThrough, key: Key, params: Any, many: bool) -> None:
+def write(session: Session, statement: PassThrough, key: Key, params: Any, many: bool) -> None:
     """Run a write of the table `key` and, in autocommit, commit it as one epoch; its result is left on the
     connection."""
-    from sqlfront.dispatch import set_result
 
-    database = connection._database
+    database = session.database
     change_table = database.change_tables.get(key)
-    reading = change_table is not None or reads_ours(connection, statement)
-    connection._session = None
+    reading = change_table is not None or reads_ours(session, statement)
+    session.reading = None
     # What it reads of tables and of views is of one epoch: nobody commits from its BEGIN on.
-    with database.engine.lock if reading else nullcontext(), unit(connection) as transaction:
+    with database.engine.lock if reading else nullcontext(), unit(session) as transaction:
         if change_table is not None:
-            result = _write_change_table(connection, transaction, change_table, statement, params, many)
+            result = _write_change_table(session, transaction, change_table, statement, params, many)
         else:
-            with connection._reading_own() if reading else nullcontext():
-                result = _write_table(connection, statement, key, params, many)
-    set_result(connection, result)
+            with session.reading_own() if reading else nullcontext():
+                result = _write_table(session, statement, key, params, many)
+    session.set_result(result)
 
 
 @contextmanager
-def unit(connection: Connection) -> Iterator[Transaction]:
+def unit(session: Session) -> Iterator[Transaction]:
     """The open transaction, or one for this statement alone that is committed at the end."""
-    if connection._transaction is not None:
-        connection._transaction.touch()
-        yield connection._transaction
+    if session.transaction is not None:
+        session.transaction.touch()
+        yield session.transaction
         return
-    connection._duck.execute("BEGIN")
-    transaction = Transaction(connection._database, connection._duck)
-    connection._transaction = transaction
+    session.duck.execute("BEGIN")
+    transaction = Transaction(session.database, session.duck)
+    session.transaction = transaction
     try:
         yield transaction
     except BaseException:
-        connection._transaction = None
-        rollback(connection._duck)
+        session.transaction = None
+        rollback(session.duck)
         raise
-    connection._transaction = None
+    session.transaction = None
     transaction.commit()
 
 
-def _write_table(connection: Connection, statement: PassThrough, key: Key, params: Any, many: bool) -> Any:
-    database, con = connection._database, connection._duck
+def _write_table(session: Session, statement: PassThrough, key: Key, params: Any, many: bool) -> Any:
+    database, con = session.database, session.duck
     if statement.kind == "merge" or statement.upsert:
         name = captured_table(database, key)
         with _user_objects(con, statement):
@@ -152,14 +151,14 @@ def _run(con: Any, statement: PassThrough, text: str, params: Any, many: bool) -
 
 
 def _write_change_table(
-    connection: Connection,
+    session: Session,
     transaction: Transaction,
     table: ChangeTable,
     statement: PassThrough,
     params: Any,
     many: bool,
 ) -> Any:
-    con = connection._duck
+    con = session.duck
     if statement.kind == "truncate" and table.lost is not None:
         transaction.truncated(table)
         return _count(0)
@@ -175,11 +174,11 @@ def _write_change_table(
             why="it was created WITH (retain = false): its rows are not kept, so only plain INSERT works",
             hint="give exact changes with con.apply and _weight, or create it WITH (retain = true)",
         )
-    with connection._reading_own(), _by_name(table):
+    with session.reading_own(), _by_name(table):
         keys = table.keys if conflicts else ()
         con.execute(f"CREATE OR REPLACE TEMP TABLE {_STAGE} ({_declaration(table, keys)})")
         if not plain_insert:
-            _copy_rows(con, table, table_sql(connection._database.name, table.name))
+            _copy_rows(con, table, table_sql(session.database.name, table.name))
             con.execute(f"CREATE OR REPLACE TEMP TABLE {_BEFORE} AS SELECT * FROM {_STAGE}")
         result = _run(con, statement, _on_stage(statement, table), params, many)
         rows, weights = _staged(con, table, plain_insert)

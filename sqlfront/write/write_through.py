@@ -21,7 +21,7 @@ from sqlfront.write.changes import as_arrow, read_changes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
 
 _GIVEN = "__sqlfront_changes"
 
@@ -37,31 +37,31 @@ class Netted:
     gone: str
 
 
-def net_changes(connection: Connection, name: str, changes: Any, number: int) -> Netted:
+def net_changes(session: Session, name: str, changes: Any, number: int) -> Netted:
     """Net the changes of an ordinary table and check its deletes; -n needs n copies of the row.
 
     A missing column takes its DEFAULT. Raises ProgrammingError for wrong columns, DataError for values that do not
     fit, IntegrityError, naming the row, when one is deleted more often than it is there. `number` tells apart
     the tables of one epoch. O(changes), and a scan of the table when there are deletes.
     """
-    table, columns = table_columns(connection, name)
-    in_full = table_sql(connection._database.name, table)
+    table, columns = table_columns(session, name)
+    in_full = table_sql(session.database.name, table)
     netted = Netted(name, in_full, columns, f"temp.__sqlfront_net_{number}", f"temp.__sqlfront_gone_{number}")
     rows = as_arrow(name, changes)
     given = {column.casefold() for column in rows.schema.names}
     present = [column for column in columns if column.name.casefold() in given]
-    defaults = _defaults(connection, name, table, [column for column in columns if column not in present])
-    _net(connection._duck, netted, defaults, *read_changes(name, present, rows))
-    _check_deletes(connection._duck, netted)
+    defaults = _defaults(session, name, table, [column for column in columns if column not in present])
+    _net(session.duck, netted, defaults, *read_changes(name, present, rows))
+    _check_deletes(session.duck, netted)
     return netted
 
 
-def write_netted(connection: Connection, netted: Netted) -> None:
+def write_netted(session: Session, netted: Netted) -> None:
     """Write netted changes in the open transaction, deletes before inserts; constraints apply.
 
     Of a row that is deleted all copies go, and those that stay come back.
     """
-    con, names = connection._duck, _names(netted.columns)
+    con, names = session.duck, _names(netted.columns)
     [(expected,)] = con.execute(f"SELECT coalesce(sum(__held), 0) FROM {netted.gone}").fetchall()
     if expected:
         same = _same(netted.columns)
@@ -76,14 +76,14 @@ def write_netted(connection: Connection, netted: Netted) -> None:
     con.execute(f"DROP TABLE {netted.net}; DROP TABLE {netted.gone}")
 
 
-def table_columns(connection: Connection, name: str) -> tuple[QualifiedName, list[Column]]:
+def table_columns(session: Session, name: str) -> tuple[QualifiedName, list[Column]]:
     """The ordinary table of this name and its columns that can be written. ProgrammingError if it is none."""
     from sqlfront.database.catalog import EngineCatalog
     from sqlfront.database.names import name_parts
 
     if is_reserved(name_parts(name)):
         raise reserved(name)
-    catalog = EngineCatalog(connection._database, connection._duck)
+    catalog = EngineCatalog(session.database, session.duck)
     found = catalog.resolve(name_parts(name))
     if found is None:
         raise ProgrammingError(f"there is no table {name}", hint="CREATE TABLE or CREATE CHANGE TABLE first")
@@ -92,24 +92,24 @@ def table_columns(connection: Connection, name: str) -> tuple[QualifiedName, lis
     table = catalog.name(found)
     generated = {
         row[0]
-        for row in connection._duck.execute(
+        for row in session.duck.execute(
             "SELECT column_name FROM duckdb_columns() WHERE database_name = ? "
             "AND schema_name = ? AND table_name = ? AND is_generated",
-            [connection._database.name, table.schema, table.name],
+            [session.database.name, table.schema, table.name],
         ).fetchall()
     }
     columns = [Column(*column) for column in catalog.columns(found) or []]
     return table, [column for column in columns if column.name not in generated]
 
 
-def _defaults(connection: Connection, name: str, table: QualifiedName, missing: Sequence[Column]) -> dict[str, str]:
+def _defaults(session: Session, name: str, table: QualifiedName, missing: Sequence[Column]) -> dict[str, str]:
     """The DEFAULT expressions of columns that the changes miss. ProgrammingError if one has none."""
     if not missing:
         return {}
-    found = connection._duck.execute(
+    found = session.duck.execute(
         "SELECT column_name, column_default FROM duckdb_columns() WHERE database_name = ? "
         "AND schema_name = ? AND table_name = ? AND column_default IS NOT NULL",
-        [connection._database.name, table.schema, table.name],
+        [session.database.name, table.schema, table.name],
     ).fetchall()
     defaults = dict(found)
     absent = [column.name for column in missing if column.name not in defaults]

@@ -24,7 +24,7 @@ import numba.cpython.numbers
 import numba.np.math.numbers
 
 _FOLDERS = ("tables", "programs")
-_ARITHMETIC: tuple[Any, ...] = (numba.cpython.numbers, numba.np.math.numbers)  # Both define add, sub and mul.
+_ARITHMETIC = (vars(numba.cpython.numbers), vars(numba.np.math.numbers))  # Both define add, sub and mul.
 _state = {"compiling": False}
 
 
@@ -126,14 +126,14 @@ def _wrapping_overflow() -> Iterator[None]:
     Numba marks signed arithmetic as never overflowing (LLVM's nsw), so LLVM may fold `a * M >= b * M` to `a >= b` and a
     test for a carry to False. Hashes and limbs overflow on purpose.
     """
-    before = [module._int_arith_flags for module in _ARITHMETIC]
-    for module in _ARITHMETIC:
-        module._int_arith_flags = lambda _type: []
+    before = [names["_int_arith_flags"] for names in _ARITHMETIC]
+    for names in _ARITHMETIC:
+        names["_int_arith_flags"] = lambda _type: []
     try:
         yield
     finally:
-        for module, flags in zip(_ARITHMETIC, before, strict=True):
-            module._int_arith_flags = flags
+        for names, flags in zip(_ARITHMETIC, before, strict=True):
+            names["_int_arith_flags"] = flags
 
 
 def _announce(directory: Path) -> None:

@@ -75,7 +75,7 @@ def follow(spark: Any, directory: str, processor: type[ShardProcessor] = ShardPr
     with sqlfront.connect(f"{directory}/fed.duckdb") as con:
         con.execute("CREATE CHANGE TABLE IF NOT EXISTS t (a BIGINT, n BIGINT) WITH (retain = false)")
         stream = spark.readStream.schema("a BIGINT, n BIGINT").option("maxFilesPerTrigger", 1).json(f"{directory}/in")
-        view = start_shards(con, plan_shards(con, SELECT, SHARDS), {"main.t": stream}, "auto", processor)
+        view = start_shards(con, plan_shards(con.session, SELECT, SHARDS), {"main.t": stream}, "auto", processor)
         query = view.into("v", checkpoint=f"{directory}/checkpoint", trigger={"availableNow": True})
         query.awaitTermination()
         return sorted(con.execute("FROM v").fetchall())

@@ -41,7 +41,7 @@ def main(directory: str) -> None:
     with sqlfront.connect(f"{directory}/fed.duckdb") as con:
         con.execute("CREATE CHANGE TABLE t (a BIGINT, n BIGINT) WITH (retain = false)")
         stream = spark.readStream.schema("a BIGINT, n BIGINT").option("maxFilesPerTrigger", 1).json(f"{directory}/in")
-        view = start_shards(con, plan_shards(con, SELECT, 2), {"main.t": stream}, "auto", processor(directory))
+        view = start_shards(con, plan_shards(con.session, SELECT, 2), {"main.t": stream}, "auto", processor(directory))
         query = view.into("v", checkpoint=f"{directory}/checkpoint", trigger={"availableNow": True})
         query.awaitTermination()
         print(sorted(con.execute("FROM v").fetchall()))

@@ -84,7 +84,7 @@ def versions(directory):
 def taken(directory):
     """The last batch that DuckDB has committed; -1 for none."""
     with sqlfront.connect(str(directory / "fed.duckdb")) as con:
-        return max((offset["batch"] for offset in con._database.offsets.values()), default=-1)
+        return max((offset["batch"] for offset in con.session.database.offsets.values()), default=-1)
 
 
 def test_a_batch_that_was_committed_is_ignored_when_it_comes_again(spark, tmp_path, monkeypatch):
@@ -92,18 +92,18 @@ def test_a_batch_that_was_committed_is_ignored_when_it_comes_again(spark, tmp_pa
 
     with sqlfront.connect(str(tmp_path / "fed.duckdb")) as con:
         con.execute("CREATE CHANGE TABLE t (a BIGINT)")
-        con._ready()
-        table = con._database.change_tables["main", "t"]
+        con.session.ready()
+        table = con.session.database.change_tables["main", "t"]
         context = spark.sparkContext
         frame = spark.createDataFrame([(1,)], "a BIGINT")
         for query, number in [("q", 0), ("q", 0), ("q", 1), ("q", 1), ("q", 0)]:
             context.setLocalProperty("sql.streaming.queryId", query)
-            take_batch(con, table, frame, "auto", "stream", number)
+            take_batch(con.session, table, frame, "auto", "stream", number)
         assert con.execute("SELECT count(*) FROM t").fetchall() == [(2,)]
         context.setLocalProperty("sql.streaming.queryId", "another")
         with pytest.raises(sqlfront.OperationalError, match=r"(?s)another stream has fed change table t.*batch 1"):
-            take_batch(con, table, frame, "auto", "stream", 0)
-        take_batch(con, table, frame, "auto", "another stream", 0)
+            take_batch(con.session, table, frame, "auto", "stream", 0)
+        take_batch(con.session, table, frame, "auto", "another stream", 0)
         context.setLocalProperty("sql.streaming.queryId", None)
         assert con.execute("SELECT count(*) FROM t").fetchall() == [(3,)]
 

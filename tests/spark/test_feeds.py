@@ -106,7 +106,7 @@ class Capture(Feed):
             self.con.execute(f"CREATE TABLE {name} ({types})")
 
     def give(self, number, step):
-        client = self.con._database.root.cursor()
+        client = self.con.session.database.root.cursor()
         for name, rows in step.items():
             first, second = NAMES[name]
             for row, weight in sorted(rows, key=lambda item: item[1]):
@@ -242,7 +242,7 @@ def test_every_source_gives_the_same_views(way, retain, tmp_path, request):
     spark = request.getfixturevalue("spark") if way in SPARK_FEEDS else None
     path = str(tmp_path / "fed.duckdb")
     with sqlfront.connect(path) as con:
-        con._database.spark = spark
+        con.session.database.spark = spark
         feed = way(con, tmp_path, spark, retain)
         set_up(feed)
         for number, step in enumerate(changes(seed), 1):

@@ -66,7 +66,7 @@ def test_filters_mean_the_same(spark, con, where):
 def test_only_wanted_rows_and_columns_travel(spark, con):
     from sqlfront.spark import _servers
 
-    server = _servers[con._database]
+    server = _servers[con.session.database]
     before = set(server._snapshots)
     assert load(spark, "everything", where="a = 3 AND s = 's0'").select("a").collect() == [(3,)]
     narrow = spark.read.format("sqlfront").schema("total DECIMAL(38,0)").option("view", "totals").load()
@@ -107,7 +107,7 @@ def test_a_frame_follows_its_view_and_its_filters_do_not_stay(spark, con):
 def test_the_parts_of_an_execution_are_of_one_epoch(spark, con, monkeypatch):
     from sqlfront.spark import _servers
 
-    server = _servers[con._database]
+    server = _servers[con.session.database]
 
     def part(i, execution, view="everything"):
         request = {"view": view, "columns": ["a"], "execution": execution, "session": "s", "part": [i, 2]}
@@ -200,5 +200,8 @@ def test_only_who_has_the_secret_is_served(spark, con):
 
     from sqlfront.spark import _servers
 
-    with flight.connect(_servers[con._database].address) as client, pytest.raises(flight.FlightUnauthenticatedError):
+    with (
+        flight.connect(_servers[con.session.database].address) as client,
+        pytest.raises(flight.FlightUnauthenticatedError),
+    ):
         list(client.do_action(flight.Action("epoch", b'{"secret": "guessed"}')))

@@ -87,9 +87,9 @@ def test_shards_keep_the_view(spark, con, tmp_path, query, shards):
         sqlfront.spark.unregister(con)
         assert Counter(map(tuple, served)) == Counter(con.execute("SELECT a, n FROM v").fetchall())
     # The driver holds the rows of the result, and no tree.
-    assert con._database.views == {}
-    assert con._database.engine.views == {}
-    assert all(con._database.engine.relations[f"main.{name}"].stores == {} for name in TABLES)
+    assert con.session.database.views == {}
+    assert con.session.database.engine.views == {}
+    assert all(con.session.database.engine.relations[f"main.{name}"].stores == {} for name in TABLES)
 
 
 def test_rows_are_worked_on_in_the_shard_they_are_sent_to(spark, con, tmp_path):
@@ -102,7 +102,7 @@ def test_rows_are_worked_on_in_the_shard_they_are_sent_to(spark, con, tmp_path):
                 file.write(f"{os.getpid()}\n")
             yield from super().handleInputRows(key, rows, timerValues)
 
-    plan = plan_shards(con, TOTALS, 4)
+    plan = plan_shards(con.session, TOTALS, 4)
     tables = {f"main.{name}": stream for name, stream in streams(spark, tmp_path).items()}
     view = start_shards(con, plan, tables, "auto", Watched)
     query = (
@@ -121,7 +121,7 @@ def test_rows_are_worked_on_in_the_shard_they_are_sent_to(spark, con, tmp_path):
         one = pa.table({**columns("s", [((row["b"], 1), 1)]), "_weight": [1]})
         assert [shard for shard, _, _ in router.route("main.s", one)] == [row["_shard"]]
     assert os.getpid() not in map(int, seen.read_text().split())
-    assert con._database.engine.views == {}
+    assert con.session.database.engine.views == {}
     spark.catalog.dropTempView("shard_rows")
 
 
@@ -136,7 +136,7 @@ def test_a_task_that_fails_between_apply_and_commit_is_tried_again(spark, con, t
             if failing.exists() and self._log.at().number > 1:
                 raise RuntimeError("killed before the commit")
 
-    plan = plan_shards(con, TOTALS, 2)
+    plan = plan_shards(con.session, TOTALS, 2)
     for attempt in range(2):
         failing.touch() if attempt == 0 else failing.unlink()
         tables = {f"main.{name}": stream for name, stream in streams(spark, tmp_path).items()}

@@ -70,9 +70,9 @@ def test_parameters(con):
 def test_many_statements_and_executemany(con):
     con.execute("INSERT INTO items VALUES (3, 8, 1); SELECT 'x;y' AS a; SELECT n FROM v WHERE c = ?", [2])
     assert con.fetchall() == [(2,)]
-    before = con._database.engine.epoch
+    before = con.session.database.engine.epoch
     con.executemany("INSERT INTO items VALUES (?, ?, ?)", [(3, 9, 1), (3, 10, 2)])
-    assert con._database.engine.epoch == before + 1
+    assert con.session.database.engine.epoch == before + 1
     assert con.execute("SELECT n FROM v WHERE c = 2").fetchall() == [(4,)]
     con.executemany("UPDATE items SET p = ? WHERE i = ?", [(10, 9), (20, 10)])
     assert con.execute("SELECT s FROM v WHERE c = 2").fetchall() == [(36,)]

@@ -186,7 +186,7 @@ class Replay:
         for table in self.stream.tables:
             rows = self.rows[table.name]
             self.change(("apply", {table.name: tuple((row, -n) for row, n in rows.items())}, "weight"))
-        engine = self.con._database.engine
+        engine = self.con.session.database.engine
         for dictionary in engine.dictionaries:
             dictionary.sweep()
             assert dictionary.live() == dictionary.pinned, "a dictionary is not empty"
@@ -246,12 +246,12 @@ class Replay:
         return changed
 
     def engine_tables(self) -> list[Any]:
-        engine = self.con._database.engine
+        engine = self.con.session.database.engine
         stores = [store.table for relation in engine.relations.values() for store in relation.stores.values()]
         return stores + [table for view in engine.views.values() for table in view.tables()]
 
     def check_structures(self) -> None:
-        engine = self.con._database.engine
+        engine = self.con.session.database.engine
         for table in self.engine_tables():
             table._check()
         references: dict[int, Counter[int]] = {}
@@ -298,7 +298,7 @@ class Follower:
         self.problems: list[str] = []
         self.lost = False
         self._con = duckdb.connect()
-        engine = con._database.engine
+        engine = con.session.database.engine
         engine.listen(next(known for known in engine.views if shown(known) == name), self._hear)
 
     def check(self, found: list[Row]) -> None:

@@ -49,7 +49,7 @@ class Views:
         return self.create(f"v{free}", f"SELECT {keys}, count(*) AS n {JOIN} GROUP BY {keys}")
 
     def view(self, name: str):
-        return self.con._database.view(self.con._duck, [name]).maintained
+        return self.con.session.database.view(self.con.session.duck, [name]).maintained
 
     def balance(self, name: str) -> Balance:
         balance = self.view(name).balance

@@ -29,7 +29,7 @@ class Triangles:
     def __init__(self, epsilon: float, tables: dict[str, tuple[str, str]] = THREE, measures: str = "count(*) AS n"):
         self.tables, self.measures = tables, measures
         self.con = sqlfront.connect()
-        self.engine = self.con._database.engine
+        self.engine = self.con.session.database.engine
         self.epsilon = epsilon
         for name, (x, y) in tables.items():
             self.con.execute(f"CREATE CHANGE TABLE {name} ({x} BIGINT, {y} BIGINT, w BIGINT) WITH (retain = true)")
@@ -42,7 +42,7 @@ class Triangles:
 
     @property
     def view(self):
-        return self.con._database.view(self.con._duck, ["v"]).maintained
+        return self.con.session.database.view(self.con.session.duck, ["v"]).maintained
 
     @property
     def balance(self) -> Balance:
@@ -351,7 +351,7 @@ def test_values_of_any_type(type_):
     rows = hub_rows()
     values = ", ".join(f"('{x}', '{y}', 1)" for x, y, _, n in rows for _ in range(n))
     con.execute(f"INSERT INTO e VALUES {values}")
-    view = con._database.view(con._duck, ["v"]).maintained
+    view = con.session.database.view(con.session.duck, ["v"]).maintained
     assert con.execute("SELECT n FROM v").fetchone() == (1368,)
     con.execute("INSERT INTO e SELECT CAST(7 AS BIGINT), i, 1 FROM range(20, 60) AS n(i)")
     assert view.balance.figures().minors + view.balance.figures().majors > 0

@@ -24,7 +24,7 @@ SCORED = f"SELECT {COLUMNS}, {SCORE} AS score {RING}"
 
 
 def maintained(rings: Rings, name: str = "v"):
-    return rings.con._database.view(rings.con._duck, [name]).maintained
+    return rings.con.session.database.view(rings.con.session.duck, [name]).maintained
 
 
 def is_right(rings: Rings, name: str = "v", *, whole: bool = True) -> bool:

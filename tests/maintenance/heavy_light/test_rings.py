@@ -37,7 +37,7 @@ class Rings:
         self.con.execute(f"CREATE MATERIALIZED VIEW {name} WITH (epsilon = {epsilon}) AS {query}")
 
     def balance(self, name: str):
-        return self.con._database.view(self.con._duck, [name]).maintained.balance
+        return self.con.session.database.view(self.con.session.duck, [name]).maintained.balance
 
     def apply(self, changes: dict[str, Rows]) -> None:
         tables = {}
@@ -176,7 +176,7 @@ def test_an_update_costs_what_is_stated(epsilon):
         rings.apply(instance(epsilon, base))
         rings.create("v", epsilon, f"SELECT count(*) AS n {RING}")
         steps.append(median_steps(rings))
-    union = rings.con._database.view(rings.con._duck, ["v"]).maintained.plan.union
+    union = rings.con.session.database.view(rings.con.session.duck, ["v"]).maintained.plan.union
     stated = exponents(union, 0, Fraction(str(epsilon)))[1]
     assert stated == max(Fraction(str(epsilon)), min(1, 2 - 2 * Fraction(str(epsilon))))
     assert -0.2 < slope(sizes, steps) - float(stated) < 0.05

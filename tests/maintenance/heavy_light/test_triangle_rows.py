@@ -38,7 +38,7 @@ def con():
 @pytest.mark.parametrize("epsilon", [0, pytest.param(0.25, marks=pytest.mark.slow), 0.5, 1])
 def test_random_streams(con, query, epsilon):
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = {epsilon}) AS {query}")
-    maintained = con._database.view(con._duck, ["v"]).maintained
+    maintained = con.session.database.view(con.session.duck, ["v"]).maintained
     assert len(maintained.plan.union.pieces) == 5
     choose, found, columns = random.Random(len(query)), 0, [name for name, _ in maintained.definition.columns]
     tables = "rst" if THREE in query else "e"

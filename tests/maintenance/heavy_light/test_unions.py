@@ -58,7 +58,7 @@ class Kept:
             for query in queries:
                 name = f"v{len(self.views)}"
                 self.con.execute(f"CREATE MATERIALIZED VIEW {name} WITH (epsilon = {epsilon}) AS {query}")
-                self.views[name] = self.con._database.view(self.con._duck, [name]).maintained
+                self.views[name] = self.con.session.database.view(self.con.session.duck, [name]).maintained
 
     def apply(self, changes: dict[str, list[tuple[int, ...]]]) -> None:
         tables = {}
@@ -232,5 +232,5 @@ def test_an_update_costs_what_is_stated(query, power, epsilon):
             taken.append(view.cost()["steps"] - before)
         steps.append(sorted(taken)[3])
     assert abs(slope(sizes, steps) - power(epsilon)) < 0.08
-    union = kept.con._database.view(kept.con._duck, ["v"]).maintained.plan.union
+    union = kept.con.session.database.view(kept.con.session.duck, ["v"]).maintained.plan.union
     assert exponents(union, 0 if path else 1, Fraction(str(epsilon)))[1] == Fraction(str(power(epsilon)))

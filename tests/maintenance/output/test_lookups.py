@@ -29,7 +29,7 @@ def maintained(query, rows):
         data = {column: pa.array([row[i] for row in rows[name]], pa.int64()) for i, column in enumerate(columns)}
         con.apply({name: pa.table(data)})
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
-    view = next(iter(con._database.engine.views.values()))
+    view = next(iter(con.session.database.engine.views.values()))
     return con, view
 
 

@@ -47,7 +47,7 @@ def test_what_finds_no_room_is_refused_with_figure_and_way_out(con):
     assert 16**4 / 2 < estimated(e.value) <= 16**4
     assert e.value.hint is not None and "leave d.y = a.x out" in e.value.hint
     # Nothing is left of it, and with more memory it is built.
-    assert not con._database.views and not con._database.engine.views
+    assert not con.session.database.views and not con.session.database.engine.views
     con.execute("SET memory_limit = '4GB'")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {CORNERS}")
     rows = con.execute("SELECT count(*), count(DISTINCT ((p * 16 + q) * 16 + r) * 16 + s) FROM v").fetchall()
@@ -59,7 +59,7 @@ def test_what_was_far_too_large_is_foreseen(con):
     full(con, 40)
     con.execute("SET memory_limit = '10MB'")
     scanned = []
-    engine = con._database.engine
+    engine = con.session.database.engine
     run = engine.machine.run_some
     engine.machine.run_some = lambda program, first, count: scanned.append(count) or run(program, first, count)
     with pytest.raises(sqlfront.OperationalError) as error:

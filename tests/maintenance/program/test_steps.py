@@ -55,7 +55,7 @@ class Steps:
         """(tuples, steps per tuple) of a whole enumeration, by the reader that serves SQL."""
         from sqlfront.maintenance.output.output import Reader
 
-        reader = Reader(self.con._database.view(self.con._duck, ["v"]).maintained)
+        reader = Reader(self.con.session.database.view(self.con.session.duck, ["v"]).maintained)
         tuples = reader.count_tuples()
         return tuples, reader.steps / max(1, tuples)
 
@@ -119,7 +119,7 @@ def test_the_first_tuples_do_not_wait_for_the_rest():
     steps = Steps(FULL_JOIN)
     for table in "rs":
         steps.load(table, np.zeros(3_000, np.int64), np.arange(3_000, dtype=np.int64))
-    reader = Reader(steps.con._database.view(steps.con._duck, ["v"]).maintained)
+    reader = Reader(steps.con.session.database.view(steps.con.session.duck, ["v"]).maintained)
     first = next(iter(reader))
     assert first.num_rows > 0
     assert reader.steps <= 40 * first.num_rows

@@ -293,7 +293,7 @@ def test_an_overflow_is_duckdbs_error_and_changes_nothing(con):
 
 def test_text_constants_outlive_sweeps_and_go_with_their_views(con):
     """They keep their codes though no row has them."""
-    varchar = con._database.engine.dictionaries.varchar
+    varchar = con.session.database.engine.dictionaries.varchar
     assert varchar.live() == varchar.pinned == 3
     for text in ("one", "two", "a", "b"):
         row = (1, Decimal(1), Decimal("0.05"), text, datetime.date(1998, 1, 1), 1)

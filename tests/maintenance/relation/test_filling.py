@@ -41,7 +41,7 @@ class Join:
 
     @property
     def maintained(self) -> MaintainedView:
-        return self.con._database.view(self.con._duck, ["v"]).maintained
+        return self.con.session.database.view(self.con.session.duck, ["v"]).maintained
 
     def read(self) -> Counter[tuple[object, ...]]:
         return Counter(row for batch in Reader(self.maintained) for row in zip(*batch.to_pydict().values()))

@@ -41,7 +41,7 @@ def connected(tables: dict[str, str], query: str) -> sqlfront.Connection:
 
 def maintained(con: sqlfront.Connection) -> Iterator[MaintainedView]:
     """The view v and its companions."""
-    yield from con._database.view(con._duck, ["v"]).maintained.members
+    yield from con.session.database.view(con.session.duck, ["v"]).maintained.members
 
 
 def check_filters(con: sqlfront.Connection) -> int:

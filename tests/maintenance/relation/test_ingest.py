@@ -142,7 +142,7 @@ def test_strings_out_of_use_are_forgotten_by_the_short_ways(con):
     for row in [(i, f"row {i}", None, None) for i in range(5000)]:
         con.apply_row("t", row)
         con.apply_row("t", row, -1)
-    assert con._database.engine.dictionaries.varchar.live() < 3000
+    assert con.session.database.engine.dictionaries.varchar.live() < 3000
 
 
 def test_an_epoch_counts_distinct_rows_of_the_table(con):

@@ -88,7 +88,7 @@ def con():
 
 
 def maintained(con: sqlfront.Connection) -> MaintainedView:
-    (view,) = con._database.engine.views.values()
+    (view,) = con.session.database.engine.views.values()
     return view
 
 

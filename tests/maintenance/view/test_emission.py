@@ -24,7 +24,7 @@ class Heard:
         for name, columns in self.columns.items():
             self.con.execute(f"CREATE CHANGE TABLE {name} ({', '.join(f'{column} BIGINT' for column in columns)})")
         self.con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
-        self.engine = self.con._database.engine
+        self.engine = self.con.session.database.engine
         self.name = next(name for name in self.engine.views if shown(name) == "v")
         self.told: Counter = Counter()
 

@@ -84,7 +84,7 @@ def test_extrema_are_those_of_the_query():
     for number in range(len(VIEWS)):
         assert con.execute(f"CHECK MATERIALIZED VIEW v{number}").fetchall() == []
         con.execute(f"DROP MATERIALIZED VIEW v{number}")
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert not engine.views and not engine.relations
 
 
@@ -114,7 +114,7 @@ def test_what_ties_in_an_argument_is_the_least_or_the_greatest(con):
     con.execute("INSERT INTO s VALUES (1, 0, 5, 1), (1, 0, 4, 1)")
     con.execute("INSERT INTO r VALUES (1, 1, 1, 7), (1, 1, 2, 3), (1, 1, 0, NULL), (1, 1, NULL, 1), (1, 1, 1, 2)")
     assert con.execute("FROM v").fetchall() == [(0, 2, 3, -4)]
-    assert [type(con._database.engine.views[f"main.v#1/{n}"].top) for n in (1, 2, 3)] == [BestRows] * 3
+    assert [type(con.session.database.engine.views[f"main.v#1/{n}"].top) for n in (1, 2, 3)] == [BestRows] * 3
     con.execute("DELETE FROM r WHERE x > 0")
     assert con.execute("FROM v").fetchall() == [(0, None, None, -4)]
     con.execute("DELETE FROM r WHERE x = 0")
@@ -142,7 +142,7 @@ def test_a_change_reads_the_first_rows_that_change(con, monkeypatch):
     con.execute("INSERT INTO r SELECT i, i % 100, i, 0 FROM range(2000) x(i)")
     con.execute("INSERT INTO s SELECT i % 100, 0, i, 1 FROM range(200) x(i)")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
-    assert isinstance(con._database.engine.views["main.v#1/1"].top, BestRows)
+    assert isinstance(con.session.database.engine.views["main.v#1/1"].top, BestRows)
     read = []
 
     def changed_best(table):
@@ -218,7 +218,7 @@ def test_an_extremum_beyond_its_type_is_refused(con):
     """As in DuckDB it has no value; nothing of the change stays."""
     con.execute("INSERT INTO r VALUES (1, 1, 2147483647, 0), (2, 2, 5, 0); INSERT INTO s VALUES (1, 0, 0, 1)")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
-    assert isinstance(con._database.engine.views["main.v#1/1"].top, BestRows)
+    assert isinstance(con.session.database.engine.views["main.v#1/1"].top, BestRows)
     with pytest.raises(sqlfront.DataError, match="does not fit its type"):
         con.execute("INSERT INTO s VALUES (2, 0, 0, 1), (1, 0, 1, 1)")
     assert con.execute("FROM v").fetchall() == [(1, 2147483647, 1, 2147483647)]

@@ -83,7 +83,9 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
     feed, replayed, seen = con.view("v").subscribe(), Counter[Any](), set()
     for step in range(14):
         con.execute(change(rng) if step < 11 else f"DELETE FROM {'rst'[step - 11]}")
-        expected = con._duck.execute(f"SELECT {COLUMNS} {JOIN} ORDER BY {order}, {ties}, 1, 2, 3 {limit}").fetchall()
+        expected = con.session.duck.execute(
+            f"SELECT {COLUMNS} {JOIN} ORDER BY {order}, {ties}, 1, 2, 3 {limit}"
+        ).fetchall()
         assert con.execute("SELECT * FROM v").fetchall() == expected, step
         assert con.view("v").top(3) == expected[:3]
         while (told := feed.poll()) is not None:
@@ -112,13 +114,13 @@ def test_a_self_join_and_extreme_values(con: Any) -> None:
                 settled = f"{order}, {other}(a.{column}, b.{column}) {way}, 1, 2"
                 con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {query} ORDER BY {order} LIMIT 9")
                 assert con.explain("v").to_dict()["strategy"] == "ranked enumeration"
-                expected = con._duck.execute(f"{query} ORDER BY {settled} LIMIT 9").fetchall()
+                expected = con.session.duck.execute(f"{query} ORDER BY {settled} LIMIT 9").fetchall()
                 assert repr(con.execute("FROM v").fetchall()) == repr(expected)
     window = "row_number() OVER (PARTITION BY a.k ORDER BY greatest(a.w, b.w) DESC{}) <= 2"
     query = "SELECT a.w, b.w AS o FROM e a JOIN e b USING (k) QUALIFY "
     con.execute(f"CREATE MATERIALIZED VIEW q AS {query}{window.format('')}")
     settled = query + window.format(", least(a.w, b.w) DESC, 1, 2".replace("1, 2", "a.w, b.w"))
-    assert con.execute("FROM q ORDER BY ALL").fetchall() == sorted(con._duck.execute(settled).fetchall())
+    assert con.execute("FROM q ORDER BY ALL").fetchall() == sorted(con.session.duck.execute(settled).fetchall())
     assert con.execute("CHECK MATERIALIZED VIEW q").fetchall() == []
 
 
@@ -186,7 +188,7 @@ def test_what_is_sorted_says_why(con: Any, order: str) -> None:
     con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT {COLUMNS} {JOIN} ORDER BY {order} LIMIT 9")
     [told] = con.explain("v").to_dict()["orders"]
     assert told["strategy"] == "sorted when read" and SORTED[order] in told["reason"]
-    expected = con._duck.execute(f"SELECT {COLUMNS} {JOIN} ORDER BY {order}, 1, 2, 3 LIMIT 9").fetchall()
+    expected = con.session.duck.execute(f"SELECT {COLUMNS} {JOIN} ORDER BY {order}, 1, 2, 3 LIMIT 9").fetchall()
     assert con.execute("FROM v").fetchall() == expected
 
 

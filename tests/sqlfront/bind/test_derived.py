@@ -75,7 +75,7 @@ def test_views_over_blocks_equal_their_queries():
             before[view] = found
     assert min(changes[view] for view in views) > 5, f"a view hardly ever changed: {changes}"
     con.execute("DELETE FROM o; DELETE FROM l")
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert all(table.entries() == 0 for view in engine.views.values() for table in view.tables() if table.keys)
     for view in views:
         assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
@@ -108,7 +108,7 @@ def test_a_view_that_cannot_be_built_leaves_no_block_behind():
         con.execute(
             f"CREATE MATERIALIZED VIEW v AS {query} (SELECT ok, sum(q) AS s FROM l GROUP BY ok) x GROUP BY x.ok"
         )
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert not engine.views and not engine.relations
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT ok FROM l")
 
@@ -138,7 +138,7 @@ def test_other_subqueries_are_refused_by_name(condition, message):
     con.execute(TABLES)
     with pytest.raises(sqlfront.NotSupportedError, match=message):
         con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT ok FROM o WHERE {condition}")
-    assert not con._database.engine.relations
+    assert not con.session.database.engine.relations
 
 
 def test_state_and_cost_count_the_blocks():

@@ -80,7 +80,7 @@ class Stream:
             found = self.con.execute(f"FROM {name}").fetchall()
             expected = self.con.execute(without_ties(query)).fetchall()
             assert same_bag(found, expected), f"{name} {when}\n{query}\nfound    {found}\nexpected {expected}"
-        for view in self.con._database.engine.views.values():
+        for view in self.con.session.database.engine.views.values():
             for table in (table for member in view.members for table in member.tables()):
                 table._check()
 
@@ -109,7 +109,7 @@ def test_random_changes(seed: int) -> None:
         left = [row for row in state if row[3] and row[1] != "[]" and row[2] != "dictionary"]
         assert left == [], "something is left when all rows are gone"
         # A dictionary keeps the texts that filters compare with.
-        assert all(d.live() == d.pinned for d in con._database.engine.dictionaries)
+        assert all(d.live() == d.pinned for d in con.session.database.engine.dictionaries)
 
 
 def rolled_back(stream: Stream) -> None:
@@ -169,7 +169,7 @@ def test_long_words_leave_the_dictionary_with_their_groups() -> None:
             )
             expected = con.execute("SELECT g, min(s), max(s), count(DISTINCT s) FROM w GROUP BY g").fetchall()
             assert same_bag(con.execute("FROM v").fetchall(), expected)
-        assert con._database.engine.dictionaries.varchar.live() < 5000
+        assert con.session.database.engine.dictionaries.varchar.live() < 5000
 
 
 def test_aggregates_of_one_argument_share_its_values() -> None:

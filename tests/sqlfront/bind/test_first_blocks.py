@@ -72,7 +72,7 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
     for step in range(13):
         step_change = change(rng, 0.15) if step < 10 else f"DELETE FROM {'rst'[step - 10]}"
         con.execute(step_change if step >= 10 or "WHERE" in step_change or "VALUES" in step_change else "SELECT 1")
-        expected = Counter(con._duck.execute(settled).fetchall())
+        expected = Counter(con.session.duck.execute(settled).fetchall())
         assert Counter(con.execute("SELECT * FROM v").fetchall()) == expected, step
         while (told := feed.poll()) is not None:
             for row in told.to_pylist():
@@ -84,7 +84,7 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
         check(con)
         seen.add(frozenset(expected.items()))
     assert len(seen) > 1, "the view hardly ever changed"
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert all(table.entries() == 0 for view in engine.views.values() for table in view.ranked_tables())
     con.execute("DROP MATERIALIZED VIEW v")
     assert not engine.views and not engine.relations
@@ -143,7 +143,7 @@ def test_first_rows_of_a_block_do_not_meet_its_join(con: Any) -> None:
         in reason
     )
     reads = []
-    block = next(view for view in con._database.engine.views.values() if view.inner)
+    block = next(view for view in con.session.database.engine.views.values() if view.inner)
     for size in (100, 200, 400, 800):
         for i in range(size // 2, size) if reads else range(size):
             con.apply_row("s", (i % 10, i % 5, i))
@@ -185,4 +185,4 @@ def test_what_is_refused(con: Any, query: str) -> None:
     with pytest.raises(sqlfront.NotSupportedError) as refused:
         con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert REFUSED[query] in str(refused.value)
-    assert not con._database.engine.views and not con._database.engine.relations
+    assert not con.session.database.engine.views and not con.session.database.engine.relations

@@ -64,7 +64,7 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
     feed, replayed = con.view("v").subscribe(), Counter[Any]()
     for step in range(10):
         con.execute(change(rng, 0.15) if step < 7 else f"DELETE FROM {'rst'[step - 7]}")
-        expected = Counter(con._duck.execute(settled).fetchall())
+        expected = Counter(con.session.duck.execute(settled).fetchall())
         assert Counter(con.execute("SELECT * FROM v").fetchall()) == expected, step
         assert con.view("v").count() == expected.total()
         assert con.execute("SELECT count(*) FROM v").fetchall() == [(expected.total(),)]
@@ -132,7 +132,7 @@ def test_changes_and_reads_do_not_feel_the_size_of_the_join(con: Any) -> None:
         "CREATE MATERIALIZED VIEW v AS SELECT g, c, r.w + s.w AS score FROM r, s WHERE r.b = s.b "
         "QUALIFY row_number() OVER (PARTITION BY g ORDER BY r.w + s.w DESC) <= 3"
     )
-    engine, reads, changes = con._database.engine, [], []
+    engine, reads, changes = con.session.database.engine, [], []
     for size in (100, 200, 400, 800):
         for i in range(size // 2, size) if reads else range(size):
             con.apply_row("r", (i % 10, i % 5, i))
@@ -145,7 +145,7 @@ def test_changes_and_reads_do_not_feel_the_size_of_the_join(con: Any) -> None:
         assert sum(batch.num_rows for batch in reader) == 30
         reads.append(reader.steps)
         check(con)
-    assert con._duck.execute("SELECT count(*) FROM v").fetchall() == [(30,)]
+    assert con.session.duck.execute("SELECT count(*) FROM v").fetchall() == [(30,)]
     assert changes[-1] < changes[0] + 20 and reads[-1] < 2 * reads[0], (changes, reads)
 
 

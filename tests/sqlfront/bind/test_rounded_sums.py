@@ -84,7 +84,7 @@ def test_random_streams_against_duckdb(con: Any, number: int) -> None:
     feed, followed, seen = con.view("v").subscribe(), Counter[str](), set()
     for step in range(6):
         con.execute(change(rng, names, doubles) if step < 5 else f"DELETE FROM {rng.choice(names)}")
-        wanted = con._duck.execute(f"{query}, {ties} {limit}").fetchall()
+        wanted = con.session.duck.execute(f"{query}, {ties} {limit}").fetchall()
         assert repr(con.execute("FROM v").fetchall()) == repr(wanted), step
         assert repr(con.view("v").top(3)) == repr(wanted[:3]), step
         while (told := feed.poll()) is not None:
@@ -114,7 +114,7 @@ def test_large_numbers_that_cancel(con: Any) -> None:
     query = "SELECT x, y, z FROM r, s, t ORDER BY x + z + y"
     for way in ("", " DESC"):
         con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {query}{way} LIMIT 18")
-        assert con.view("v").top(18) == con._duck.execute(f"{query}{way}, 1, 2, 3").fetchall()
+        assert con.view("v").top(18) == con.session.duck.execute(f"{query}{way}, 1, 2, 3").fetchall()
 
 
 def test_distinct_rows_come_once(con: Any) -> None:
@@ -129,7 +129,7 @@ def test_distinct_rows_come_once(con: Any) -> None:
     assert told["cost"]["delay"].startswith(RANKED_DISTINCT_DELAY) and told["cost"]["delay"].endswith(ROUNDED)
     seen = set()
     for _ in range(8):
-        wanted = con._duck.execute(f"{query}, 1, 2, 3 LIMIT 400").fetchall()
+        wanted = con.session.duck.execute(f"{query}, 1, 2, 3 LIMIT 400").fetchall()
         assert repr(con.execute("FROM v").fetchall()) == repr(wanted) and len(wanted) > 20
         seen.add(repr(wanted))
         con.execute(change(rng, "rst", DOUBLES))
@@ -147,7 +147,9 @@ def test_branches_of_a_union_are_merged_by_what_is_rounded(con: Any) -> None:
         assert con.explain("v").plan.strategy == "ranked enumeration of a union"
         for _ in range(4):
             con.execute(change(rng, "rst", DOUBLES))
-            assert repr(con.execute("FROM v").fetchall()) == repr(con._duck.execute(f"{query} LIMIT 30").fetchall())
+            assert repr(con.execute("FROM v").fetchall()) == repr(
+                con.session.duck.execute(f"{query} LIMIT 30").fetchall()
+            )
 
 
 def test_the_pieces_of_a_ring_are_merged(con: Any) -> None:
@@ -165,7 +167,7 @@ def test_the_pieces_of_a_ring_are_merged(con: Any) -> None:
     seen = set()
     for step in range(8):
         rows = con.execute("FROM v").fetchall()
-        assert rows == con._duck.execute(f"{query}, 1, 2, 3, 4 LIMIT 50").fetchall()
+        assert rows == con.session.duck.execute(f"{query}, 1, 2, 3, 4 LIMIT 50").fetchall()
         seen.add(str(rows))
         table = "rstu"[step % 4]
         con.execute(f"DELETE FROM {table} WHERE a = {step % 3} AND b = {rng.randrange(4)}")
@@ -177,7 +179,7 @@ def test_a_self_join_adds_a_shared_number_twice(con: Any) -> None:
     con.execute("CREATE TABLE e (k INT, x DOUBLE); INSERT INTO e VALUES (1, 0.1), (1, 0.7), (1, -0.2), (2, 1e16)")
     query = "SELECT p.x, q.x AS y FROM e p JOIN e q USING (k) ORDER BY p.x + q.x + p.x DESC"
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query} LIMIT 9")
-    assert con.execute("FROM v").fetchall() == con._duck.execute(f"{query}, 1, 2 LIMIT 9").fetchall()
+    assert con.execute("FROM v").fetchall() == con.session.duck.execute(f"{query}, 1, 2 LIMIT 9").fetchall()
 
 
 def test_the_first_of_all_and_of_groups(con: Any) -> None:
@@ -198,7 +200,7 @@ def test_the_first_of_all_and_of_groups(con: Any) -> None:
     for _ in range(8):
         con.execute(change(rng, "rs", DOUBLES))
         for name, query in queries.items():
-            found, wanted = con.execute(f"FROM {name}").fetchall(), con._duck.execute(query).fetchall()
+            found, wanted = con.execute(f"FROM {name}").fetchall(), con.session.duck.execute(query).fetchall()
             assert Counter(map(repr, found)) == Counter(map(repr, wanted)), name
     for name in queries:
         assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
@@ -214,7 +216,7 @@ def test_the_rest_of_a_group_is_not_read(con: Any) -> None:
         query = "SELECT r.g, r.x, s.x AS y FROM r JOIN s USING (g)"
         window = "row_number() OVER (PARTITION BY r.g ORDER BY r.x + s.x{}) <= 2"
         con.execute(f"CREATE MATERIALIZED VIEW v AS {query} QUALIFY {window.format('')}")
-        settled = con._duck.execute(f"{query} QUALIFY {window.format(', r.x, s.x')}").fetchall()
+        settled = con.session.duck.execute(f"{query} QUALIFY {window.format(', r.x, s.x')}").fetchall()
         assert Counter(con.execute("FROM v").fetchall()) == Counter(settled)
         walk = RankedWalk(ranked(con, "v"))
         while walk.next():
@@ -244,7 +246,7 @@ def test_what_is_sorted_says_why(con: Any, order: str) -> None:
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query} LIMIT 5")
     [told] = con.explain("v").to_dict()["orders"]
     assert told["strategy"] == "sorted when read" and SORTED[order] in told["reason"]
-    assert con.execute("FROM v").fetchall() == con._duck.execute(f"{query}, 1, 2, 3 LIMIT 5").fetchall()
+    assert con.execute("FROM v").fetchall() == con.session.duck.execute(f"{query}, 1, 2, 3 LIMIT 5").fetchall()
 
 
 FLOATING = "r.w - s.w + t.w DESC"

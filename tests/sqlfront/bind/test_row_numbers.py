@@ -77,7 +77,7 @@ def test_views_are_what_duckdb_answers(query: str) -> None:
     assert len(seen) > 3
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     assert con.explain(query).to_dict()["strategy"] == "ranked enumeration"
-    assert plan_shards(con, query, 2).definition == plan_shards(con, REWRITTEN[query], 2).definition
+    assert plan_shards(con.session, query, 2).definition == plan_shards(con.session, REWRITTEN[query], 2).definition
     con.close()
 
 

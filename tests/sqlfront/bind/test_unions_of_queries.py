@@ -88,7 +88,7 @@ def test_unions_equal_their_queries():
             assert +followed[view] == Counter(before[view]), view
     assert min(changes[view] for view in views if view != "v15") > 2, f"a view hardly ever changed: {changes}"
     con.execute("DELETE FROM r; DELETE FROM t; DELETE FROM u")
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert all(table.entries() == 0 for view in engine.views.values() for table in view.tables() if table.keys)
     assert all(store.table.live == 0 for relation in engine.relations.values() for store in relation.stores.values())
     for view in reversed(views):
@@ -206,14 +206,14 @@ def test_unions_survive_reopening_renaming_refresh_and_rollback(tmp_path):
         with pytest.raises(sqlfront.Error, match="w"):
             con.execute("DROP MATERIALIZED VIEW v")
         con.execute("DROP MATERIALIZED VIEW v CASCADE")
-        assert not con._database.engine.views and not con._database.engine.relations
+        assert not con.session.database.engine.views and not con.session.database.engine.relations
 
 
 def test_a_union_that_cannot_be_built_leaves_nothing_behind(con):
     con.execute("INSERT INTO r VALUES (1, 1, 'a')")
     with pytest.raises(sqlfront.Error, match="cannot be built"):
         con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t UNION ALL SELECT CAST(s AS BIGINT) FROM r")
-    assert not con._database.engine.views and not con._database.engine.relations
+    assert not con.session.database.engine.views and not con.session.database.engine.relations
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM t UNION ALL SELECT a FROM r")
     with pytest.raises(sqlfront.Error, match="cannot take a row of t"):
         con.execute("CREATE MATERIALIZED VIEW w AS SELECT k FROM u UNION ALL SELECT CAST(s AS INT) FROM t")
@@ -253,4 +253,4 @@ def test_explain_says_what_is_kept(con):
 def test_what_is_refused(con, query, message):
     with pytest.raises(sqlfront.Error, match=message):
         con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
-    assert not con._database.engine.relations
+    assert not con.session.database.engine.relations

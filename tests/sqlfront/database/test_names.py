@@ -52,7 +52,7 @@ def test_a_name_is_found_where_duckdb_finds_it(con, path, temporary):
             expected = expected.replace('""', "''").replace('"', "").replace("''", '"')
         except sqlfront.ProgrammingError:
             expected = None
-        found = look_up(con._duck, name.split(".")).first()
+        found = look_up(con.session.duck, name.split(".")).first()
         assert (found and f"{found.database}.{found.schema}") == expected, name
 
 

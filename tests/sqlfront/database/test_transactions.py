@@ -104,12 +104,12 @@ def test_copy_and_ctas(con, tmp_path):
 
 
 def test_several_statements_join_one_epoch(con):
-    before = con._database.engine.epoch
+    before = con.session.database.engine.epoch
     con.execute("BEGIN; INSERT INTO a VALUES (1, 9); DELETE FROM b WHERE k = 2; UPDATE a SET x = 0; COMMIT")
-    assert con._database.engine.epoch == before + 1
+    assert con.session.database.engine.epoch == before + 1
     assert rows(con) == [(1, 0, 3)]
     con.execute("BEGIN; COMMIT")
-    assert con._database.engine.epoch == before + 1
+    assert con.session.database.engine.epoch == before + 1
 
 
 def test_failing_statement_aborts_the_transaction(con):
@@ -148,10 +148,10 @@ def test_refused_commit_leaves_views(con):
     other.execute("BEGIN; INSERT INTO p VALUES (1, 2), (2, 2)")
     assert other.execute("SELECT * FROM w").fetchall() == [(4, 2)]
     con.execute("COMMIT")
-    epoch = con._database.engine.epoch
+    epoch = con.session.database.engine.epoch
     with pytest.raises(sqlfront.Error, match="PRIMARY KEY"):
         other.execute("COMMIT")
-    assert con._database.engine.epoch == epoch
+    assert con.session.database.engine.epoch == epoch
     for cursor in (con, other):
         assert cursor.execute("SELECT * FROM w").fetchall() == [(1, 1)]
         assert cursor.execute("CHECK MATERIALIZED VIEW w").fetchall() == []
@@ -176,7 +176,9 @@ def test_reading_in_a_transaction_keeps_types(con):
     assert con.execute("SELECT s FROM v").fetchmany(1) == [(30,)]
     con.execute("ROLLBACK")
     schema = con.execute("SELECT 1::HUGEINT AS h").to_arrow_table().schema
-    assert schema.field("h").type == con._duck.sql("SELECT 1::HUGEINT AS h").to_arrow_table().schema.field("h").type
+    assert (
+        schema.field("h").type == con.session.duck.sql("SELECT 1::HUGEINT AS h").to_arrow_table().schema.field("h").type
+    )
 
 
 def test_views_behind_views_and_prepared_statements_in_a_transaction(con):
@@ -286,7 +288,7 @@ def test_an_aborted_transaction_can_be_rolled_back_after_others_have_made_views(
 
 
 def test_raw_writers_are_caught_up(con):
-    raw = con._database.root.cursor()
+    raw = con.session.database.root.cursor()
     raw.execute("INSERT INTO a VALUES (2, 1)")
     assert rows(con) == [(1, 30, 2), (2, 80, 2)]
     raw.execute("BEGIN; DELETE FROM a WHERE k = 2")
@@ -307,7 +309,7 @@ def test_raw_writers_are_caught_up(con):
 def test_dropped_triggers_are_noticed_and_refresh_heals(con):
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, count(*) AS n FROM a GROUP BY k")
     con.execute("CREATE MATERIALIZED VIEW only_b AS SELECT count(*) AS n FROM b")
-    raw = con._database.root.cursor()
+    raw = con.session.database.root.cursor()
     for name in ("insert", "delete", "update"):
         raw.execute(f"DROP TRIGGER __sqlfront_{name} ON a")
     raw.execute("INSERT INTO a VALUES (2, 1)")
@@ -450,7 +452,7 @@ def test_ctrl_c_around_the_run_of_a_row(con, monkeypatch, when):
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, sum(x) AS s, count(*) AS n FROM c GROUP BY k")
     for _ in range(2):
         con.apply_row("c", (3, 1))
-    number, run_row = con._database.engine.epoch, epoch_module.run_row
+    number, run_row = con.session.database.engine.epoch, epoch_module.run_row
 
     def interrupted(*arguments):
         if when == "after":
@@ -461,12 +463,12 @@ def test_ctrl_c_around_the_run_of_a_row(con, monkeypatch, when):
         patch.setattr(epoch_module, "run_row", interrupted)
         with pytest.raises(KeyboardInterrupt):
             con.apply_row("c", (3, 1))
-    assert con._database.engine.epoch == number
+    assert con.session.database.engine.epoch == number
     assert con.execute("SELECT * FROM w").fetchall() == [(3, 2, 2)]
     other = threading.Thread(target=con.cursor().apply_row, args=("c", (4, 1)))
     other.start()
     other.join(30)
-    assert con._database.engine.epoch == number + 1
+    assert con.session.database.engine.epoch == number + 1
     assert con.execute("SELECT * FROM w ORDER BY k").fetchall() == [(3, 2, 2), (4, 1, 1)]
 
 

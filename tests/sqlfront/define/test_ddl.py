@@ -121,11 +121,11 @@ def state(con):
     """Everything that a refused statement must leave alone."""
     shown = [row[0] for row in rows(con, "SHOW MATERIALIZED VIEWS")]
     captured = (
-        sorted(con._database.capture.tables()),
+        sorted(con.session.database.capture.tables()),
         rows(con, "SELECT table_name, trigger_name FROM duckdb_triggers()"),
     )
     stored = rows(con, "SELECT * FROM __sqlfront.views"), rows(con, "SELECT * FROM __sqlfront.captures")
-    return shown, captured, stored, sorted(con._database.engine.relations)
+    return shown, captured, stored, sorted(con.session.database.engine.relations)
 
 
 def test_cascade_drops_everything_or_nothing(con):
@@ -159,14 +159,14 @@ def test_a_failure_inside_drop_or_replace_leaves_everything(con, monkeypatch):
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT t.a, t.b FROM t, c WHERE t.a = c.a")
     con.apply_row("c", (1,))
     before = state(con)
-    database = type(con._database)
+    database = type(con.session.database)
     with monkeypatch.context() as patch:
         patch.setattr(database, "save_view", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             con.execute("CREATE OR REPLACE MATERIALIZED VIEW w AS SELECT b FROM t")
-    uninstall = type(con._database.capture).uninstall
+    uninstall = type(con.session.database.capture).uninstall
     with monkeypatch.context() as patch:
-        patch.setattr(type(con._database.capture), "uninstall", lambda *a, **k: (uninstall(*a, **k), 1 / 0))
+        patch.setattr(type(con.session.database.capture), "uninstall", lambda *a, **k: (uninstall(*a, **k), 1 / 0))
         for statement in ("DROP TABLE t CASCADE", "DROP MATERIALIZED VIEW v"):
             with pytest.raises(ZeroDivisionError):
                 con.execute(statement)

@@ -94,7 +94,7 @@ def test_a_log_is_compacted(path, how):
     con.apply({"c": pa.table({"a": [0, 1], "s": ["a", "A"], "_change_type": ["delete", "delete"]})})
     if how == "checkpoint":
         con.execute("CHECKPOINT")
-        con._database.log._appended.clear()  # Nothing to do at the end.
+        con.session.database.log._appended.clear()  # Nothing to do at the end.
     con.close()
     logs = log_rows(path)
     assert sorted(logs["log_1"]) == [(1, 2, "a"), (1, 3, "A")]
@@ -118,7 +118,7 @@ def test_a_log_that_grows_is_compacted_by_itself(path, monkeypatch):
         con.execute("CREATE CHANGE TABLE c (a BIGINT)")
         for number in range(60):
             con.apply_row("c", (number % 2,), 1 if number % 4 < 2 else -1)
-            assert con._database.log.count(con._database.reader_cursor(), 1) <= 12
+            assert con.session.database.log.count(con.session.database.reader_cursor(), 1) <= 12
 
 
 @pytest.mark.parametrize("type_", [
@@ -167,9 +167,9 @@ def test_durable_is_told_and_dropped(path):
 
 def test_offsets_are_committed_with_their_epoch(path):
     def note(con, position, fails=False):
-        table = con._database.change_tables["main", "c"]
-        con._ready()
-        with unit(con) as transaction:
+        table = con.session.database.change_tables["main", "c"]
+        con.session.ready()
+        with unit(con.session) as transaction:
             transaction.add(table, pa.table({"a": pa.array([position], pa.int64())}), None)
             transaction.note_offset(table, "orders", {"version": position})
             if fails:
@@ -181,12 +181,12 @@ def test_offsets_are_committed_with_their_epoch(path):
         note(con, 2)
         with pytest.raises(ValueError, match="on the way"):
             note(con, 3, fails=True)
-        assert list(con._database.offsets.values()) == [{"version": 2}]
+        assert list(con.session.database.offsets.values()) == [{"version": 2}]
     with sqlfront.connect(path) as con:
-        assert con._database.offsets == {(1, "orders"): {"version": 2}}
+        assert con.session.database.offsets == {(1, "orders"): {"version": 2}}
         assert rows(con, "FROM c") == [(1,), (2,)]
         con.execute("DROP CHANGE TABLE c")
-        assert con._database.offsets == {}
+        assert con.session.database.offsets == {}
 
 
 def test_a_read_only_file_shows_what_was_logged(path):

@@ -49,10 +49,10 @@ def results(con: Any, names: Any = tuple(VIEWS)) -> dict[str, list[str]]:
 
 def everything(con: sqlfront.Connection) -> Any:
     """What a statement that is refused must leave as it was."""
-    engine = con._database.engine
+    engine = con.session.database.engine
     return (
         results(con), list(engine.views), sorted(engine.relations),
-        sorted(str(table) for table in con._database.capture.tables()),
+        sorted(str(table) for table in con.session.database.capture.tables()),
         con.execute("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY 1").fetchall(),
         con.execute("SELECT * FROM __sqlfront.views ORDER BY name").fetchall(),
     )  # fmt: skip
@@ -104,7 +104,7 @@ def test_all_that_read_it_follow(con: sqlfront.Connection, tmp_path: Any, seed: 
             one.execute(f"CREATE OR REPLACE {kind} base AS SELECT a, c AS b, 1 AS n FROM s")
         assert results(again) == results(judge) and right(again)
         again.execute("DROP TABLE r CASCADE; DROP TABLE s CASCADE")
-        assert (again._database.engine.views, again._database.engine.relations) == ({}, {})
+        assert (again.session.database.engine.views, again.session.database.engine.relations) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_failure_half_way_changes_nothing(con: sqlfront.Connection, monkeypatc
         with pytest.raises(ZeroDivisionError):
             con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW base AS {OTHERS['base'][0]}")
     with monkeypatch.context() as patch:
-        patch.setattr(type(con._database), "save_view", lambda *_: 1 / 0)
+        patch.setattr(type(con.session.database), "save_view", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW base AS {OTHERS['base'][0]}")
     assert everything(con) == before
@@ -203,7 +203,7 @@ def test_subscriptions_end_as_those_of_the_view_itself(con: sqlfront.Connection)
 
 def test_changes_past_sqlfront_are_taken_in(con: sqlfront.Connection) -> None:
     """A writer commits while the views are built: it is in all of them, once."""
-    other = con._database.root.cursor()
+    other = con.session.database.root.cursor()
     build = Engine.create_view
     written: list[str] = []
 

@@ -13,7 +13,7 @@ def con():
 
 def _break(con, view, scans="SELECT * FROM (VALUES (7, 7.5::DOUBLE)) AS t"):
     """Make the DuckDB view answer something else than what is maintained."""
-    con._duck.execute(f"CREATE OR REPLACE VIEW {view} AS {scans}")
+    con.session.duck.execute(f"CREATE OR REPLACE VIEW {view} AS {scans}")
 
 
 @pytest.mark.parametrize("name", ["e", "f", "s", "n", "q", "c0", "c1", "a", "one", "_difference", "order", 'x"y'])

@@ -63,7 +63,7 @@ def test_show_state_tells_load_and_longest_probe(con):
     con.execute("INSERT INTO t SELECT i % 7, 'k' || i FROM range(3000) r(i)")
     stored = [row for row in named(con, "SHOW STATE") if row["rows"] and row["kind"] != "dictionary"]
     assert all(0 <= row["load"] <= 1 and row["longest_probe"] >= 1 for row in stored)
-    view = con._database.view(con._duck, ["v"]).maintained
+    view = con.session.database.view(con.session.duck, ["v"]).maintained
     for atom, source in view.sources.items():
         hashed = [source.store.table, *source.store.table.groups]
         [row] = [row for row in stored if row["view"] == "v" and row["node"] == atom]
@@ -99,7 +99,7 @@ def test_explain_under_a_key(con):
 
 def test_check_finds_a_row_that_is_wrong(con):
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
-    corrupt(con._database.engine)
+    corrupt(con.session.database.engine)
     differences = con.execute("CHECK MATERIALIZED VIEW v").fetchall()
     assert sorted(differences) == [("extra", "x", 18), ("missing", "x", 17)]
     con.execute("REFRESH MATERIALIZED VIEW v")

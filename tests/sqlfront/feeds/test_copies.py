@@ -70,9 +70,9 @@ def test_a_copy_is_the_view_after_every_write(con, tmp_path, format, view, seed)
 def written(copy, con):
     """Wait until a copy has followed to the last epoch, which has changed its view."""
     until = time.monotonic() + 30
-    while copy.version < con._database.engine.epoch and copy.error is None and time.monotonic() < until:
+    while copy.version < con.session.database.engine.epoch and copy.error is None and time.monotonic() < until:
         time.sleep(0.01)
-    assert copy.version == con._database.engine.epoch and copy.error is None
+    assert copy.version == con.session.database.engine.epoch and copy.error is None
 
 
 def change(con, rng, rows):
@@ -133,7 +133,7 @@ def test_a_write_that_dies_is_made_once(con, tmp_path, format, monkeypatch):
             copy.close()
     assert held(path, format, "v") == (before if format == "duckdb" else wanted(con, "v"))
     with con.view("v").copy_to(str(path), format=format) as copy:
-        assert copy.version == con._database.engine.epoch
+        assert copy.version == con.session.database.engine.epoch
     assert held(path, format, "v") == wanted(con, "v") == {("x", 1): 4, (None, 5): 2}
 
 
@@ -148,7 +148,7 @@ def test_what_is_written_is_not_written_again(con, tmp_path, format, monkeypatch
     con.execute("INSERT INTO t VALUES (1, 'x'), (2, NULL)")
     for _ in range(3):
         con.view("v").copy_to(str(path), format=format).close()
-    assert writes == [con._database.engine.epoch]
+    assert writes == [con.session.database.engine.epoch]
 
 
 def test_types_that_others_do_not_have(con, tmp_path, format):

@@ -132,7 +132,7 @@ def assert_follows(copy: Copy, writer: Writer, start: Counter) -> None:
 
 
 def epoch(con: sqlfront.Connection) -> int:
-    return con._database.engine.epoch
+    return con.session.database.engine.epoch
 
 
 def rows(con: sqlfront.Connection, view: str = "v") -> Counter:
@@ -375,7 +375,7 @@ def test_every_way_of_writing_is_told_once(sums):
 
 def test_single_rows_are_told_and_take_the_short_way_again_afterwards(sums):
     def short_way_is_open():
-        return sums._database.engine.gates["main.r"]._open
+        return sums.session.database.engine.gates["main.r"]._open
 
     sums.apply_row("r", (1, 1))
     assert short_way_is_open()
@@ -393,7 +393,7 @@ def test_single_rows_are_told_and_take_the_short_way_again_afterwards(sums):
 def test_writers_that_bypass_us_are_told_when_they_are_noticed(con):
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, c FROM s")
     with con.view("v").subscribe() as feed:
-        con._database.root.cursor().execute("INSERT INTO s VALUES (1, 1)")
+        con.session.database.root.cursor().execute("INSERT INTO s VALUES (1, 1)")
         assert con.execute("FROM v").fetchall() == [(1, 1)]
         assert short(feed.poll()) == [(1, 1, "insert")]
 
@@ -464,7 +464,7 @@ def test_a_dropped_view_ends_its_subscriptions(con, statement):
 def test_a_view_that_cannot_be_trusted_ends_its_subscriptions_until_refresh(con):
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT a FROM s")
     feed = con.view("v").subscribe()
-    con._database.root.execute("DROP TABLE s; CREATE TABLE s (a BIGINT, c BIGINT)")
+    con.session.database.root.execute("DROP TABLE s; CREATE TABLE s (a BIGINT, c BIGINT)")
     with pytest.raises(sqlfront.OperationalError):
         con.execute("FROM v").fetchall()
     with pytest.raises(sqlfront.OperationalError, match="cannot be trusted"):
@@ -538,7 +538,7 @@ def test_the_largest_buffer_counts_and_small_epochs_are_packed(sums):
         for number in range(900):
             sums.apply_row("r", (number, 1))
         first = epoch(sums) - 700
-        log = sums._database.views["main", "v"].feed._log
+        log = sums.session.database.views["main", "v"].feed._log
         assert log.since == first and log.rows == 700
         assert len(log._tables) < 256 + 3
         with sums.view("v").subscribe(after=first, timeout=0) as other:
@@ -565,7 +565,7 @@ def test_options_that_make_no_sense(sums, options, words):
     ):
         with pytest.raises(sqlfront.Error, match=words):
             subscribe()
-    assert sums._database.views["main", "v"].feed is None
+    assert sums.session.database.views["main", "v"].feed is None
     with pytest.raises(sqlfront.ProgrammingError, match="takes a int, not True"):
         sums.execute("SUBSCRIBE TO v WITH (after = true)")
 
@@ -649,7 +649,7 @@ def test_a_callback_may_write_and_close(sums):
     assert thread.wait(30)
     assert seen == [[(1, 0, "insert")], [(2, 0, "insert")], [(3, 0, "insert")]]
     assert thread.error is None
-    assert sums._database.views["main", "v"].feed is None
+    assert sums.session.database.views["main", "v"].feed is None
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -663,13 +663,13 @@ def test_a_callback_that_raises_ends_its_subscription_only(sums):
         assert str(thread.error) == "mine"
         sums.apply_row("r", (2, 0))
         assert len(feed.poll()) == 2
-    assert sums._database.views["main", "v"].feed is None
+    assert sums.session.database.views["main", "v"].feed is None
 
 
 def test_a_callback_thread_ends_after_the_timeout(sums):
     thread = sums.view("v").subscribe(list, timeout=0.1)
     assert thread.wait(30) and thread.error is None
-    assert sums._database.views["main", "v"].feed is None
+    assert sums.session.database.views["main", "v"].feed is None
 
 
 def test_readers_and_writers_in_many_threads(sums):
@@ -718,7 +718,7 @@ def test_ctrl_c_interrupts_waiting_and_nothing_else(sums):
 
 
 def test_nothing_is_kept_after_the_last_close(sums):
-    engine, entry = sums._database.engine, sums._database.views["main", "v"]
+    engine, entry = sums.session.database.engine, sums.session.database.views["main", "v"]
     one, other = sums.view("v").subscribe(), sums.view("v").subscribe()
     sums.apply({"r": pa.table({"a": range(1000), "b": range(1000)})})
     log = entry.feed._log
@@ -736,16 +736,16 @@ def test_a_subscription_that_is_forgotten_ends_with_the_next_epoch(sums):
     for table in sums.view("v").subscribe(timeout=0):
         assert len(table) == 1
     gc.collect()
-    entry = sums._database.views["main", "v"]
+    entry = sums.session.database.views["main", "v"]
     sums.apply_row("r", (1, 1))
     assert entry.feed is None and entry.maintained.delta is None
-    assert sums._database.engine.gates["main.r"]._open
+    assert sums.session.database.engine.gates["main.r"]._open
 
 
 def test_the_memory_of_a_large_change_is_given_back(sums):
     with sums.view("v").subscribe():
         sums.apply({"r": pa.table({"a": range(200_000), "b": range(200_000)})})
-        table = sums._database.views["main", "v"].maintained.delta.table
+        table = sums.session.database.views["main", "v"].maintained.delta.table
         assert table.bytes() < 50_000
         table._check()
 
@@ -755,7 +755,7 @@ def test_another_statement_ends_a_cursors_subscription(sums):
     cursor.execute("SUBSCRIBE TO v WITH (snapshot = false)")
     assert cursor.fetchall() == []
     cursor.execute("SELECT 1")
-    assert sums._database.views["main", "v"].feed is None
+    assert sums.session.database.views["main", "v"].feed is None
     assert cursor.fetchall() == [(1,)]
 
 

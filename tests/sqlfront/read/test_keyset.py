@@ -105,7 +105,9 @@ def test_pages_are_those_of_the_query(con: Any, served: list[bool], seed: int) -
         query = f"SELECT * FROM v WHERE {where} ORDER BY {order} LIMIT {choose.choice([1, 4, 20, 500])}"
         served.clear()
         found = con.execute(query).fetchall()
-        expected = con._duck.execute(query.replace("FROM v", f"FROM (SELECT {', '.join(ordered)} FROM r)")).fetchall()
+        expected = con.session.duck.execute(
+            query.replace("FROM v", f"FROM (SELECT {', '.join(ordered)} FROM r)")
+        ).fetchall()
         assert found == expected, query
         used += served == [True]
         some += bool(found)
@@ -126,7 +128,7 @@ def test_a_whole_view_is_paged_through(con: Any, served: list[bool], query: str,
     con.execute("INSERT INTO s SELECT range % 9, range FROM range(40)")
     order = ", ".join(f"{name} {way}" for name, way in items)
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query} ORDER BY {order}")
-    expected = con._duck.execute(f"SELECT * FROM ({query}) AS q ORDER BY {order}").fetchall()
+    expected = con.session.duck.execute(f"SELECT * FROM ({query}) AS q ORDER BY {order}").fetchall()
     page = found = con.execute(f"SELECT * FROM v ORDER BY {order} LIMIT 7").fetchall()
     served.clear()
     while page:
@@ -147,11 +149,11 @@ def test_pages_of_the_rows_with_given_values(con: Any, served: list[bool], walks
             for order in ("g, t DESC, k", "t DESC, k"):
                 walks.clear()
                 query = f"SELECT * FROM v WHERE {where} ORDER BY {order} LIMIT {limit}"
-                expected = con._duck.execute(query.replace("FROM v", "FROM r")).fetchall()
+                expected = con.session.duck.execute(query.replace("FROM v", "FROM r")).fetchall()
                 assert con.execute(query).fetchall() == expected, query
                 assert [walk.steps < 60 + 6 * limit for walk in walks] == [True], query
     assert all(served)
-    [view] = con._database.engine.views.values()
+    [view] = con.session.database.engine.views.values()
     walk = RankedWalk(view.ranked[0], Start(view.ranked[0], After((("g", "g3"),), True, False, 1), view.codecs))
     assert [walk.next(1000), walk.next(1000)] == [400, 0]
 
@@ -167,7 +169,7 @@ def test_sums_behind_the_bound_may_be_null(con: Any, served: list[bool]) -> None
     for bound in range(-1, 11):
         for limit in (3, 50):
             asked = f"SELECT * FROM v WHERE b <= {bound} ORDER BY {order} LIMIT {limit}"
-            expected = con._duck.execute(asked.replace("FROM v", f"FROM ({query}) AS v")).fetchall()
+            expected = con.session.duck.execute(asked.replace("FROM v", f"FROM ({query}) AS v")).fetchall()
             assert con.execute(asked).fetchall() == expected
     assert all(served) and len(served) == 24
 
@@ -215,10 +217,10 @@ def test_pages_after_sums_are_those_of_the_query(con: Any, served: list[bool], o
         served.clear()
         asked = f"SELECT * FROM v WHERE {where} ORDER BY {order} LIMIT {choose.choice([1, 4, 20, 500])}"
         found = con.execute(asked).fetchall()
-        plain = con._duck.execute(asked.replace("FROM v", f"FROM ({query}) AS v"))
+        plain = con.session.duck.execute(asked.replace("FROM v", f"FROM ({query}) AS v"))
         places = [[column[0] for column in plain.description].index(name) for name, _ in items]
         keys = [[tuple(row[place] for place in places) for row in rows] for rows in (found, plain.fetchall())]
-        behind = con._duck.execute(f"SELECT * FROM ({query}) AS v WHERE {where}").fetchall()
+        behind = con.session.duck.execute(f"SELECT * FROM ({query}) AS v WHERE {where}").fetchall()
         assert keys[0] == keys[1] and not Counter(found) - Counter(behind), asked
         used += served == [True]
         some += bool(found)
@@ -240,7 +242,7 @@ def test_a_page_after_a_sum_costs_what_it_would_with_offset(con: Any, walks: lis
     con.execute("INSERT INTO r SELECT range % 20, range FROM range(1000)")
     con.execute("INSERT INTO s SELECT range % 20, 1000 * range FROM range(1000)")
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT x + y AS z, x FROM r JOIN s ON r.b = s.b ORDER BY z DESC, x DESC")
-    rows = con._duck.execute("SELECT x + y AS z, x FROM r, s WHERE r.b = s.b ORDER BY z DESC, x DESC").fetchall()
+    rows = con.session.duck.execute("SELECT x + y AS z, x FROM r, s WHERE r.b = s.b ORDER BY z DESC, x DESC").fetchall()
     spent = []
     for place in (0, 100, 1000, 2000):
         walks.clear()
@@ -268,7 +270,7 @@ def test_merged_trees_are_paged_through(con: Any, served: list[bool], epsilon: s
     )
     order = "z DESC, a, b, c, d"
     con.execute(f"CREATE MATERIALIZED VIEW v {epsilon}AS {query} ORDER BY {order}")
-    expected = con._duck.execute(f"{query} ORDER BY {order}").fetchall()
+    expected = con.session.duck.execute(f"{query} ORDER BY {order}").fetchall()
     items = [(item.split()[0], item) for item in order.split(", ")]
     found = con.execute(f"FROM v ORDER BY {order} LIMIT 9").fetchall()
     while len(found) < len(expected):
@@ -293,7 +295,7 @@ def test_a_late_page_costs_what_the_first_does(con: Any, walks: list[RankedWalk]
         walks.clear()
         query = f"SELECT t, a FROM {view} {where} ORDER BY t DESC, a DESC LIMIT 10"
         rows = con.execute(query).fetchall()
-        assert rows == con._duck.execute(query.replace(f"FROM {view}", "FROM r")).fetchall() and len(rows) == 10
+        assert rows == con.session.duck.execute(query.replace(f"FROM {view}", "FROM r")).fetchall() and len(rows) == 10
         [walk] = walks
         return walk.steps
 
@@ -359,8 +361,10 @@ def test_what_is_no_place_in_the_order_is_read_in_full(con: Any, served: list[bo
         served.clear()
         sorted_by = [item.split()[0] for item in order.split(", ")]
         found = con.execute(f"SELECT * FROM {view} WHERE {where} ORDER BY {order} LIMIT 17").df()[sorted_by]
-        con._duck.execute(f"CREATE OR REPLACE TEMP TABLE plain AS FROM {view}")
-        expected = con._duck.execute(f"SELECT * FROM plain WHERE {where} ORDER BY {order} LIMIT 17").df()[sorted_by]
+        con.session.duck.execute(f"CREATE OR REPLACE TEMP TABLE plain AS FROM {view}")
+        expected = con.session.duck.execute(f"SELECT * FROM plain WHERE {where} ORDER BY {order} LIMIT 17").df()[
+            sorted_by
+        ]
         assert found.equals(expected) and served == [kept], where
 
 

@@ -49,7 +49,7 @@ def test_many_first_rows_are_read_at_once_and_sorted(con: Any, monkeypatch: Any)
     [order] = con.explain("v").to_dict()["orders"]
     assert order["crossover"] == 300 * 100 // 20
     assert "more than 1,500 rows read all of them and sort" in str(con.explain("v"))
-    everything = con._duck.execute(
+    everything = con.session.duck.execute(
         "SELECT r.a, r.b + w AS x FROM (SELECT range a, range b FROM range(300)) r, "
         "(SELECT range % 2 b, range w FROM range(200)) s WHERE r.b % 2 = s.b ORDER BY x, a"
     ).fetchall()
@@ -112,7 +112,7 @@ def test_reads_in_a_kept_order_take_only_the_first_rows(con: Any, monkeypatch: p
     served: list[bool] = []
     scan = lookups._ordered_scan
     monkeypatch.setattr(lookups, "_ordered_scan", lambda *a: served.append((found := scan(*a)) is not None) or found)
-    con._duck.execute("CREATE TEMP TABLE plain AS SELECT * FROM o")
+    con.session.duck.execute("CREATE TEMP TABLE plain AS SELECT * FROM o")
     assert con.view("o").count() > 30
     ties = ", ".join(name for name in ("a", "c", "d", "tw"))
     assert con.view("o").top(7) == con.execute(f"SELECT * FROM plain ORDER BY score DESC, {ties} LIMIT 7").fetchall()
@@ -129,7 +129,7 @@ def test_reads_in_a_kept_order_take_only_the_first_rows(con: Any, monkeypatch: p
     ]:
         served.clear()
         found = con.execute(query).fetchall()
-        expected = con._duck.execute(query.replace("FROM o", "FROM plain")).fetchall()
+        expected = con.session.duck.execute(query.replace("FROM o", "FROM plain")).fetchall()
         assert [row[0] for row in found] == [row[0] for row in expected] or "*" in query
         assert served == [kept], query
     con.execute("SELECT * FROM o ORDER BY score DESC LIMIT ?", [4])
@@ -149,7 +149,7 @@ def test_ordered_views_survive_refresh_and_are_read_by_views(con: Any) -> None:
         con.execute(change(rng, 0))
         for name, source in (("of_top", "v"), ("of_all", "o")):
             more = ", sum(score)" if source == "v" else ""
-            expected = con._duck.execute(f"SELECT d, count(*){more} FROM {source} GROUP BY d").fetchall()
+            expected = con.session.duck.execute(f"SELECT d, count(*){more} FROM {source} GROUP BY d").fetchall()
             assert sorted(con.view(name).rows()) == sorted(expected)
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     before = con.view("v").rows()

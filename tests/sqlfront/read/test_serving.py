@@ -170,7 +170,7 @@ def test_streams_are_pinned_to_their_epoch(con):
 
 def test_stale_reads_say_what_changed(con):
     other = con.cursor()
-    epoch = con._database.engine.epoch
+    epoch = con.session.database.engine.epoch
     reader = con.execute("SELECT * FROM v").to_arrow_reader(10)
     other.execute("BEGIN; INSERT INTO a VALUES (0, 1)")
     other.execute("SELECT s FROM v WHERE k = 0").fetchall()
@@ -188,7 +188,7 @@ def test_look_ups_leave_no_scan_of_a_dropped_view_behind(con):
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, x FROM a")
     scans = "SELECT count(*) FROM duckdb_views(), (SELECT k FROM v LIMIT 1) WHERE view_name LIKE '%sqlfront_scan%'"
     assert con.execute("SELECT x FROM w WHERE k = 3 ORDER BY x").fetchall() == [(3,), (1003,), (2003,)]
-    view = weakref.ref(con._database.views["main", "w"].maintained)
+    view = weakref.ref(con.session.database.views["main", "w"].maintained)
     con.execute("DROP MATERIALIZED VIEW w")
     con.execute("SELECT 1").fetchall()
     gc.collect()

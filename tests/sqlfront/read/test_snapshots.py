@@ -88,7 +88,7 @@ def test_handles_refuse_too(con: sqlfront.Connection) -> None:
 
 
 def test_writers_past_us_count_too(con: sqlfront.Connection) -> None:
-    raw = con._database.root.cursor()
+    raw = con.session.database.root.cursor()
     raw.execute("INSERT INTO r VALUES (1)")
     con.execute("BEGIN; SELECT 1 FROM r")
     assert con.execute("SELECT n, (SELECT count(*) FROM r) FROM m").fetchall() == [(1, 1)]

@@ -126,7 +126,7 @@ READERS = {
 
 def check(con, query, written, shards, steps=2):
     """The partitioning, after streams whose rows have been what DuckDB says and where the plan says."""
-    local = LocalShards(plan_shards(con, query, shards))
+    local = LocalShards(plan_shards(con.session, query, shards))
     found, changed = local.plan.partitioning, Counter()
     for batch, held in stream(f"{query} {shards}", steps):
         own = {table: rows for table, rows in batch.items() if f"main.{table}" in found.rows_sent}
@@ -181,7 +181,7 @@ def test_any_number_of_shards_has_them(con, name, shards):
 
 
 def test_the_row_of_a_block_without_groups_is_there_when_no_row_meets_its_conditions(con):
-    local = LocalShards(plan_shards(con, BLOCKS["only one group"], 4))
+    local = LocalShards(plan_shards(con.session, BLOCKS["only one group"], 4))
     local.apply({"main.e": arrow("e", [((0, 5), 1)])})
     assert local.rows() == [(None,)]
     local.apply({"main.e": arrow("e", [((2, 7), 1)])})
@@ -200,11 +200,11 @@ def test_shards_have_the_rows_of_a_view_over_views(con, name):
 def test_the_log_of_a_view_that_has_been_replaced_is_refused(query):
     with declared() as con:
         con.execute("CREATE MATERIALIZED VIEW kept AS SELECT b, sum(c) AS n FROM s GROUP BY b")
-        local = LocalShards(plan_shards(con, query, 1))
+        local = LocalShards(plan_shards(con.session, query, 1))
         local.apply({"main.s": arrow("s", [(("x", 5, None), 1), (("x", 6, None), 1)])})
         con.execute("CREATE OR REPLACE MATERIALIZED VIEW kept AS SELECT b, sum(2 * c) AS n FROM s GROUP BY b")
         with pytest.raises(sqlfront.OperationalError, match="has been replaced"):
-            shard.advance(plan_shards(con, query, 1), local.query, 0, local.logs[0], [])
+            shard.advance(plan_shards(con.session, query, 1), local.query, 0, local.logs[0], [])
         local.close()
 
 
@@ -215,13 +215,13 @@ def test_every_process_has_the_same_plan(con):
         "from sqlfront.shards.shard_plan import plan_shards\n"
         "from tests.sqlfront.shards.test_shard_blocks import BLOCKS\n"
         "con = declared()\n"
-        "print([plan_shards(con, query, 4).fingerprint for query in BLOCKS.values()])\n"
+        "print([plan_shards(con.session, query, 4).fingerprint for query in BLOCKS.values()])\n"
         "con.close()\n"
     )
     seed = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
     environment = {**os.environ, "PYTHONHASHSEED": seed}
     other = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert other.stdout.strip() == str([plan_shards(con, query, 4).fingerprint for query in BLOCKS.values()])
+    assert other.stdout.strip() == str([plan_shards(con.session, query, 4).fingerprint for query in BLOCKS.values()])
 
 
 @pytest.mark.parametrize("seed", [7, 21, 103])

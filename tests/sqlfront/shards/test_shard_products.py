@@ -74,7 +74,7 @@ def given(local, batch):
     ("name", "shards"), [*((name, 4) for name in PRODUCTS), *((name, n) for name in SOME for n in (1, 2))]
 )
 def test_shards_have_the_rows_of_a_product(con, name, shards):
-    local = LocalShards(plan_shards(con, PRODUCTS[name], shards))
+    local = LocalShards(plan_shards(con.session, PRODUCTS[name], shards))
     for batch, held in stream(f"{name} {shards}"):
         local.apply(given(local, batch))
         assert same_bag(local.rows(), oracle(held, PRODUCTS[name]))
@@ -87,7 +87,7 @@ def test_shards_have_the_rows_of_a_product(con, name, shards):
 @pytest.mark.parametrize("shards", [2, 4])
 def test_a_product_of_empty_components(con, name, shards):
     """Before there are rows, and when first the one component and then the other is empty again."""
-    local = LocalShards(plan_shards(con, PRODUCTS[name], shards))
+    local = LocalShards(plan_shards(con.session, PRODUCTS[name], shards))
     held = {table: Counter() for table in ("r", "s", "e")}
     assert same_bag(local.rows(), oracle(held, PRODUCTS[name]))
     rows = {"r": (1, "x", 1), "s": ("y", 2, Decimal("0.50")), "e": (2, 3)}
@@ -100,7 +100,7 @@ def test_a_product_of_empty_components(con, name, shards):
 
 def test_each_row_is_in_one_shard_and_in_no_other(con):
     """What is sent is |delta|: in a grid each row of r would be in two shards of four, and each row of e too."""
-    local = LocalShards(plan_shards(con, "SELECT r.a, e.x, e.y FROM r, e", 4))
+    local = LocalShards(plan_shards(con.session, "SELECT r.a, e.x, e.y FROM r, e", 4))
     held = {"main.r": Counter(), "main.e": Counter()}
     changed = 0
     for batch, _ in stream("places", steps=4):
@@ -127,7 +127,7 @@ def test_each_row_is_in_one_shard_and_in_no_other(con):
 
 def test_what_a_product_puts_out_is_as_much_as_its_components(con):
     """A row more of one component is one row put out, not one for each row of the other."""
-    local = LocalShards(plan_shards(con, "SELECT r.a, e.y FROM r, e", 4))
+    local = LocalShards(plan_shards(con.session, "SELECT r.a, e.y FROM r, e", 4))
     local.apply({"main.e": arrow("e", [((1, y), 1) for y in range(50)])})
     local.apply({"main.r": arrow("r", [((a, "x", 1), 1) for a in range(20)])})
     assert sum(own.total() for own in local.parts.values()) == 70
@@ -136,7 +136,7 @@ def test_what_a_product_puts_out_is_as_much_as_its_components(con):
 
 
 def test_atoms_that_hash_one_column_are_sent_one_row_in_two_components(con):
-    local = LocalShards(plan_shards(con, "SELECT a.x, b.x AS other FROM e a, e b", 4))
+    local = LocalShards(plan_shards(con.session, "SELECT a.x, b.x AS other FROM e a, e b", 4))
     local.apply({"main.e": arrow("e", [((x, x), 1) for x in range(9)])})
     assert local.sent == {"main.e": 9}
     assert same_bag(local.rows(), [(a, b) for a in range(9) for b in range(9)])
@@ -146,7 +146,7 @@ def test_atoms_that_hash_one_column_are_sent_one_row_in_two_components(con):
 def test_engines_that_fail_or_are_lost_are_those_of_the_log(con):
     """Between any two epochs of a product a shard's task fails after it has changed its engine, or its worker ends."""
     rng, name = random.Random(3), "groups of both"
-    local = LocalShards(plan_shards(con, PRODUCTS[name], 2))
+    local = LocalShards(plan_shards(con.session, PRODUCTS[name], 2))
     for batch, held in stream(name, steps=6):
         for number in list(local.logs):
             fate = rng.choice(["fails", "lost", "stays"])
@@ -173,7 +173,7 @@ def test_floating_sums_of_a_product(values):
             kind = "CHANGE TABLE" if one is con else "TABLE"
             one.execute(f"CREATE {kind} f (x DOUBLE)")
             one.execute(f"CREATE {kind} g (k BIGINT)")
-        local = LocalShards(plan_shards(con, query, 4))
+        local = LocalShards(plan_shards(con.session, query, 4))
         for table, column, rows in (("f", "x", values), ("g", "k", [1, 2, 3, None])):
             type_ = pa.float64() if table == "f" else pa.int64()
             changes = pa.table({column: pa.array(rows, type_), "_weight": pa.array([1] * len(rows), pa.int64())})
@@ -194,7 +194,7 @@ def test_floating_sums_of_a_product(values):
 )
 def test_a_view_over_the_shards_rows_tells_the_change_of_the_product(con, name):
     """The engine multiplies the components: the product's own output delta, of which no shard has seen a row."""
-    plan = plan_shards(con, PRODUCTS[name], 4)
+    plan = plan_shards(con.session, PRODUCTS[name], 4)
     with sqlfront.connect() as reader:
         columns = ", ".join(f'"{column}" {type_}' for column, type_ in plan.columns)
         reader.execute(f"CREATE CHANGE TABLE parts ({columns})")
@@ -222,7 +222,7 @@ def test_a_view_over_the_shards_rows_tells_the_change_of_the_product(con, name):
 
 
 def test_first_rows_of_a_product_are_read_without_the_product(con):
-    plan = plan_shards(con, PRODUCTS["pairs"], 4)
+    plan = plan_shards(con.session, PRODUCTS["pairs"], 4)
     with duckdb.connect() as reader:
         reader.execute(f"CREATE TABLE parts ({', '.join(f'{name} {type_}' for name, type_ in plan.columns)})")
         n = 1_000_000
@@ -258,7 +258,7 @@ def test_explain_says_that_components_are_hashed_apart(con):
     ],
 )
 def test_what_is_not_made_of_components_stays_in_one_grid(con, query, why):
-    local = LocalShards(plan_shards(con, query, 4))
+    local = LocalShards(plan_shards(con.session, query, 4))
     assert why in local.plan.partitioning.reason
     assert len(local.plan.combination.shards) == 1
     for batch, held in stream(query, steps=2):

@@ -86,7 +86,7 @@ SOME = ("groups of another column", "first rows", "triangles")
     ("name", "shards"), [*((name, 4) for name in QUERIES), *((name, n) for name in SOME for n in (1, 2))]
 )
 def test_shards_have_the_rows_of_the_view(con, name, shards):
-    local = LocalShards(plan_shards(con, QUERIES[name], shards))
+    local = LocalShards(plan_shards(con.session, QUERIES[name], shards))
     tables = {table for table, _ in local.plan.tables}
     for batch, held in stream(f"{name} {shards}"):
         local.apply({f"main.{t}": arrow(t, rows) for t, rows in batch.items() if f"main.{t}" in tables})
@@ -107,7 +107,7 @@ def test_shards_have_the_rows_of_the_view(con, name, shards):
 @pytest.mark.parametrize("having", ["", " HAVING count(*) > 0"])
 def test_a_view_without_groups_on_one_shard_has_its_row_before_rows_are_sent(con, select, having):
     query = f"SELECT {select} FROM r WHERE a > 1{having}"
-    local, held = LocalShards(plan_shards(con, query, 1)), {table: Counter() for table in ("r", "s", "e")}
+    local, held = LocalShards(plan_shards(con.session, query, 1)), {table: Counter() for table in ("r", "s", "e")}
     for a, weight in [(None, 0), (1, 1), (2, 1), (3, 2), (2, -1), (3, -2)]:
         held["r"][a, "x", a] += weight
         local.apply({"main.r": arrow("r", [((a, "x", a), weight)] if weight else [])})
@@ -116,7 +116,7 @@ def test_a_view_without_groups_on_one_shard_has_its_row_before_rows_are_sent(con
 
 
 def test_what_is_sent_is_what_the_plan_says(con):
-    local = LocalShards(plan_shards(con, QUERIES["triangles"], 8))
+    local = LocalShards(plan_shards(con.session, QUERIES["triangles"], 8))
     rows = [((i, i + 1), 1) for i in range(100)]
     local.apply({"main.e": arrow("e", rows)})
     assert local.plan.partitioning.rows_sent == {"main.e": 6}
@@ -125,7 +125,7 @@ def test_what_is_sent_is_what_the_plan_says(con):
 
 
 def test_a_group_lies_in_the_shard_that_its_value_is_hashed_to(con):
-    local = LocalShards(plan_shards(con, QUERIES["groups of the hashed column"], 4))
+    local = LocalShards(plan_shards(con.session, QUERIES["groups of the hashed column"], 4))
     for batch, _ in stream("places"):
         local.apply({f"main.{table}": arrow(table, batch[table]) for table in ("r", "s")})
     for number, rows in local.parts.items():
@@ -136,7 +136,7 @@ def test_a_group_lies_in_the_shard_that_its_value_is_hashed_to(con):
 
 
 def test_equal_values_of_several_types_go_to_one_shard(con):
-    plan = plan_shards(con, "SELECT r.a FROM r, e WHERE r.a = e.x", 16)
+    plan = plan_shards(con.session, "SELECT r.a FROM r, e WHERE r.a = e.x", 16)
     router = Router(plan)
     for value in range(50):
         [(one, _, _)] = router.route("main.r", arrow("r", [((value, None, None), 1)]))
@@ -149,20 +149,20 @@ def test_equal_values_of_several_types_go_to_one_shard(con):
 def test_floating_values_that_are_equal_whatever_their_sign_go_to_one_shard(type_, value):
     with sqlfront.connect() as con:
         con.execute(f"CREATE CHANGE TABLE f (v {type_}) WITH (retain = false)")
-        router = Router(plan_shards(con, "SELECT v, count(*) AS n FROM f GROUP BY v", 1024))
+        router = Router(plan_shards(con.session, "SELECT v, count(*) AS n FROM f GROUP BY v", 1024))
         rows = pa.table({"v": [value, math.copysign(value, -1)], "_weight": [1, 1]})
         [(_, _, sent)] = router.route("main.f", rows)
         assert sent.num_rows == 2
 
 
 def test_only_what_the_view_reads_is_sent(con):
-    plan = plan_shards(con, QUERIES["filtered"], 2)
+    plan = plan_shards(con.session, QUERIES["filtered"], 2)
     rows = arrow("r", [((1, "x", 0), 1), ((2, "y", 5), 1), ((3, "y", None), 1)])
     pieces = list(Router(plan).route("main.r", rows))
     assert [piece.to_pylist() for _, _, piece in pieces] == [[{"a": 2, "b": "y", "n": 5, "_weight": 1}]]
     assert list(Router(plan).route("main.r", rows.slice(2))) == []
     # What is not read is not sent.
-    [(_, _, sent)] = Router(plan_shards(con, "SELECT a FROM r", 2)).route("main.r", rows.slice(0, 1))
+    [(_, _, sent)] = Router(plan_shards(con.session, "SELECT a FROM r", 2)).route("main.r", rows.slice(0, 1))
     assert sent.column_names == ["a", "_weight"]
 
 
@@ -174,7 +174,7 @@ def changes(*rows):
 
 
 def one_shard(con):
-    local = LocalShards(plan_shards(con, "SELECT b, count(*) AS n FROM r GROUP BY b", 1))
+    local = LocalShards(plan_shards(con.session, "SELECT b, count(*) AS n FROM r GROUP BY b", 1))
     local.apply(changes((1, "x", 1), (2, "x", 1), (3, "y", 1)))
     return local
 
@@ -224,7 +224,7 @@ def test_a_lost_engine_is_built_from_the_log(con):
 
 def test_the_log_is_compacted_when_it_is_longer_than_the_snapshot(con, monkeypatch):
     monkeypatch.setattr("sqlfront.shards.shard_log.COMPACT_FROM", 4)
-    local = LocalShards(plan_shards(con, "SELECT b, count(*) AS n FROM r GROUP BY b", 1))
+    local = LocalShards(plan_shards(con.session, "SELECT b, count(*) AS n FROM r GROUP BY b", 1))
     for step in range(20):
         local.apply(changes((step, "x", 1), *([(step - 1, "x", -1)] if step else [])))
         assert sum(piece.count for _, piece in local.logs[0].entries()) <= 4
@@ -251,9 +251,9 @@ def test_a_shard_was_never_where_the_log_does_not_say():
 
 def test_the_log_of_another_plan_is_refused(con):
     local = one_shard(con)
-    other = plan_shards(con, "SELECT b, count(*) AS n FROM r GROUP BY b", 2)
+    other = plan_shards(con.session, "SELECT b, count(*) AS n FROM r GROUP BY b", 2)
     assert other.fingerprint != local.plan.fingerprint
-    assert plan_shards(con, local.plan.query, 1).fingerprint == local.plan.fingerprint
+    assert plan_shards(con.session, local.plan.query, 1).fingerprint == local.plan.fingerprint
     with pytest.raises(sqlfront.OperationalError, match="kept by another plan"):
         shard.advance(other, local.query, 0, local.logs[0], [])
     local.close()
@@ -279,7 +279,7 @@ def test_a_shard_refuses_rows_that_are_not_there(con):
     ],
 )
 def test_what_cannot_be_spread_is_on_one_shard_with_the_reason(con, query, why):
-    assert plan_shards(con, query, 4).partitioning.shards == 1
+    assert plan_shards(con.session, query, 4).partitioning.shards == 1
     assert why in str(con.explain(query, shards=4))
 
 

@@ -44,7 +44,7 @@ def con():
 
 
 def maintained(con, name="v"):
-    return con._database.view(con._duck, [name]).maintained
+    return con.session.database.view(con.session.duck, [name]).maintained
 
 
 def is_right(con):
@@ -91,7 +91,7 @@ def test_another_value_is_refused(con, statement, value):
     con.execute(f"CREATE MATERIALIZED VIEW v AS {TRIANGLES}")
     with pytest.raises(sqlfront.ProgrammingError, match=r"(?s)epsilon cannot be .*from 0 to 1.*epsilon = 0\.5"):
         con.execute(statement.format(f"epsilon = {value}"))
-    assert maintained(con).epsilon == 0.5 and len(con._database.views) == 1
+    assert maintained(con).epsilon == 0.5 and len(con.session.database.views) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_another_value_is_refused(con, statement, value):
 def test_it_is_refused_for_a_view_whose_values_are_not_told_apart(con, query, why):
     with pytest.raises(sqlfront.ProgrammingError, match=f"(?s)epsilon does not apply .* view w.*{why}"):
         con.execute(f"CREATE MATERIALIZED VIEW w WITH (epsilon = 0.5) AS {query}")
-    assert not con._database.views
+    assert not con.session.database.views
     con.execute(f"CREATE MATERIALIZED VIEW w AS {query}")
     assert maintained(con, "w").balance is None and con.explain("w").to_dict()["heavy"] is None
     with pytest.raises(sqlfront.ProgrammingError, match=f"(?s)epsilon does not apply .* view w.*{why}"):
@@ -288,7 +288,9 @@ def test_epsilon_is_taken_back_when_it_cannot_be_written_down(con, monkeypatch):
         patch.setattr("sqlfront.database.transactions.committing", refused)
         with pytest.raises((RuntimeError, sqlfront.Error), match="disk is full"):
             con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.75)")
-    assert maintained(con).epsilon == 0.25 and con._database.view(con._duck, ["v"]).options == {"epsilon": 0.25}
+    assert maintained(con).epsilon == 0.25 and con.session.database.view(con.session.duck, ["v"]).options == {
+        "epsilon": 0.25
+    }
     assert str(con.explain("v")).splitlines()[:8] == before and is_right(con)
     con.execute("REFRESH MATERIALIZED VIEW v")
     assert maintained(con).epsilon == 0.25

@@ -109,7 +109,7 @@ def change(con: sqlfront.Connection, choose: random.Random) -> None:
 
 def check_tables(con: sqlfront.Connection) -> None:
     """The invariants of everything stored: sorted lists and their trees among them."""
-    engine = con._database.engine
+    engine = con.session.database.engine
     stores = [store.table for relation in engine.relations.values() for store in relation.stores.values()]
     for table in [*stores, *(table for view in engine.views.values() for table in view.tables())]:
         table._check()
@@ -134,7 +134,7 @@ def test_views_follow_their_tables(strategy: str, queries: list[str]) -> None:
         for table in "rst":
             con.execute(f"DELETE FROM {table}")
         assert all(con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == [] for view in views)
-        kept = [table for view in con._database.engine.views.values() for table in view.tables()]
+        kept = [table for view in con.session.database.engine.views.values() for table in view.tables()]
         assert all(table.live == 0 for table in kept)
 
 
@@ -200,7 +200,7 @@ def test_the_worked_example_of_the_paper() -> None:
         con.apply_row("s", (2, 4, 3), -1)
         assert replayed(feed) == {(2, 4, 3, 4): -3}
         assert con.view("v").count() == 15
-        (kept,) = con._database.engine.views.values()
+        (kept,) = con.session.database.engine.views.values()
         nodes = [view.table.rows() for view in kept.tree.stored_inner() if view.table]
         held = [{key: values[0] for key, values in rows.items()} for rows in nodes]
         assert {(): 15} in held and {(2, 2, 1): 1, (4, 5, 0): 2} in held  # ρ_∅ and ρ_m
@@ -301,7 +301,7 @@ def test_views_share_a_store_that_is_sorted_for_one_of_them() -> None:
         con.execute(f"CREATE MATERIALIZED VIEW v AS {body} a.x < b.x AND a.y <> b.y")
         con.execute(f"CREATE MATERIALIZED VIEW w AS {body} a.y < b.y AND a.x <> b.x")
         con.execute(f"CREATE MATERIALIZED VIEW both AS {body} a.y <= b.y AND a.x > b.x")
-        (relation,) = con._database.engine.relations.values()
+        (relation,) = con.session.database.engine.relations.values()
         assert [store.order for store in relation.stores.values()] == [(("k",), "x")]
         for _ in range(8):
             values = [choose.choice(["NULL", *"01234"]) for _ in range(9)]

@@ -223,7 +223,7 @@ def test_exists_ignores_multiplicity() -> None:
         for number, (query, atoms) in enumerate(EXISTS.items()):
             con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
             explained = con.explain(f"v{number}").to_dict()
-            assert len(con._database.views["main", f"v{number}"].definition.atoms) == atoms
+            assert len(con.session.database.views["main", f"v{number}"].definition.atoms) == atoms
             assert explained["cost"]["update"] == "O(1)"
             assert ("EXISTS ignores multiplicity" in explained["reason"]) == (atoms == 1)
         seen = set()

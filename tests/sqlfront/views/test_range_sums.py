@@ -77,7 +77,7 @@ def test_views_follow_their_tables() -> None:
         for table in "rst":
             con.execute(f"DELETE FROM {table}")
         assert all(con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == [] for view in views)
-        engine = con._database.engine
+        engine = con.session.database.engine
         kept = [table for view in engine.views.values() for table in view.tables()]
         kept += [store.table for relation in engine.relations.values() for store in relation.stores.values()]
         assert all(table.live == 0 for table in kept)
@@ -147,7 +147,7 @@ def test_the_worked_example_of_the_paper() -> None:
         feed = con.view("v").subscribe(timeout=0)
 
         def held() -> list[dict[tuple[int, ...], int]]:
-            (view,) = con._database.engine.views.values()
+            (view,) = con.session.database.engine.views.values()
             tables = [one.table for one in (*view.tree.leaves.values(), *view.tree.stored_inner())]
             return [{key: values[0] for key, values in table.rows().items()} for table in tables if table is not None]
 
@@ -250,5 +250,5 @@ def test_a_store_has_one_order_so_another_is_kept_apart() -> None:
         check_tables(con)
         for view in views:
             con.execute(f"DROP MATERIALIZED VIEW {view}")
-        (relation,) = con._database.engine.relations.values() or (None,)
+        (relation,) = con.session.database.engine.relations.values() or (None,)
         assert relation is None or not relation.stores

@@ -62,7 +62,7 @@ def test_enumerated_views_follow_their_tables() -> None:
         for table in "rst":
             con.execute(f"DELETE FROM {table}")
         assert all(con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == [] for view in views)
-        assert all(table.live == 0 for view in con._database.engine.views.values() for table in view.tables())
+        assert all(table.live == 0 for view in con.session.database.engine.views.values() for table in view.tables())
 
 
 def test_pairs_are_enumerated_not_stored() -> None:
@@ -75,7 +75,7 @@ def test_pairs_are_enumerated_not_stored() -> None:
             con.execute(f"INSERT INTO {table} SELECT 0, (i * 7919) % {rows}, i FROM range({rows}) AS t(i)")
         con.execute("CREATE MATERIALIZED VIEW v AS SELECT r.x, r.v, s.x AS y, s.v AS w FROM r, s WHERE r.x < s.x")
         assert con.view("v").count() == rows * (rows - 1) // 2
-        (view,) = con._database.engine.views.values()
+        (view,) = con.session.database.engine.views.values()
         assert sum(table.live for table in view.tables()) <= 2 * rows
         assert len(con.execute("SELECT * FROM v").fetchall()) == rows * (rows - 1) // 2
         walk = Walk(view.tree, None, ["x"])

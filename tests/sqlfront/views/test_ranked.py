@@ -22,12 +22,12 @@ def con() -> Any:
 
 
 def ranked(con: Any, view: str, number: int = 0) -> Any:
-    return con._database.view(con._duck, (view,)).maintained.ranked[number]
+    return con.session.database.view(con.session.duck, (view,)).maintained.ranked[number]
 
 
 def check(con: Any) -> None:
     """Every ranked table holds its invariants."""
-    for view in con._database.engine.views.values():
+    for view in con.session.database.engine.views.values():
         for table in view.ranked_tables():
             table._check()
 
@@ -222,10 +222,10 @@ def test_random_orders_and_streams_against_duckdb(con: Any, seed: int) -> None:
     for step in range(9):
         con.execute(change(rng, 0.15 if seed % 2 else 0) if step < 6 else f"DELETE FROM {'rst'[step - 6]}")
         for name in queries:
-            expected = con._duck.execute(f"{completed[name]} {limit}").fetchall()
+            expected = con.session.duck.execute(f"{completed[name]} {limit}").fetchall()
             assert con.execute(f'SELECT * FROM "{name}"').fetchall() == expected, (seed, step)
             assert con.view(name).top(3) == expected[:3]
-            everything = con._duck.execute(completed[name]).fetchall()
+            everything = con.session.duck.execute(completed[name]).fetchall()
             assert con.view(f"{name}_all").top(10) == everything[:10]
             assert con.view(f"{name}_all").count() == len(everything)
             while (told := feeds[name].poll()) is not None:
@@ -237,7 +237,9 @@ def test_random_orders_and_streams_against_duckdb(con: Any, seed: int) -> None:
         check(con)
     for table in "rst":
         con.execute(f"DELETE FROM {table}")
-    assert all(table.entries() == 0 for view in con._database.engine.views.values() for table in view.ranked_tables())
+    assert all(
+        table.entries() == 0 for view in con.session.database.engine.views.values() for table in view.ranked_tables()
+    )
 
 
 def test_a_failing_epoch_leaves_the_order_as_it_was(con: Any) -> None:

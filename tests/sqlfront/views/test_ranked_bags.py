@@ -122,7 +122,7 @@ def test_distinct_rows_of_rings_in_pieces() -> None:
     }
     for name, (select, order, epsilon) in queries.items():
         con.execute(f"CREATE MATERIALIZED VIEW {name} WITH (epsilon = {epsilon}) AS {select} ORDER BY {order} LIMIT 9")
-    views, repeated = list(con._database.engine.views.values()), 0
+    views, repeated = list(con.session.database.engine.views.values()), 0
     for _ in range(10):
         for table in "rspu":
             insert(con, table, 2, rng)

@@ -110,7 +110,7 @@ def test_first_rows_are_those_of_the_union():
     for number in range(len(UNIONS)):
         assert con.execute(f"CHECK MATERIALIZED VIEW v{number}").fetchall() == []
     con.execute("DELETE FROM r; DELETE FROM t; DELETE FROM u")
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert all(not table.live for view in engine.views.values() for table in view.all_tables())
     for number in range(len(UNIONS)):
         con.execute(f"DROP MATERIALIZED VIEW v{number}")
@@ -138,7 +138,7 @@ def test_nothing_of_the_joins_is_stored(con):
         con.execute(f"INSERT INTO t SELECT 0, i, i FROM range({size}) x(i)")
         con.execute(f"INSERT INTO u SELECT i, i, 0, '' FROM range({size}) x(i)")
         assert sum(row["rows"] for row in con.view("v").state()) <= 8 * size
-        walk = RankedWalk(con._database.engine.views["main.v#1"].ranked[0])
+        walk = RankedWalk(con.session.database.engine.views["main.v#1"].ranked[0])
         walk.next(10)
         steps.append(walk.steps)
     assert steps[1] <= steps[0] + 20
@@ -165,7 +165,7 @@ def test_equal_rows_of_branches_follow_each_other(con):
     con.execute("INSERT INTO u SELECT i // 2, 0, 0, '' FROM range(200) x(i)")
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT a + 0 AS a FROM r UNION SELECT k FROM u ORDER BY a LIMIT 1000")
     for size in (1, 2, 3, 7):
-        walk, found = RankedWalk(con._database.engine.views["main.v#1"].ranked[0]), []
+        walk, found = RankedWalk(con.session.database.engine.views["main.v#1"].ranked[0]), []
         while walk.next(size):
             found += walk.words("a")[0].tolist()
         assert found == list(range(100))
@@ -247,7 +247,7 @@ def test_branches_over_unions(con):
     con.execute("DELETE FROM u; DELETE FROM t WHERE b = 2")
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     con.execute("DROP MATERIALIZED VIEW v")
-    assert not con._database.engine.views and not con._database.engine.relations
+    assert not con.session.database.engine.views and not con.session.database.engine.relations
 
 
 def test_a_sum_that_does_not_fit_its_type(con):
@@ -284,4 +284,4 @@ def test_first_rows_of_constants_over_a_join(con):
         for number, query in enumerate(queries):
             assert sorted(con.execute(f"FROM v{number}").fetchall()) == sorted(con.execute(query).fetchall()), query
     con.execute("DELETE FROM r; DELETE FROM t; DELETE FROM u")
-    assert all(not table.live for view in con._database.engine.views.values() for table in view.all_tables())
+    assert all(not table.live for view in con.session.database.engine.views.values() for table in view.all_tables())

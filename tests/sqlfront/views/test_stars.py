@@ -52,7 +52,7 @@ def test_random_streams_against_duckdb(number: int) -> None:
     rng, con = random.Random(number), sqlfront.connect()
     con.execute(TABLES)
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = {epsilons[0]}) AS {select} ORDER BY {order} {limit}")
-    [maintained] = con._database.engine.views.values()
+    [maintained] = con.session.database.engine.views.values()
     ties = ", ".join(str(place + 1) for place in range(len(maintained.definition.columns)))
     feed, followed, seen, pieces = con.view("v").subscribe(timeout=0), Counter(), set(), Counter()
     for step in range(18):
@@ -146,5 +146,5 @@ def star_of(ends: str, options: str) -> Any:
 
 
 def order_of(con: Any) -> Any:
-    [view] = con._database.engine.views.values()
+    [view] = con.session.database.engine.views.values()
     return view.ranked[0]

@@ -102,7 +102,7 @@ def test_views_follow_random_changes(con: sqlfront.Connection, judge: Any, seed:
     changed = set()
     for _ in range(6):
         before = results(con)
-        epoch = con._database.engine.epoch
+        epoch = con.session.database.engine.epoch
         if choose.random() < 0.4:
             end = choose.choice(["COMMIT", "ROLLBACK"])
             statements = [random_statement(choose) for _ in range(choose.choice([1, 2, 3]))]
@@ -121,7 +121,7 @@ def test_views_follow_random_changes(con: sqlfront.Connection, judge: Any, seed:
             judge.execute(statement)
         found = results(con)
         assert found == results(judge)
-        assert con._database.engine.epoch <= epoch + 1
+        assert con.session.database.engine.epoch <= epoch + 1
         changed |= {name for name in VIEWS if found[name] != before[name]}
     assert len(changed) > len(VIEWS) // 2
     for name in VIEWS:
@@ -129,7 +129,7 @@ def test_views_follow_random_changes(con: sqlfront.Connection, judge: Any, seed:
     con.execute("DELETE FROM r; DELETE FROM s; DELETE FROM k")
     assert {name: len(rows) for name, rows in results(con).items() if rows} == {"total": 1, "tip": 1}
     con.execute("DROP TABLE r CASCADE; DROP TABLE s CASCADE; DROP CHANGE TABLE k CASCADE")
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert (engine.views, engine.relations) == ({}, {})
     for dictionary in engine.dictionaries:
         assert dictionary.live() == 0
@@ -141,7 +141,7 @@ def test_one_epoch_changes_all(con: sqlfront.Connection, judge: Any) -> None:
         "r": pa.table({"a": [1, 1, 2], "b": [2, 3, 4], "t": ["x", "y", "x"]}),
         "s": pa.table({"a": [1, 1], "c": [5, 6]}),
     }
-    epoch = con._database.engine.epoch
+    epoch = con.session.database.engine.epoch
     assert con.apply({**rows, "k": pa.table({"a": [1], "w": [9]})}).number == epoch + 1
     for name, table in rows.items():
         judge.register("new", table)
@@ -298,14 +298,14 @@ def test_a_failing_column_of_a_source_undoes_the_epoch(change: str) -> None:
         con.execute("CREATE MATERIALIZED VIEW gg AS SELECT q, count(*) AS n FROM g GROUP BY q")
         con.execute("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n FROM r")
         views = ("g", "gg", "n")
-        before, epoch = [result(con, view) for view in views], con._database.engine.epoch
+        before, epoch = [result(con, view) for view in views], con.session.database.engine.epoch
         for begin in ("", "BEGIN; "):
             with pytest.raises(sqlfront.DataError, match=r"(?i)division by zero"):
                 con.execute(f"{begin}{change}")
                 con.execute("COMMIT")
             con.rollback()
             assert [result(con, view) for view in views] == before
-            assert con._database.engine.epoch == epoch
+            assert con.session.database.engine.epoch == epoch
             assert con.execute("SELECT count(*) FROM r").fetchall() == [(4,)]
         con.execute("INSERT INTO r VALUES (1, 3), (4, 5)")
         assert result(con, "gg") == ["(2, 3)", "(3, 1)"]

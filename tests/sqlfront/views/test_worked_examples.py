@@ -121,7 +121,7 @@ def test_figure_1_with_repeated_variables():
         con.apply_row(table, row, weight)
         assert set(con.execute("FROM d").fetchall()) == distinct and con.view("d").count() == len(distinct)
         assert con.execute("FROM n").fetchall() == [(total,)]
-    engine = con._database.engine
+    engine = con.session.database.engine
     assert all(table.entries() == 0 for view in engine.views.values() for table in view.tables())
 
 

@@ -30,8 +30,8 @@ def test_a_view_over_a_bad_row_is_refused_and_leaves_nothing(name: str) -> None:
             con.execute(create)
         assert con.execute("SELECT count(*) FROM y").fetchall() == [(1,)]
         con.execute("INSERT INTO z SELECT * FROM z LIMIT 1")
-        assert con._database.engine.relations == con._database.engine.views == {}
-        assert con._database.capture.tables() == []
+        assert con.session.database.engine.relations == con.session.database.engine.views == {}
+        assert con.session.database.capture.tables() == []
         con.execute(f"DELETE FROM z; {create}; CREATE TABLE other (a INTEGER)")
         assert con.execute("CHECK MATERIALIZED VIEW m").fetchall() == []
 
@@ -76,7 +76,7 @@ def test_one_bad_row_does_not_lock_a_file(tmp_path: Any, capsys: Any) -> None:
 def test_a_refresh_that_meets_a_bad_row_leaves_the_connection_usable() -> None:
     with sqlfront.connect() as con:
         con.execute("CREATE TABLE z (s VARCHAR); CREATE MATERIALIZED VIEW m AS SELECT s::INTEGER AS a FROM z")
-        raw = con._database.root.cursor()
+        raw = con.session.database.root.cursor()
         for name in ("insert", "delete", "update"):
             raw.execute(f"DROP TRIGGER __sqlfront_{name} ON z")
         raw.execute("INSERT INTO z VALUES ('x')")

@@ -72,7 +72,7 @@ WRITES = {
 
 @pytest.mark.parametrize("sql", WRITES.values(), ids=WRITES)
 def test_dml(con, sql):
-    before, other, database = agree(con), con.cursor(), con._database
+    before, other, database = agree(con), con.cursor(), con.session.database
     epoch = database.engine.epoch
     for end in ("ROLLBACK", "COMMIT"):
         con.execute("BEGIN; INSERT INTO s VALUES (20, 'inside')")
@@ -103,9 +103,9 @@ def test_results_of_writes(con):
 
 
 def test_parameters_and_executemany(con):
-    epoch = con._database.engine.epoch
+    epoch = con.session.database.engine.epoch
     con.executemany("INSERT INTO r VALUES (?, ?)", [(i, 10 * (i % 4)) for i in range(100, 150)])
-    assert con._database.engine.epoch == epoch + 1
+    assert con.session.database.engine.epoch == epoch + 1
     agree(con)
     con.execute("UPDATE r SET b = $b WHERE a = $a", {"a": 100, "b": 30})
     con.executemany("DELETE FROM r WHERE a = ?", [[101], [102]])
@@ -235,13 +235,13 @@ def test_change_tables_join_the_transaction(con):
 
 
 def test_apply_on_tables_is_one_epoch(con):
-    before, epoch = agree(con), con._database.engine.epoch
+    before, epoch = agree(con), con.session.database.engine.epoch
     con.apply(
         {"r": pa.table({"a": [1, 90], "b": [10, 20], "_weight": [-1, 1]}), "s": pa.table({"b": [20], "c": ["n"]})}
     )
     after = agree(con)
     assert after != before
-    assert con._database.engine.epoch == epoch + 1
+    assert con.session.database.engine.epoch == epoch + 1
     with pytest.raises(sqlfront.IntegrityError):
         con.apply({"s": pa.table({"b": [20, 10], "c": ["n", "x"], "_weight": [-2, -1]})})
     assert agree(con) == after

@@ -160,7 +160,7 @@ def test_a_refused_batch_leaves_the_offset(tmp_path):
         con.execute("CREATE CHANGE TABLE t (a BIGINT) FROM duckdb OPTIONS (table = 'feed')")
         with pytest.raises(sqlfront.IntegrityError, match="deleted more often"):
             con.execute("REFRESH CHANGE TABLE t")
-        assert con.execute("FROM t").fetchall() == [] and con._database.offsets == {}
+        assert con.execute("FROM t").fetchall() == [] and con.session.database.offsets == {}
         con.execute("UPDATE feed SET _weight = 1")
         con.execute("REFRESH CHANGE TABLE t")
         assert sorted(con.execute("FROM t").fetchall()) == [(1,), (2,)]
@@ -199,9 +199,9 @@ def test_tables_refreshed_together_are_one_epoch(tmp_path):
         for name in ("t", "u"):
             con.execute(f"CREATE CHANGE TABLE {name} (a BIGINT) FROM parquet OPTIONS (path = '{tmp_path}/*.parquet')")
         con.execute("CREATE MATERIALIZED VIEW v AS SELECT t.a FROM t JOIN u ON t.a = u.a")
-        before = con._database.engine.epoch
+        before = con.session.database.engine.epoch
         con.execute("REFRESH CHANGE TABLE t, u")
-        assert con._database.engine.epoch == before + 1
+        assert con.session.database.engine.epoch == before + 1
         assert sorted(con.execute("FROM v").fetchall()) == [(1,), (2,)]
 
 
@@ -227,8 +227,8 @@ def test_triggers_in_another_file_see_all_its_clients(tmp_path):
     assert take() == [(1, "y"), (1, "y"), (2, None)] == take()
     client("DELETE FROM t WHERE a = 1")
     with sqlfront.connect(fed) as con:  # A reader that dies after it has read: the same batch comes again.
-        table = con._database.change_tables["main", "t"]
-        assert [rows.num_rows for rows, _ in news(con._database, table)] == [1]
+        table = con.session.database.change_tables["main", "t"]
+        assert [rows.num_rows for rows, _ in news(con.session.database, table)] == [1]
     client("TRUNCATE t", "INSERT INTO t VALUES (7, 'z')")
     assert take() == [(2, None)]
     assert take() == [(7, "z")] == take()

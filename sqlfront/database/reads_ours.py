@@ -8,15 +8,15 @@ from sqlfront.database.names import locate
 from sqlfront.sql.statements import PassThrough
 
 if TYPE_CHECKING:
-    from sqlfront.connection import Connection
+    from sqlfront.database.sessions import Session
 
 
-def reads_ours(connection: Connection, statement: PassThrough) -> bool:
+def reads_ours(session: Session, statement: PassThrough) -> bool:
     """Whether the statement may read a view or a change table; True where that cannot be told.
 
     What it names is looked up; plain views and macros may hide ours, prepared statements are not looked into.
     """
-    database, con = connection._database, connection._duck
+    database, con = session.database, session.duck
     if not database.views and not database.change_tables:
         return False
     references = statement.references

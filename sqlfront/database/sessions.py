@@ -1,0 +1,216 @@
+"""The state of one connection: what every handler of a statement takes.
+
+A session has a DuckDB cursor of its own, and with it a transaction, a result that is being fetched, and the scans of
+views that are registered in that cursor. `Connection` is a thin DB-API face over it.
+One thread at a time may use a session; `database` is shared by all sessions of a file.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sqlfront.database.database import ChangeTable, Database
+from sqlfront.database.failures import translated
+from sqlfront.database.held_result import HeldResult
+from sqlfront.database.names import Key
+from sqlfront.database.scans import ReadSession
+from sqlfront.database.streams import Stream
+from sqlfront.database.transactions import Transaction, catch_up, rollback
+from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.storage.errors import InterfaceError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.epoch import RowGate
+    from sqlfront.sql.statements import PassThrough
+
+
+class Served(Protocol):
+    """A result that DuckDB does not hold: a table of ours, or the changes of a subscription."""
+
+    @property
+    def description(self) -> list[tuple[Any, ...]]: ...
+    def fetchone(self) -> tuple[Any, ...] | None: ...
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]: ...
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+    def df(self) -> Any: ...
+    def to_arrow_table(self) -> pa.Table: ...
+    def close(self) -> None: ...
+
+
+class Session:
+    """`reading` is the epoch of the current statement's scans, `again` the query to run again for a whole read.
+
+    `gates` are the fast paths of apply_row; `tables` and `meant` remember names, until `forget_names`.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.duck = database.root.cursor()
+        self.transaction = None
+        self.reading: ReadSession | None = None
+        self.again: tuple[PassThrough, Any] | None = None
+        self.tables: dict[str, ChangeTable] = {}
+        self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
+        self.scans: set[str] = set()
+        self.served: Served | None = None
+        self.revision, self.closed, self.has_result = -1, False, False
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        database.enter(self)
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The open transaction; what is applied within goes into it, not through the gates."""
+        return self._transaction
+
+    @transaction.setter
+    def transaction(self, transaction: Transaction | None) -> None:
+        self._transaction = transaction
+        self.gates: dict[str, RowGate] = {}
+
+    # Statements ----------------------------------------------------------------------------------
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
+
+    def ready(self) -> None:
+        """Refuse a closed connection, drop an unread result, bind the scans of new views."""
+        self.check_open()
+        self._end_served()
+        if self.transaction is not None:
+            self.transaction.look()
+        if self.has_result:
+            self._end_streams()
+            self.duck.abort()
+            self.has_result, self.again = False, None
+        if self.revision != self.database.revision:
+            with self.database.engine.lock, Uninterrupted():
+                self._bind_scans()
+
+    def set_result(self, table: pa.Table) -> None:
+        """Leave an Arrow table as the result to be fetched."""
+        self.has_result = True
+        self.served = HeldResult(self.duck, table)
+
+    def forget_names(self) -> None:
+        """Look names up again: the catalog or the search path may have changed, or the connection is closed."""
+        self.gates, self.tables, self.meant = {}, {}, {}
+
+    def close(self) -> None:
+        """End the session; an open transaction is rolled back."""
+        if self.closed:
+            return
+        self._end_streams()
+        self._end_served()
+        if self.transaction is not None:
+            rollback(self.duck)
+            self.transaction = None
+        self.duck.close()
+        self.closed = True
+        self.forget_names()
+        self.database.leave(self)
+
+    # Reading -------------------------------------------------------------------------------------
+
+    def start_reading(self) -> None:
+        """Begin the reading of a statement, after taking in what other writers have committed."""
+        database = self.database
+        if database.views or database.change_tables:
+            catch_up(database)
+            self.reading = self._new_reading()
+        else:
+            self.reading = None
+
+    @contextmanager
+    def reading_own(self) -> Iterator[None]:
+        """Read to the end, under the lock, with the transaction's own changes in the views."""
+        with self.database.engine.lock:
+            self.start_reading()
+            with nullcontext() if self.transaction is None else self.transaction.applied():
+                self.reading = self._new_reading()
+                with self.reading.holding():
+                    yield
+            self.reading = self._new_reading()
+
+    @contextmanager
+    def fetching(self) -> Iterator[None]:
+        """Fetch from DuckDB's result, in the epoch of its statement."""
+        self.check_open()
+        if not self.has_result:
+            raise InterfaceError("there is no result to fetch", hint="execute a query first")
+        with translated(self.reading_error):
+            if self.reading is None:
+                yield
+            else:
+                with self.reading.holding():
+                    yield
+
+    def stream(self, reader: pa.RecordBatchReader) -> Stream:
+        """A lazy result, which ends when the session goes on to another statement."""
+        stream = Stream(reader, self.fetching)
+        self._streams.add(stream)
+        return stream
+
+    def current_reading(self) -> ReadSession:
+        self.reading = self.reading or self._new_reading()
+        return self.reading
+
+    def reading_finder(self) -> Callable[[], ReadSession]:
+        """`current_reading` for scans, which must not keep alive the session that keeps them."""
+        reference = weakref.ref(self)
+
+        def find() -> ReadSession:
+            session = reference()
+            if session is None:
+                raise InterfaceError("the connection is gone", hint="keep it while you read from it")
+            return session.current_reading()
+
+        return find
+
+    def reading_error(self) -> BaseException | None:
+        return None if self.reading is None else self.reading.error
+
+    def hide_scans(self) -> None:
+        """Take the scans out of this cursor's catalog until the next statement."""
+        import duckdb
+
+        with suppress(duckdb.TransactionException):  # An aborted transaction fails by its own error.
+            for name in self.scans:
+                self.duck.unregister(name)
+            self.scans, self.revision = set(), -1
+
+    def _new_reading(self) -> ReadSession:
+        return self.database.session(None if self.transaction is None else self.transaction.snapshot)
+
+    def _bind_scans(self) -> None:
+        """Register what views there are, and let go of the others' scans, narrowed ones (lookups.py) included."""
+        import duckdb
+
+        scans = dict(self.database.scans(self.reading_finder()))
+        try:
+            for name in self.scans - scans.keys():
+                self.duck.unregister(name)
+            for name, scan in scans.items():
+                self.duck.register(name, scan)
+        except duckdb.TransactionException as error:
+            if "aborted" not in str(error):
+                raise
+            return  # Only ROLLBACK is possible now; the next statement comes here again.
+        self.scans = set(scans)
+        self.forget_names()
+        self.revision = self.database.revision
+
+    def _end_served(self) -> None:
+        if self.served is not None:
+            self.served.close()
+            self.served = None
+
+    def _end_streams(self) -> None:
+        for stream in list(self._streams):
+            stream.close()
+        self._streams.clear()
