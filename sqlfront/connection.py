@@ -35,7 +35,7 @@ def _close_all() -> None:
     """Close what the program has left open, and let go of DuckDB's objects while its module is still there."""
     for connection in list(_open):
         connection.close()
-        del connection.session
+        del connection.session.duck, connection.session.database
 
 
 def connect(database: str = ":memory:", *, config: Mapping[str, Any] | None = None) -> Connection:
