@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from sqlfront import dispatch
 from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, require_pandas, translated
 from sqlfront.database.names import name_parts
+from sqlfront.database.paths import path_text
 from sqlfront.database.sessions import Session
 from sqlfront.define.persistence import restore
 from sqlfront.sql.dialects import to_duckdb
@@ -38,15 +40,15 @@ def _close_all() -> None:
         del connection.session.duck, connection.session.database
 
 
-def connect(database: str = ":memory:", *, config: Mapping[str, Any] | None = None) -> Connection:
-    """Open a DuckDB database, in memory or in a file, and bring its materialized views back.
+def connect(database: str | os.PathLike[str] = ":memory:", *, config: Mapping[str, Any] | None = None) -> Connection:
+    """Open a DuckDB database, in memory or in a file (its path), and bring its materialized views back.
 
     `config` is handed to DuckDB; with access_mode = 'READ_ONLY' views are read and nothing is written.
     Connections of one process to one file share its views.
-    Raises OperationalError if the file cannot be opened.
+    Raises OperationalError if the file cannot be opened, InterfaceError for an argument that is no path.
     """
     with translated(None):
-        return Connection(Database.open(str(database), config, restore))
+        return Connection(Database.open(path_text(database), config, restore))
 
 
 class Connection:
@@ -89,12 +91,13 @@ class Connection:
             dispatch.run(self.session, statements[0], list(parameter_sets), many=True)
         return self
 
-    def sql(self, query: str) -> Relation:
-        """A lazy relation over a query: it runs again at each read."""
-        from sqlfront.relation import Relation
+    def sql(self, query: str) -> Relation | Any:
+        """A lazy relation over a query: it runs again at each read. Any other statement runs once, now: its rows
+        (RETURNING, CALL, EXECUTE) come as a relation that holds them, and without rows None is returned."""
+        from sqlfront.relation import related
 
         self.session.check_open()
-        return Relation(self, query)
+        return related(self, query)
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The next row of the result, or None."""

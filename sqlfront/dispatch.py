@@ -48,9 +48,10 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
 
 
 def _run_own(session: Session, statement: Statement) -> None:
-    if isinstance(statement, _DEFINITIONS):
+    defines = not isinstance(statement, (*READS, own.RefreshChangeTables))
+    if defines:
         _refuse_definition(session)
-    if isinstance(statement, (*_DEFINITIONS, own.CheckMaterializedView)):
+    if defines or isinstance(statement, own.CheckMaterializedView):
         require_current(session.database, session.duck)
     _OWN.get(type(statement), _show)(session, statement)
 
@@ -89,15 +90,15 @@ def _show(session: Session, statement: Statement) -> None:
     session.set_result(table)
 
 
-_DEFINITIONS = (
-    own.CreateMaterializedView,
-    own.DropMaterializedView,
-    own.RefreshMaterializedView,
-    own.AlterMaterializedView,
-    own.CreateViewIndex,
-    own.DropViewIndex,
-    own.CreateChangeTable,
-    own.DropChangeTable,
+# Statements of ours that only look.
+READS = (
+    own.ShowChangeTables,
+    own.ShowMaterializedViews,
+    own.ShowState,
+    own.ExplainMaterializedView,
+    own.ExplainMaterialized,
+    own.CheckMaterializedView,
+    own.Subscribe,
 )
 _OWN: dict[type[Statement], Callable[[Session, Any], object]] = {
     own.CreateMaterializedView: lambda s, q: ddl.create_view(s.database, s.duck, q),

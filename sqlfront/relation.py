@@ -13,62 +13,110 @@ if TYPE_CHECKING:
     from sqlfront.connection import Connection
 
 
+# Statements that only look: a relation may run them at each read.
+_LOOKS = {"select", "describe", "show_tables", "explain"}
+
+
+def related(connection: Connection, sql: str) -> Relation | None:
+    """The relation that `Connection.sql` gives: lazy over a query, else the rows of a statement that ran."""
+    from sqlfront.database.held_result import HeldResult
+    from sqlfront.dispatch import READS
+    from sqlfront.sql.statements import PassThrough, parse_statement
+
+    statements = parse_statement(sql)
+    for statement in statements[:-1]:
+        connection.execute(statement.text)
+    if not statements:
+        return None
+    last = statements[-1]
+    looks = last.kind in _LOOKS if isinstance(last, PassThrough) else isinstance(last, READS)
+    if looks:
+        return Relation(connection, last.text)
+    connection.execute(last.text)
+    columns = [column[0] for column in connection.description or ()]
+    asks = isinstance(last, PassThrough) and (last.returning or last.kind == "execute")
+    if not columns or (columns in (["Count"], ["Success"]) and not asks):
+        connection.session.ready()
+        return None
+    served = connection.session.served  # Rows of ours keep every type; DuckDB's own are fetched.
+    rows = served.held() if isinstance(served, HeldResult) else connection.to_arrow_table()
+    return Relation(connection, last.text, rows)
+
+
 class Relation:
     """A query over tables and views; each read runs it anew and sees one epoch.
 
+    With `rows` the statement has been run and they are its result: each read gives them, and nothing runs again.
     It can be scanned by DuckDB, pyarrow, pandas and polars through `__arrow_c_stream__`.
     """
 
-    def __init__(self, connection: Connection, query: str) -> None:
-        self._connection, self._query = connection, query
+    def __init__(self, connection: Connection, query: str, rows: pa.Table | None = None) -> None:
+        self._connection, self._query, self._rows = connection, query, rows
 
     @property
     def columns(self) -> list[str]:
         """The names of the columns."""
-        return [row[0] for row in self._connection.execute(f"DESCRIBE {self._query}").fetchall()]
+        return [row[0] for row in self._description()]
 
     @property
     def types(self) -> list[str]:
         """The DuckDB types of the columns."""
-        return [row[1] for row in self._connection.execute(f"DESCRIBE {self._query}").fetchall()]
+        return [row[1] for row in self._description()]
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows."""
         with self._cursor() as cursor:
-            return cursor.execute(self._query).fetchall()
+            return self._run(cursor).fetchall()
 
     def fetchone(self) -> tuple[Any, ...] | None:
         """The first row, or None."""
         with self._cursor() as cursor:
-            return cursor.execute(self._query).fetchone()
+            return self._run(cursor).fetchone()
 
     def df(self) -> pandas.DataFrame:
         """All rows as a pandas DataFrame."""
         with self._cursor() as cursor:
-            return cursor.execute(self._query).df()
+            return self._run(cursor).df()
 
     def to_arrow_table(self) -> pa.Table:
         """All rows as an Arrow table."""
         with self._cursor() as cursor:
-            return cursor.execute(self._query).to_arrow_table()
+            return self._run(cursor).to_arrow_table()
 
     def to_arrow_reader(self, batch_size: int = 131072) -> pa.RecordBatchReader:
         """The rows as a lazy stream, on a cursor of its own, pinned to its epoch (StaleRead)."""
         owner = self._connection if self._connection.session.transaction is not None else self._connection.cursor()
-        return owner.execute(self._query).to_arrow_reader(batch_size)
+        return self._run(owner).to_arrow_reader(batch_size)
 
     def show(self, rows: int = 20) -> None:
         """Print the first rows as a table."""
         from sqlfront.shell.draw_table import draw_table
 
         with self._cursor() as cursor:
-            cursor.execute(self._query)
+            self._run(cursor)
             head = cursor.description or []
             names, types = [column[0] for column in head], [str(column[1]) for column in head]
             print("\n".join(draw_table(names, types, cursor.fetchmany(rows))))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return self.to_arrow_reader().__arrow_c_stream__(requested_schema)
+
+    def _description(self) -> list[tuple[Any, ...]]:
+        """Name and type of each column, as DESCRIBE gives them."""
+        if self._rows is None:
+            return self._connection.execute(f"DESCRIBE {self._query}").fetchall()
+        with self._cursor() as cursor:
+            return [(name, str(type_)) for name, type_, *_ in self._run(cursor).description or ()]
+
+    def _run(self, cursor: Connection) -> Connection:
+        """Run the query on a cursor, or give it the rows that are held."""
+        if self._rows is None:
+            return cursor.execute(self._query)
+        from sqlfront.dispatch import set_result
+
+        cursor.session.ready()
+        set_result(cursor, self._rows)
+        return cursor
 
     @contextmanager
     def _cursor(self) -> Iterator[Connection]:

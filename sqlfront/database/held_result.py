@@ -32,6 +32,10 @@ class HeldResult:
             self._con.fetchall()
         return description
 
+    def held(self) -> pa.Table:
+        """The whole table, every type kept."""
+        return self._table
+
     def fetchone(self) -> tuple[Any, ...] | None:
         found = self.fetchmany(1)
         return found[0] if found else None

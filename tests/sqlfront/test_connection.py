@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -226,3 +227,57 @@ def test_ctrl_c_while_duckdb_asks_an_object_for_its_schema():
         with pytest.raises(KeyboardInterrupt):
             con.execute("FROM rows").fetchall()
         assert rows is not None and con.execute("SELECT 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("given", [5, None, True, b"x.duckdb", ["x"], object()])
+def test_only_a_path_is_opened(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(sqlfront.InterfaceError, match="is no database path"):
+        sqlfront.connect(given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_neither_duckdb_nor_our_connection_is_a_path(con, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given in (duckdb.connect(), con):
+        with pytest.raises(sqlfront.InterfaceError, match="is no database path"):
+            sqlfront.connect(given)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_object_is_opened(tmp_path):
+    with sqlfront.connect(tmp_path / "data.duckdb") as con, sqlfront.connect(str(tmp_path / "data.duckdb")) as same:
+        con.execute("CREATE TABLE t AS SELECT 1 AS a")
+        assert same.execute("FROM t").fetchall() == [(1,)]
+
+
+def test_sql_runs_a_statement_that_is_no_query_once(con):
+    assert con.sql("CREATE TABLE t (a BIGINT)") is None
+    assert con.sql("CREATE MATERIALIZED VIEW w AS SELECT sum(a) AS s FROM t") is None
+    assert con.sql("INSERT INTO t VALUES (1), (2)") is None
+    held = con.sql("INSERT INTO t VALUES (7) RETURNING a, a::HUGEINT AS h")
+    assert (held.columns, held.types[0]) == (["a", "h"], "BIGINT")
+    assert held.fetchall() == held.fetchall() == [(7, 7)]
+    assert held.to_arrow_table().num_rows == 1
+    assert con.sql("UPDATE t SET a = 3 WHERE a = 2; SELECT s::INTEGER FROM w").fetchall() == [(11,)]
+    assert con.sql("BEGIN") is None
+    assert con.sql("DELETE FROM t") is None
+    assert con.sql("ROLLBACK") is None
+    assert con.sql("PREPARE p AS INSERT INTO t VALUES (100)") is None
+    assert con.sql("EXECUTE p").fetchall() == [(1,)]
+    assert con.sql("SELECT s::INTEGER FROM w").fetchall() == [(111,)]
+    assert con.sql("DROP MATERIALIZED VIEW w") is None
+    assert con.sql("") is None
+    with pytest.raises(sqlfront.ProgrammingError):
+        con.sql("DROP TABLE nowhere")
+
+
+def test_sql_stays_lazy_where_a_statement_only_looks(con):
+    n = con.sql("SELECT sum(n)::INTEGER FROM v")
+    listed = con.sql("SHOW MATERIALIZED VIEWS")
+    con.execute("INSERT INTO items VALUES (3, 5, 1)")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT o FROM orders")
+    assert n.fetchall() == [(5,)]
+    assert len(listed.fetchall()) == 2
+    assert con.sql("CHECK MATERIALIZED VIEW v").fetchall() == []
+    assert con.sql("PRAGMA table_info('orders')").fetchall() == con.execute("PRAGMA table_info('orders')").fetchall()
