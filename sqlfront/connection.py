@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from sqlfront import dispatch
 from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, require_pandas, translated
+from sqlfront.database.file_path import path_text
 from sqlfront.database.names import name_parts
-from sqlfront.database.paths import path_text
 from sqlfront.database.sessions import Session
 from sqlfront.define.persistence import restore
 from sqlfront.sql.dialects import to_duckdb

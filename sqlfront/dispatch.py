@@ -14,6 +14,7 @@ from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.reserved import looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.transactions import Transaction, rollback
 from sqlfront.define import change_table_ddl, ddl, table_ddl, view_index
+from sqlfront.define.moving import refuse_moving
 from sqlfront.define.options import check_options
 from sqlfront.explain import show
 from sqlfront.feeds.feed import subscribe
@@ -126,6 +127,7 @@ _MACROS = {"attach", "other"}
 
 def _pass_through(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     refuse_reserved(statement)
+    refuse_moving(session, statement)
     if statement.kind in _MACROS or _is_macro(statement):
         session.database.macros = None
     _PASSED.get(statement.kind, _run_plain)(session, statement, params, many)

@@ -112,10 +112,8 @@ class Relation:
         """Run the query on a cursor, or give it the rows that are held."""
         if self._rows is None:
             return cursor.execute(self._query)
-        from sqlfront.dispatch import set_result
-
         cursor.session.ready()
-        set_result(cursor, self._rows)
+        cursor.session.set_result(self._rows)
         return cursor
 
     @contextmanager

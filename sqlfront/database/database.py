@@ -135,6 +135,7 @@ class Database:
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
+        self.renamed: dict[tuple[str, str], QualifiedName] = {}  # A table's former key, and its name now.
         self.revision = 0
         self.macros: bool | None = False if self.in_memory else None
         self.epoch_limit: int | None = None

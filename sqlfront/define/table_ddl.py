@@ -11,6 +11,7 @@ from sqlfront.database.names import captured_table, locate, shown
 from sqlfront.database.update_mix import renamed_updates
 from sqlfront.define import ddl
 from sqlfront.define.replacing import dropping
+from sqlfront.sql.search_path import look_up
 from sqlfront.sql.statements import PassThrough
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.capture import QualifiedName
@@ -18,6 +19,7 @@ from sqlfront.storage.capture.ddl_effects import Verdict, classify, parse_ddl
 from sqlfront.storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
+    from sqlfront.database.database import Database
     from sqlfront.database.sessions import Session
 
 
@@ -30,6 +32,8 @@ def needs_us(session: Session, statement: PassThrough) -> bool:
         return False
     if statement.object == "schema" and statement.verb == "drop":
         return any(_in_schema(session, statement))
+    if database.renamed and _takes_former_name(session, statement) is not None:
+        return True
     return any(locate(database, session.duck, target.parts) is not None for target in statement.targets)
 
 
@@ -37,6 +41,7 @@ def alter(session: Session, statement: PassThrough) -> None:
     """Run, follow or refuse a DDL statement on a captured table, a view or a change table."""
     database, con = session.database, session.duck
     _refuse_ours(session, statement)
+    _refuse_swap(session, statement)
     if statement.object == "schema":
         names = ", ".join(map(shown, _in_schema(session, statement)))
         raise IntegrityError(
@@ -81,17 +86,76 @@ def _refuse_ours(session: Session, statement: PassThrough) -> None:
             raise ProgrammingError(f"{name} is a change table", hint=f"DROP CHANGE TABLE {name}")
 
 
+def _takes_former_name(session: Session, statement: PassThrough) -> tuple[str, QualifiedName] | None:
+    """For a table renamed to the former name of another that views read: that name, and the other's name now."""
+    if (statement.verb, statement.object, statement.action) != ("alter", "table", "rename to"):
+        return None
+    database, con = session.database, session.duck
+    new, found = classify(parse_ddl(statement.text), ()).renamed_to, look_up(con, statement.targets[0].parts).first()
+    if new is None or found is None or found.database != database.name:
+        return None
+    former = database.renamed.get(QualifiedName(found.schema, new).key)
+    if former is None or former == QualifiedName(found.schema, found.name) or not database.readers(former):
+        return None
+    return new, former
+
+
+def _refuse_swap(session: Session, statement: PassThrough) -> None:
+    """Refuse the second half of a swap of tables by renaming: views follow the table, a swap means the name."""
+    taken = _takes_former_name(session, statement) if session.database.renamed else None
+    if taken is None:
+        return
+    new, former = taken
+    name, moved = ".".join(statement.targets[0].parts), shown(former)
+    names = ", ".join(shown(entry.name) for entry in session.database.readers(former))
+    raise IntegrityError(
+        f"ALTER TABLE {name} RENAME TO {new} is refused",
+        where=f"table {moved}, which was {new} before",
+        why=f"materialized views have followed that table to {moved} and would not read the new {new}: {names}",
+        hint=f"ALTER TABLE {moved} RENAME TO {new}, then in one transaction DELETE FROM {new} and INSERT INTO {new} "
+        f"FROM {name}; or drop the views first, and create them anew after the swap",
+    )
+
+
+def _note_renaming(database: Database, old: QualifiedName, new: QualifiedName) -> None:
+    """Remember the former names of a table, in order. A table with a former name again has not had the later ones."""
+    former = [*(key for key, name in database.renamed.items() if name.key == old.key), old.key]
+    if new.key in former:
+        former = former[: former.index(new.key)]
+    others = {key: name for key, name in database.renamed.items() if name.key != old.key}
+    database.renamed = others | dict.fromkeys(former, new)
+
+
 def _drop_tables(session: Session, statement: PassThrough, tables: Sequence[QualifiedName]) -> None:
+    import pyarrow as pa
+
     database, con = session.database, session.duck
     if session.transaction is not None:
         raise NotSupportedError("a table that views read cannot be dropped in a transaction", hint="COMMIT first")
     with database.engine.lock:
         what = f"DROP TABLE {', '.join(map(shown, tables))}"
         readers = ddl.readers_to_drop(database, tables, cascade=statement.cascade, what=what)
+        _refuse_renamed(database, tables, what)
         with dropping(database, con, readers):
             for table in tables:
                 database.capture.uninstall(con, table, in_transaction=True)
             con.execute(statement.text)
+        database.renamed = {key: name for key, name in database.renamed.items() if name not in tables}
+    dropped = [shown(entry.name) for entry in readers]
+    session.set_result(pa.table({"dropped_materialized_view": pa.array(dropped, pa.string())}))
+
+
+def _refuse_renamed(database: Database, tables: Sequence[QualifiedName], what: str) -> None:
+    """Refuse CASCADE from a table whose name the views' author never wrote: a swap of tables ends in such a drop."""
+    for former, now in database.renamed.items():
+        if now in tables and (readers := database.readers(now)):
+            raise IntegrityError(
+                f"{what} CASCADE is refused",
+                where=f"table {shown(now)}, which was {former[1]} before",
+                why="materialized views have followed it to its new name and would be dropped: "
+                + ", ".join(shown(entry.name) for entry in readers),
+                hint="drop the views by DROP MATERIALIZED VIEW first, or rename the table back",
+            )
 
 
 def _follow(session: Session, statement: PassThrough, table: QualifiedName, verdict: Verdict) -> None:
@@ -123,6 +187,8 @@ def _follow(session: Session, statement: PassThrough, table: QualifiedName, verd
                 ddl.rebuild(database, con, entry)
             except Error as error:
                 database.give_up(entry, f"it could not follow a renaming: {error.what}")
+        if new is not None:
+            _note_renaming(database, table, new)
         database.changed()
 
 

@@ -1,0 +1,102 @@
+"""Statements that move a whole database: EXPORT, IMPORT, COPY FROM DATABASE, DETACH.
+
+A materialized view lives in three places: its DuckDB view, the bookkeeping in schema `__sqlfront`, and the triggers of
+its tables. DuckDB moves them without the triggers, and a copied view would read the rows of another database. So these
+statements are refused where a materialized view or change table is concerned. The catalog is asked only when a
+statement has their words.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.database import SCHEMA
+from sqlfront.database.names import shown
+from sqlfront.database.scans import SCAN_PREFIX
+from sqlfront.sql.statements import PassThrough
+from sqlfront.sql.tokens import Token, tokenize
+from sqlfront.storage.capture.capture import QualifiedName
+from sqlfront.storage.capture.trigger_sql import literal, quote
+from sqlfront.storage.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from sqlfront.database.sessions import Session
+
+_KINDS = {"other", "set", "attach", "prepare", "explain"}
+_WAY_OUT = "close the database and copy its file, or move the tables: COPY t TO 'file', and create the views anew there"
+
+
+def refuse_moving(session: Session, statement: PassThrough) -> None:
+    """IntegrityError for a statement that would move or detach what is maintained, naming it."""
+    text = statement.text.casefold()
+    if statement.kind not in _KINDS or not ("database" in text or "detach" in text):
+        return
+    tokens = tokenize(statement.text)
+    words = [token.keyword or token.text for token in tokens]
+    pairs = list(pairwise(words))
+    if ("export", "database") in pairs:
+        rest = tokens[pairs.index(("export", "database")) + 2 :]
+        named = rest[0].name if len(rest) > 1 and rest[1].text.casefold() == "to" else _current(session)
+        _refuse_source(session, "EXPORT DATABASE", named)
+    elif ("from", "database") in pairs and "copy" in words:
+        rest = tokens[pairs.index(("from", "database")) + 2 :]
+        _refuse_source(session, "COPY FROM DATABASE", rest[0].name if rest else "")
+    elif ("import", "database") in pairs or "import_database" in words:
+        _refuse_import(session, tokens)
+    elif words[:1] == ["detach"] and tokens[-1].name.casefold() == session.database.name.casefold():
+        _refuse_source(session, "DETACH", tokens[-1].name)
+
+
+def _current(session: Session) -> str:
+    [(name,)] = session.duck.execute("SELECT current_database()").fetchall()
+    return str(name)
+
+
+def _refuse_source(session: Session, what: str, database: str) -> None:
+    names = ", ".join(map(shown, maintained(session.duck, database)))
+    if not names:
+        return
+    detaching = what == "DETACH"
+    raise IntegrityError(
+        f"{what} is refused",
+        where=f"database {database}",
+        why=f"materialized views or change tables live in it: {names}. "
+        + ("This connection maintains them" if detaching else "Their copies would not be maintained"),
+        hint="close the connection instead" if detaching else _WAY_OUT,
+    )
+
+
+def _refuse_import(session: Session, tokens: list[Token]) -> None:
+    """Refuse an export that was made by plain DuckDB of a database with materialized views."""
+    import duckdb
+
+    folder = next((token.value for token in reversed(tokens) if token.kind == "string"), "")
+    with session.database.root.cursor() as con, suppress(duckdb.Error):  # DuckDB itself tells what is not there.
+        [(found,)] = con.execute(
+            "SELECT coalesce(bool_or(contains(content, ?)), false) FROM read_text(?)",
+            [SCAN_PREFIX, f"{folder}/schema.sql"],
+        ).fetchall()
+        if found:
+            raise IntegrityError(
+                "IMPORT DATABASE is refused",
+                where=folder,
+                why="the export holds materialized views or change tables, whose rows and capture are not in it",
+                hint=_WAY_OUT,
+            )
+
+
+def maintained(con: Any, database: str) -> list[QualifiedName]:
+    """The materialized views and change tables of an attached database, as its bookkeeping lists them."""
+    tables = con.execute(
+        f"SELECT table_name FROM duckdb_tables() WHERE lower(database_name) = lower({literal(database)}) "
+        f"AND schema_name = {literal(SCHEMA)} AND table_name IN ('views', 'change_tables') ORDER BY table_name DESC"
+    ).fetchall()
+    found: list[QualifiedName] = []
+    for (table,) in tables:
+        whole = f"{quote(database)}.{quote(SCHEMA)}.{quote(table)}"
+        found += [
+            QualifiedName(*row) for row in con.execute(f"SELECT schema, name FROM {whole} ORDER BY ALL").fetchall()
+        ]
+    return found
