@@ -296,16 +296,17 @@ class State:
             required = sorted(names[v] for v in atom.required)
             plain = tuple(sorted(c.expression for c in atom.variables))
             factors = tuple(sorted(c.expression for c in atom.factors))
+            conditions = [condition.text for condition in atom.conditions]
             alike = (atom.table, plain, factors, atom.predicate, tuple(required))
             occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
             indexes, summed, order, ranges = demanded_indexes(view, atom.name)
             copy: int | str = f"passed on by {view.name}" if view.passes else occurrence // 2
-            store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, copy)
+            store = relation.open_store(atom.variables, atom.factors, conditions, required, copy)
             if view.tree.sums_ranges and order is not None and store.order not in (None, order):
                 # A sum over a range needs its order: the store of another one will not do.
                 copy = f"{copy} of {order[0]} sorted by {order[1]}"
-                store = relation.open_store(atom.variables, atom.factors, atom.predicate, required, copy)
+                store = relation.open_store(atom.variables, atom.factors, conditions, required, copy)
             old = store.table
             if relation.reindex(store, indexes, summed, order, ranges) and store.key in known:
                 copy_rows(self.machine, old, store)

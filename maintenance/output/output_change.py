@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.guards import in_order, unused_names
 from sqlfront.maintenance.output.distinct_change import changed_groups, rewound
 from sqlfront.maintenance.output.output import Reader, raw_batch, schema
 from sqlfront.maintenance.output.reading import merging, trees_read
@@ -117,13 +118,17 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch) -> t
     names = [name for name, _ in definition.columns]
     if (rows := _straight(view, raw)) is not None:
         return rows, np.arange(raw.num_rows)
-    having = [f"({definition.having}) IS TRUE"] if definition.having else []
     types = {column.name: column.type for column in definition.raw} or {"no column": "TINYINT"}
     outputs = zip(definition.projection, definition.columns, strict=True)
     casts = [f"CAST({expression} AS {type_})" for expression, (_, type_) in outputs]
-    rows = evaluate(pa.Table.from_batches([raw]), types, [*casts, *having])
+    filters = {}
+    if definition.having:
+        (name,) = unused_names(types, 1)
+        filters = {name: in_order([definition.having])}
+        casts = [*(f'CASE WHEN "{name}" THEN {cast} END' for cast in casts), f'"{name}"']
+    rows = evaluate(pa.Table.from_batches([raw]), types, casts, filters)
     visible = np.arange(raw.num_rows)
-    if having:
+    if definition.having:
         visible = np.flatnonzero(rows.column(rows.num_columns - 1).to_numpy())
         rows = rows.select(range(rows.num_columns - 1)).take(pa.array(visible))
     rows = rows.rename_columns(names)

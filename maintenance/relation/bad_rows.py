@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sqlfront.maintenance.guards import evaluate_items, guard_of
 from sqlfront.storage.codecs.sums import FactorRange, encode_factor
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.relation.base_relation import Input, Relation
+    from sqlfront.maintenance.relation.base_relation import Input, LeafStore, Relation
 
 _LONGEST = 200
+_WAYS_OUT = {
+    "predicate": "correct the row, or give the condition a value for it (TRY_CAST, TRY, CASE), or leave the row out by "
+    "another condition, joined with AND",
+    "value": "correct the row, or give the expression a value for it (TRY_CAST, TRY, CASE), or leave the row out of "
+    "the view or the aggregate: WHERE, FILTER (WHERE isfinite(x))",
+}
 
 
 def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError) -> DataError:
@@ -20,7 +28,8 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
 
     O(inputs + log rows) evaluations.
     """
-    for item in relation.inputs.values():
+    # A filter first: the items that it guards fail with it.
+    for item in sorted(relation.inputs.values(), key=lambda item: item.kind != "predicate"):
         found = _failure(relation, item, rows)
         if found is None:
             continue
@@ -30,17 +39,17 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
             if _failure(relation, item, rows.slice(first, half)) is None:
                 first, half = first + half, count - half
             count = half
-        users = {user for store in relation.stores.values() for user in store.users if item in store.inputs.values()}
+        row = rows.slice(first, 1)
+        users = {user for store in _needing(relation, item, row) for user in store.users}
         views = ", ".join(sorted(user.partition("#")[0].removeprefix("main.") for user in users if user))
         name = relation.name.removeprefix("main.")
         return DataError(
             f"materialized view {views} cannot take a row of {name}"
             if views
             else f"a row of {name} is impossible here",
-            where=f"{item.expression}\nwith {_shown(rows.slice(first, 1))}",
+            where=f"{item.expression}\nwith {_shown(row)}",
             why=found.why if found.what.startswith("a computed column") else f"{found.what}: {found.why}",
-            hint="correct the row, or write the view so that it has a value for every row: "
-            "TRY_CAST, CASE, WHERE, FILTER (WHERE isfinite(x))",
+            hint=_WAYS_OUT["predicate" if item.kind == "predicate" else "value"],
         )
     return error
 
@@ -48,9 +57,8 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
 def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -> DataError | None:
     """What evaluating and summing an item over the rows raises."""
     try:
-        if item.source is None:
-            types = {column.name: column.type for column in relation.columns}
-            values = relation.evaluate(rows, types, [f"({item.expression})"]).column(0)
+        if item.source is None or item.guards:
+            (values,) = evaluate_items(relation, rows, [item])
         else:
             values = rows.column([column.name for column in relation.columns].index(item.source))
         if item.kind == "factor":
@@ -60,6 +68,14 @@ def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -
     except DataError as error:
         return error
     return None
+
+
+def _needing(relation: Relation, item: Input, row: pa.Table | pa.RecordBatch) -> list[LeafStore]:
+    """The stores that fail with the row: those whose filter lets the row through to the item."""
+    found = [store for store in relation.stores.values() if any(item is other for other in store.inputs.values())]
+    if not item.guards:
+        return found
+    return [store for store in found if _failure(relation, replace(item, guards=(guard_of(store),)), row) is not None]
 
 
 def _shown(row: pa.Table | pa.RecordBatch) -> str:

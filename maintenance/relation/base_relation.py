@@ -6,16 +6,18 @@ factor and predicate that some store needs is one or more words of a row-major a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.guards import Evaluate as Evaluate
+from sqlfront.maintenance.guards import Guard, encode_items, set_guards
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.shapes import COUNT, Shape
 from sqlfront.maintenance.relation.bad_rows import blamed
-from sqlfront.maintenance.relation.expressions import Computation, Expressions, item_sql
+from sqlfront.maintenance.relation.expressions import Computation, Expressions
 from sqlfront.planner.model.query import Atom, LeafColumn
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.codecs.order import Places, order_places
@@ -27,8 +29,6 @@ from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    Evaluate = Callable[[pa.Table, Mapping[str, str], Sequence[str]], pa.Table]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass
 class Input:
-    """One encoded item of a table's rows: `kind` is "key", "factor" or "predicate"."""
+    """One encoded item of a table's rows: `kind` is "key", "factor" or "predicate", which has `conditions`."""
 
     kind: str
     expression: str
@@ -53,6 +53,8 @@ class Input:
     codec: Codec | None = None
     limbs: int = 1
     shift: int = 0
+    conditions: tuple[str, ...] = ()
+    guards: tuple[Guard, ...] = ()
 
 
 @dataclass
@@ -68,7 +70,7 @@ class LeafStore:
     key: tuple[Any, ...]
     variables: tuple[LeafColumn, ...]
     factors: tuple[LeafColumn, ...]
-    predicate: str | None
+    conditions: tuple[str, ...]
     required: tuple[str, ...]
     table: Table
     widths: tuple[int, ...]
@@ -80,6 +82,11 @@ class LeafStore:
     passes: bool = False
     users: set[str] = field(default_factory=set)
     inputs: dict[str, Input] = field(default_factory=dict)
+
+    @property
+    def predicate(self) -> str | None:
+        """The conditions as one; None when there are none."""
+        return " AND ".join(self.conditions) or None
 
     def shape(self, atom: Atom) -> Shape:
         """The store's layout in the names that one atom gives its columns."""
@@ -114,7 +121,7 @@ class Relation:
         self.base: LeafStore | None = None
         if retain:
             variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)
-            self.base = self.open_store(variables, (), None, (), "base")
+            self.base = self.open_store(variables, (), (), (), "base")
             self.base.users.add("")
 
     @property
@@ -135,21 +142,22 @@ class Relation:
         self,
         variables: Sequence[LeafColumn],
         factors: Sequence[LeafColumn],
-        predicate: str | None,
+        conditions: Sequence[str],
         required: Iterable[str],
         copy: int | str,
     ) -> LeafStore:
-        """The store of these columns, made empty if it is not there. `required` are expressions."""
+        """The store of these columns, made empty if it is not there. `conditions`, `required` are expressions."""
         if copy != "base":
             variables = sorted(variables, key=lambda c: c.expression)
         factors = sorted(factors, key=lambda c: c.expression)
         required = tuple(sorted(required))
         signature = tuple((c.expression, c.type) for c in variables)
-        key = (signature, tuple((c.expression, c.type) for c in factors), predicate, required, copy)
+        conditions = tuple(conditions)
+        key = (signature, tuple((c.expression, c.type) for c in factors), conditions, required, copy)
         if key not in self.stores:
             codecs = [codec_for(c.type, self.dictionaries) for c in variables]
             widths = tuple(codec.words for codec in codecs)
-            store = LeafStore(key, tuple(variables), factors_tuple(factors), predicate, required, Table(0, 1), widths)
+            store = LeafStore(key, tuple(variables), factors_tuple(factors), conditions, required, Table(0, 1), widths)
             store.table = self._table(store, 1)
             self._need_inputs(store)
             self.stores[key] = store
@@ -208,7 +216,7 @@ class Relation:
         else:
             data[:, -1] = weights
         try:
-            self._encode_items(rows, data)
+            encode_items(self, rows, data)
         except DataError as error:
             raise blamed(self, rows, error) from error
         return data
@@ -223,7 +231,7 @@ class Relation:
             if item.source is not None and item.codec is not None:
                 data[0, item.place : item.place + item.words] = item.codec.encode_value(row[position[item.source]])
         data[0, -1] = weight
-        return data if self._compute(data) else None
+        return data if self.compute(data) else None
 
     @property
     def computable(self) -> bool:
@@ -340,6 +348,7 @@ class Relation:
             store.inputs["factor " + column.expression] = self._factor_input(column)
         if store.predicate:
             store.inputs["predicate"] = self._input("predicate", store.predicate, "BOOLEAN", None)
+            store.inputs["predicate"].conditions = store.conditions
 
     def _factor_input(self, column: LeafColumn) -> Input:
         """A factor that is a plain whole-number column, or tells its presence, shares that column's key words."""
@@ -381,30 +390,19 @@ class Relation:
                 item.words = item.limbs
             place += item.words
         self.width = place + 1
+        set_guards(self.stores.values())
         if self.computation is not None:
             items = [item for item in self.inputs.values() if item.kind == "key"]
             self.computation.place({item.source: item.place for item in items if item.source is not None})
 
-    def _compute(self, data: np.ndarray) -> bool:
+    def compute(self, data: np.ndarray) -> bool:
         """Fill in the computed items of encoded rows; False if DuckDB has to."""
         if self.computation is not None:
             return self.computation.run(int(data.ctypes.data), self.width, len(data))
         return all(item.source is not None for item in self.inputs.values())
 
-    def _encode_items(self, rows: pa.Table | pa.RecordBatch, data: np.ndarray) -> None:
-        position = {column.name: i for i, column in enumerate(self.columns)}
-        for item in self.inputs.values():
-            if item.source is not None:
-                self._encode_item(item, rows.column(position[item.source]), data)
-        if self._compute(data):
-            return
-        items = [item for item in self.inputs.values() if item.source is None]
-        types = {column.name: column.type for column in self.columns}
-        computed = self.evaluate(rows, types, [item_sql(item) for item in items])
-        for item, column in zip(items, computed.columns, strict=True):
-            self._encode_item(item, column, data)
-
-    def _encode_item(self, item: Input, column: Any, data: np.ndarray) -> None:
+    def encode_item(self, item: Input, column: Any, data: np.ndarray) -> None:
+        """Fill in the words of one item from its values."""
         if item.kind == "key":
             assert item.codec is not None
             if not pack(item.codec, column, data, item.place):

@@ -81,6 +81,7 @@ class Aggregates:
         self._expander = Expander(con, typing, leaves.never_null, source, first_atom)
         self._raw: dict[str, RawColumn] = {}
         self._measures: dict[Measure, int] = {}
+        self._factors: dict[tuple[object, ...], Tree] = {}
 
     @property
     def measures(self) -> tuple[Measure, ...]:
@@ -163,11 +164,12 @@ class Aggregates:
         atom, name = value.values[0]
         tree = expression("CAST(v AS DOUBLE)", v=self._expander.trees[name])
         tree = self._expander.trees[name] if argument_type == "DOUBLE" else tree
-        others = value.conditions - {(atom, key(expression("v IS NOT NULL", v=self._expander.trees[name])))}
+        implied = (atom, key(expression("v IS NOT NULL", v=self._expander.trees[name])))
+        others = tuple(condition for condition in value.guarding if condition != implied)
 
         def where(test: str, values: tuple[Part, ...] = ()) -> int:
             condition = self._expander.part(expression(test, v=tree), atom)
-            return self._measure(Monomial(Fraction(1), values, others | {condition}), True)
+            return self._measure(Monomial(Fraction(1), values, others).where(condition), True)
 
         specials = (
             where("isnan(v)"),
@@ -246,7 +248,7 @@ class Aggregates:
         if not aggregate["filter"] or not conjuncts(aggregate["filter"]):
             return polynomial
         indicator = self._expander.indicator(aggregate["filter"])
-        return tuple(one.times(indicator) for one in polynomial)
+        return tuple(indicator.times(one) for one in polynomial)
 
     def _presence(self, presence: Polynomial, aggregate: Tree) -> int:
         if len(presence) == 1 and presence[0].coefficient == 1 and not presence[0].values:
@@ -280,18 +282,25 @@ class Aggregates:
             atoms = {self._expander.first_atom}
         factors = []
         for i, atom in enumerate(sorted(atoms)):
-            tree = self._factor(atom, monomial, scalers if i == 0 else [], floating)
+            tree = self._shared_factor(atom, monomial, scalers if i == 0 else [], floating)
             factors.append((atom, self._leaves.factor(tree, atom)))
         return self._measures.setdefault(Measure(tuple(factors)), len(self._measures))
+
+    def _shared_factor(self, atom: str, monomial: Monomial, scalers: list[Tree], floating: bool) -> Tree:
+        """The factor of an atom; that of an equal product, in whatever order its conditions came, if there is one."""
+        values = tuple(name for owner, name in monomial.values if owner == atom)
+        conditions = frozenset(name for owner, name in monomial.conditions if owner == atom)
+        identity = (atom, values, conditions, tuple(map(key, scalers)), floating)
+        if identity not in self._factors:
+            self._factors[identity] = self._factor(atom, monomial, scalers, floating)
+        return self._factors[identity]
 
     def _factor(self, atom: str, monomial: Monomial, scalers: list[Tree], floating: bool) -> Tree:
         """CASE WHEN conditions THEN product END, without the conditions that the product's own NULL implies."""
         trees = self._expander.trees
         values = [trees[name] for owner, name in monomial.values if owner == atom]
         implied = {key(expression("v IS NOT NULL", v=value)) for value in values}
-        conditions = [
-            trees[name] for owner, name in sorted(monomial.conditions) if owner == atom and name not in implied
-        ]
+        conditions = [trees[name] for owner, name in monomial.guarding if owner == atom and name not in implied]
         product = self._product(values, floating)
         for scaler in scalers:
             product = expression_with_value(scaler, product or expression("CAST(1 AS DOUBLE)"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -32,19 +32,29 @@ _LARGEST_EXACT = 9_007_199_254_740_992  # every integer up to 2^53 is a DOUBLE
 class Monomial:
     """coefficient * the values, over rows where all conditions hold.
 
-    Values and conditions are (atom, expression key); a value whose atom is "" scales another value.
+    Values and conditions are (atom, expression key); a value whose atom is "" scales another value. `guarding` has the
+    conditions in the order of their evaluation: a condition is evaluated only where the ones before it are true.
     """
 
     coefficient: Fraction
     values: tuple[Part, ...] = ()
-    conditions: frozenset[Part] = frozenset()
+    guarding: tuple[Part, ...] = field(default=(), compare=False)
+    conditions: frozenset[Part] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "conditions", frozenset(self.guarding))
 
     def times(self, other: Monomial) -> Monomial:
+        """The product; the conditions of `self` guard the other's."""
         return Monomial(
             self.coefficient * other.coefficient,
             tuple(sorted(self.values + other.values)),
-            self.conditions | other.conditions,
+            tuple(dict.fromkeys(self.guarding + other.guarding)),
         )
+
+    def where(self, *conditions: Part) -> Monomial:
+        """The same over the rows where these conditions hold too, which are evaluated last."""
+        return self.times(Monomial(Fraction(1), (), conditions))
 
 
 Polynomial = tuple[Monomial, ...]
@@ -100,21 +110,21 @@ class Expander:
     def leaf(self, tree: Tree) -> tuple[Polynomial, Polynomial]:
         """An expression of one atom is a factor as it stands."""
         atom = next(iter(atoms_of(tree)))
-        conditions = frozenset() if self._never_null(tree) else frozenset([self.part(_not_null(tree), atom)])
+        conditions = () if self._never_null(tree) else (self.part(_not_null(tree), atom),)
         value = Monomial(Fraction(1), (self.part(tree, atom),), conditions)
         return (value,), (Monomial(Fraction(1), (), conditions),)
 
     def indicator(self, predicate: Tree) -> Monomial:
         """1 where the predicate is true. Raises NotSupportedError unless it is an AND of one-table predicates."""
-        conditions = set()
+        conditions = []
         for conjunct in conjuncts(predicate):
             atoms = sorted(atoms_of(conjunct))
             if len(atoms) > 1:
                 why = "each condition inside an aggregate must concern one table"
                 hint = "split it with AND into conditions on one table each"
                 raise refusal("A condition over several tables", self._source, span(conjunct), why, hint)
-            conditions.add(self.part(conjunct, atoms[0] if atoms else self.first_atom))
-        return Monomial(Fraction(1), (), frozenset(conditions))
+            conditions.append(self.part(conjunct, atoms[0] if atoms else self.first_atom))
+        return Monomial(Fraction(1), (), tuple(dict.fromkeys(conditions)))
 
     def part(self, tree: Tree, atom: str) -> Part:
         self.trees[key(tree)] = tree
@@ -178,7 +188,7 @@ class Expander:
         atoms = sorted(atoms_of(predicate)) or [self.first_atom]
         if len(atoms) == 1:
             negated = expression("p IS DISTINCT FROM true", p=predicate)
-            return (Monomial(Fraction(1), (), frozenset([self.part(negated, atoms[0])])),)
+            return (Monomial(Fraction(1), (), (self.part(negated, atoms[0]),)),)
         return ONE + _scaled((self.indicator(predicate),), -1)
 
     def _keeps_value(self, cast: Tree, floating: bool) -> bool:
@@ -211,13 +221,14 @@ def _product(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def _scaled(polynomial: Polynomial, by: int) -> Polynomial:
-    return tuple(Monomial(one.coefficient * by, one.values, one.conditions) for one in polynomial)
+    return tuple(Monomial(one.coefficient * by, one.values, one.guarding) for one in polynomial)
 
 
 def _combined(polynomial: Polynomial) -> Polynomial:
     """Like terms added, zeros dropped, order kept."""
-    sums: dict[tuple[tuple[Part, ...], frozenset[Part]], Fraction] = {}
+    sums: dict[tuple[tuple[Part, ...], frozenset[Part]], Monomial] = {}
     for one in polynomial:
         like = (one.values, one.conditions)
-        sums[like] = sums.get(like, Fraction(0)) + one.coefficient
-    return tuple(Monomial(total, *like) for like, total in sums.items() if total)
+        former = sums.get(like, Monomial(Fraction(0), one.values, one.guarding))
+        sums[like] = Monomial(former.coefficient + one.coefficient, one.values, former.guarding)
+    return tuple(one for one in sums.values() if one.coefficient)

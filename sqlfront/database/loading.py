@@ -6,6 +6,7 @@ import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MOST_PREPARED = 64
+_GUARDS = ("TRY(", "COALESCE(")
 
 
 class Evaluator:
@@ -27,7 +29,7 @@ class Evaluator:
     """
 
     def __init__(self) -> None:
-        self._prepared: dict[Any, tuple[_Rows, str]] = {}
+        self._prepared: dict[Any, tuple[_Rows, str, Any]] = {}
 
     @functools.cached_property
     def _con(self) -> Any:
@@ -35,44 +37,67 @@ class Evaluator:
         con.execute("SET arrow_lossless_conversion = true")
         return con
 
+    @functools.cached_property
+    def _con_for_guards(self) -> Any:
+        """A connection that leaves expressions where they are: the other takes common subexpressions out of `_GUARDS`,
+        and so evaluates them on all rows."""
+        con = private_connection()
+        con.execute("SET arrow_lossless_conversion = true; SET disabled_optimizers = 'common_subexpressions'")
+        return con
+
     def __call__(
-        self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], expressions: Sequence[str]
+        self,
+        rows: pa.Table | pa.RecordBatch,
+        types: Mapping[str, str],
+        expressions: Sequence[str],
+        filters: Mapping[str, str] = MappingProxyType({}),
     ) -> pa.Table:
-        """The expressions' values over the columns cast to `types`, in row order. DataError if one has none."""
+        """The expressions' values over the columns cast to `types`, in row order. DataError if one has none.
+
+        `filters` are columns that are computed from those first.
+        """
         import duckdb
         import pyarrow as pa
 
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         try:
-            source, name = self._prepare(table.schema, types, expressions)
+            source, name, con = self._prepare(table.schema, types, expressions, filters)
             source.table = table
             try:
                 expect_copy()
-                result: pa.Table = self._con.execute(f"EXECUTE {name}").to_arrow_table()
+                result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()
                 return result.combine_chunks()
             finally:
                 source.table = table.schema.empty_table()
         except duckdb.Error as error:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
-    def _prepare(self, schema: pa.Schema, types: Mapping[str, str], expressions: Sequence[str]) -> tuple[_Rows, str]:
-        key = (schema, tuple(types.items()), tuple(expressions))
+    def _prepare(
+        self, schema: pa.Schema, types: Mapping[str, str], expressions: Sequence[str], filters: Mapping[str, str]
+    ) -> tuple[_Rows, str, Any]:
+        key = (schema, tuple(types.items()), tuple(expressions), tuple(filters.items()))
         if key not in self._prepared:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
             source = _Rows(schema.empty_table())
-            self._con.register(f"__rows{number}", source)
+            texts = "".join((*expressions, *filters.values())).upper()
+            con = self._con_for_guards if any(guard in texts for guard in _GUARDS) else self._con
+            con.register(f"__rows{number}", source)
             casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
             select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
-            self._con.execute(f"PREPARE __q{number} AS SELECT {select} FROM (SELECT {casts} FROM __rows{number})")
-            self._prepared[key] = source, f"__q{number}"
+            rows = f"SELECT {casts} FROM __rows{number}"
+            if filters:
+                computed = ", ".join(f"{text} AS {quote(name)}" for name, text in filters.items())
+                rows = f"SELECT *, {computed} FROM ({rows})"
+            con.execute(f"PREPARE __q{number} AS SELECT {select} FROM ({rows})")
+            self._prepared[key] = source, f"__q{number}", con
         return self._prepared[key]
 
     def _forget(self) -> None:
-        for number in range(len(self._prepared)):
-            self._con.execute(f"DEALLOCATE __q{number}")
-            self._con.unregister(f"__rows{number}")
+        for number, (_, name, con) in enumerate(self._prepared.values()):
+            con.execute(f"DEALLOCATE {name}")
+            con.unregister(f"__rows{number}")
         self._prepared.clear()
 
 

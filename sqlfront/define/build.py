@@ -335,7 +335,7 @@ def _naming(view: StoredView) -> Iterator[None]:
             f"materialized view {shown(view.name)} cannot be built",
             where=error.where,
             why=": ".join(filter(None, (error.what, error.why))),
-            hint="correct the rows, or let the query pass over them: WHERE, CASE, TRY_CAST",
+            hint=error.hint or "correct the rows, or leave them out of the query: WHERE, CASE, TRY_CAST",
         ) from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlfront.bind.freeze import qualified_query
-from sqlfront.bind.ties import without_ties
+from sqlfront.bind.ties import with_guards, without_ties
 from sqlfront.database.loading import lossless
 from sqlfront.database.names import shown
 from sqlfront.storage.capture.trigger_sql import quote, table_sql
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     """The rows that differ, with `_difference` "missing" or "extra"; a row stands there once per copy.
 
-    Of the rows that tie in an ARG_MIN or ARG_MAX, DuckDB is made to take the one that the view takes.
+    Of the rows that tie in an ARG_MIN or ARG_MAX, DuckDB is made to take the one that the view takes; what an aggregate
+    has under FILTER, it is made to compute under the filter.
     Floating columns are compared after pairing rows on the other columns, within 1e-9 of the largest value.
     """
     database, con = session.database, session.duck
@@ -35,7 +36,7 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
             )
     # Numbered: a user's column could be called as anything we write here.
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
-    expected = without_ties(qualified_query(entry.select, database.name))
+    expected = with_guards(without_ties(qualified_query(entry.select, database.name)))
     columns = ", ".join(names)
     with session.current_reading().holding():
         for side, query in (("expected", f"({expected}\n)"), ("found", table_sql(database.name, entry.name))):

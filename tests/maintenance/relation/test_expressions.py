@@ -56,9 +56,9 @@ def relation_of(expression, kind):
         return None
     try:
         if kind == "predicate":
-            relation.open_store([], [], expression, (), 0)
+            relation.open_store([], [], [expression], (), 0)
         else:
-            relation.open_store([leaf] * (kind == "key"), [leaf] * (kind == "factor"), None, (), 0)
+            relation.open_store([leaf] * (kind == "key"), [leaf] * (kind == "factor"), (), (), 0)
     except NotSupportedError:
         return None
     return relation
@@ -70,7 +70,7 @@ def computed_words(relation, batch):
     data = np.empty((batch.num_rows, relation.width), np.int64)
     for other in relation.inputs.values():
         if other.source is not None:
-            relation._encode_item(other, batch.column(other.source), data)
+            relation.encode_item(other, batch.column(other.source), data)
     served = relation.computation.run(int(data.ctypes.data), relation.width, len(data))
     return data[:, item.place : item.place + item.words].tolist() if served else None
 
