@@ -5,9 +5,10 @@ is true, and gives NULL elsewhere, so an expression that fails on a row outside 
 No store takes such a row, neither as an insert nor as a delete, so the NULL is never kept. The compiled program
 (`Computation`) needs no guards: it never fails, but refuses, and then the batch is evaluated here.
 
-A filter is evaluated condition by condition, each on the rows that the conditions before it let through. If a
-condition fails nevertheless, the filter is evaluated anew so that each condition guards each other: DuckDB's own
-order of the conditions in WHERE is not fixed. The second evaluation costs as much again, per batch that fails.
+The guards cost up to a third of the evaluation, so a table's items are evaluated without guards until an item fails.
+Then that batch, and all later batches, are evaluated under guards. A filter is evaluated condition by condition, each
+on the rows that the conditions before it let through. If a condition fails nevertheless, that batch is evaluated once
+more, so that each condition guards each other: DuckDB's own order of the conditions in WHERE is not fixed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlfront.maintenance.relation.expressions import item_sql
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -26,14 +28,15 @@ if TYPE_CHECKING:
 
 
 class Evaluate(Protocol):
-    """Evaluates SQL expressions over rows; those may name `filters`, which are evaluated before them, as columns."""
+    """Evaluates SQL expressions over rows; those may name `filters`, which are evaluated before them, as columns.
+    Without `filters`, DuckDB may evaluate what CASE, COALESCE or TRY guards on all rows."""
 
     def __call__(
         self,
         rows: pa.Table | pa.RecordBatch,
         types: Mapping[str, str],
         expressions: Sequence[str],
-        filters: Mapping[str, str] = ...,
+        filters: Mapping[str, str] | None = None,
     ) -> pa.Table: ...
 
 
@@ -62,9 +65,15 @@ def encode_items(relation: Relation, rows: pa.Table | pa.RecordBatch, data: np.n
     # The program reads the words of columns: it must not run on words that have not been written.
     if not left and relation.compute(data):
         return
+    relation.guarded |= bool(left)
     left += [item for item in relation.inputs.values() if item.source is None]
-    for item, column in zip(left, evaluate_items(relation, rows, left), strict=True):
-        relation.encode_item(item, column, data)
+    if not relation.guarded:
+        try:
+            _encode(relation, left, _evaluate(relation, rows, [item_sql(item) for item in left]), data)
+            return
+        except DataError:
+            relation.guarded = True
+    _encode(relation, left, evaluate_items(relation, rows, left), data)
 
 
 def evaluate_items(relation: Relation, rows: pa.Table | pa.RecordBatch, items: Sequence[Input]) -> Sequence[Any]:
@@ -75,12 +84,9 @@ def evaluate_items(relation: Relation, rows: pa.Table | pa.RecordBatch, items: S
     names = unused_names([column.name for column in relation.columns], len(filters))
     named = dict(zip(filters, names, strict=True))
     texts = [_guarded(item, named) for item in items]
-    types = {column.name: column.type for column in relation.columns}
 
     def evaluate(passing: Callable[[Sequence[str]], str]) -> Sequence[Any]:
-        found = {name: passing(conditions) for conditions, name in named.items()}
-        columns: Sequence[Any] = relation.evaluate(rows, types, texts, found).columns
-        return columns
+        return _evaluate(relation, rows, texts, {name: passing(conditions) for conditions, name in named.items()})
 
     try:
         return evaluate(in_order)
@@ -121,6 +127,22 @@ def unused_names(taken: Iterable[str], count: int) -> list[str]:
     known = {name.casefold() for name in taken}
     numbered = (f"filter {number}" for number in range(len(known) + count))
     return [name for name in numbered if name not in known][:count]
+
+
+def _encode(relation: Relation, items: Sequence[Input], values: Sequence[Any], data: np.ndarray) -> None:
+    for item, column in zip(items, values, strict=True):
+        relation.encode_item(item, column, data)
+
+
+def _evaluate(
+    relation: Relation,
+    rows: pa.Table | pa.RecordBatch,
+    texts: Sequence[str],
+    filters: Mapping[str, str] | None = None,
+) -> Sequence[Any]:
+    types = {column.name: column.type for column in relation.columns}
+    columns: Sequence[Any] = relation.evaluate(rows, types, texts, filters).columns
+    return columns
 
 
 def _in_any_order(conditions: Sequence[str]) -> str:

@@ -101,7 +101,8 @@ class Relation:
     """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built.
 
     `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it.
-    `fed_by` are the views, by name, whose rows, together, are its own.
+    `fed_by` are the views, by name, whose rows, together, are its own. `guarded`: an item failed on some row since the
+    items last changed (`maintenance/guards.py`).
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Relation:
         self.computation: Computation | None = None
         self._expressions = Expressions(self.columns, dictionaries)
         self.width = 1
-        self.passed = False
+        self.passed = self.guarded = False
         self.counter = np.zeros(1, np.int64)
         self.has_dictionaries = False
         self.fed_by: tuple[str, ...] = ()
@@ -391,6 +392,7 @@ class Relation:
             place += item.words
         self.width = place + 1
         set_guards(self.stores.values())
+        self.guarded = False
         if self.computation is not None:
             items = [item for item in self.inputs.values() if item.kind == "key"]
             self.computation.place({item.source: item.place for item in items if item.source is not None})

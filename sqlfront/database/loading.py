@@ -6,7 +6,6 @@ import functools
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy
@@ -50,11 +49,12 @@ class Evaluator:
         rows: pa.Table | pa.RecordBatch,
         types: Mapping[str, str],
         expressions: Sequence[str],
-        filters: Mapping[str, str] = MappingProxyType({}),
+        filters: Mapping[str, str] | None = None,
     ) -> pa.Table:
         """The expressions' values over the columns cast to `types`, in row order. DataError if one has none.
 
-        `filters` are columns that are computed from those first.
+        `filters` are columns that are computed from those first. If they are given, if only as {}, DuckDB evaluates an
+        expression under TRY, CASE or COALESCE just where it is needed.
         """
         import duckdb
         import pyarrow as pa
@@ -73,15 +73,19 @@ class Evaluator:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
     def _prepare(
-        self, schema: pa.Schema, types: Mapping[str, str], expressions: Sequence[str], filters: Mapping[str, str]
+        self,
+        schema: pa.Schema,
+        types: Mapping[str, str],
+        expressions: Sequence[str],
+        filters: Mapping[str, str] | None,
     ) -> tuple[_Rows, str, Any]:
-        key = (schema, tuple(types.items()), tuple(expressions), tuple(filters.items()))
+        key = (schema, tuple(types.items()), tuple(expressions), None if filters is None else tuple(filters.items()))
         if key not in self._prepared:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
             source = _Rows(schema.empty_table())
-            texts = "".join((*expressions, *filters.values())).upper()
+            texts = "" if filters is None else "".join((*expressions, *filters.values())).upper()
             con = self._con_for_guards if any(guard in texts for guard in _GUARDS) else self._con
             con.register(f"__rows{number}", source)
             casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())

@@ -40,6 +40,7 @@ GUARDED = {
     "no key": ("SELECT x, CAST(s AS INTEGER) AS e FROM t JOIN u ON k = x WHERE w <> 0", None),
     "other side": ("SELECT CAST(s AS INTEGER) AS e FROM t JOIN u ON k = x WHERE x = 2", None),
     "infinity": ("SELECT sum(d * x) AS z FROM t JOIN u ON w = x WHERE isfinite(d)", None),
+    "computed infinity": ("SELECT sum((d * 2) * x) AS z FROM t JOIN u ON w = x WHERE isfinite(d)", None),
     "self-join": ("SELECT a.w, b.s::INTEGER AS e FROM t AS a, t AS b WHERE a.k = b.k AND a.k = 2 AND b.k = 2", None),
     "block": ("SELECT e + 1 AS e FROM (SELECT CAST(s AS INTEGER) AS e, k FROM t) AS q WHERE k = 2", None),
     "groups": ("SELECT 10 // n AS e FROM (SELECT w, sum(k) AS n FROM t GROUP BY w) AS q WHERE n <> 0", None),
