@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.guards import in_order, unused_names
 from sqlfront.maintenance.output.distinct_change import changed_groups, rewound
 from sqlfront.maintenance.output.output import Reader, raw_batch, schema
 from sqlfront.maintenance.output.reading import merging, trees_read
@@ -15,6 +14,7 @@ from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.exact import numbers
+from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlfront.maintenance.guards import evaluate_items, guard_of
+from sqlfront.maintenance.relation.guards import evaluate_items, guard_of
 from sqlfront.storage.codecs.sums import FactorRange, encode_factor
 from sqlfront.storage.errors import DataError
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.guards import Evaluate as Evaluate
-from sqlfront.maintenance.guards import Guard, encode_items, set_guards
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.shapes import COUNT, Shape
 from sqlfront.maintenance.relation.bad_rows import blamed
 from sqlfront.maintenance.relation.expressions import Computation, Expressions
+from sqlfront.maintenance.relation.guards import Evaluate as Evaluate
+from sqlfront.maintenance.relation.guards import Guard, encode_items, set_guards
 from sqlfront.planner.model.query import Atom, LeafColumn
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.codecs.order import Places, order_places
@@ -102,7 +102,7 @@ class Relation:
 
     `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it.
     `fed_by` are the views, by name, whose rows, together, are its own. `guarded`: an item failed on some row since the
-    items last changed (`maintenance/guards.py`).
+    items last changed (`maintenance/relation/guards.py`).
     """
 
     def __init__(
