@@ -134,6 +134,8 @@ class Engine(State):
         with self.lock:
             self.epoch += 1
             self._outlets.tell(self.epoch, {item.relation.name for item in applied.encoded}, applied.changes)
+            self._counts = self.machine.counters[: self._highest + 1].copy()  # What listeners are told has been read.
+            applied.counts = applied.counts[0], self._counts
             for item in applied.encoded:
                 item.relation.passed = True
                 item.relation.changes += item.rows
@@ -247,6 +249,10 @@ class Engine(State):
     def counters(self, view: MaintainedView) -> int:
         """Elementary steps spent on a view since it was built: slots looked at, list members visited, rows written."""
         return int(self.machine.counters[view.number])
+
+    def read_steps(self, view: MaintainedView) -> int:
+        """Elementary steps of reads of a view, its blocks and its companions since it was built."""
+        return sum(part.reads.steps for part in self.parts(view))
 
     # Inner workings ------------------------------------------------------------------------------
 

@@ -121,6 +121,8 @@ class State:
             self.views[name] = view
             self._rebuilt += 1
             self.machine.counters[view.number] = 0
+            for part in self.parts(view):
+                part.reads.steps = 0  # Building it has read its blocks.
             view.changes_before = {relation: self.relations[relation].changes for relation in view.relations}
             self._assemble()
             return view

@@ -103,11 +103,18 @@ class View:
         return [dict(zip(keys, row, strict=True)) for row in rows if row[0] is not None]
 
     def cost(self) -> dict[str, int]:
-        """Elementary steps of updates since the view was built: slots looked at, list members visited, rows written."""
+        """Elementary steps since the view was built: slots looked at, list members visited, rows written.
+
+        `steps` are those of changes, also of finding what a change makes of the view's rows where somebody asks for
+        that; `read_steps` those of reads: by this handle, in SQL, by other views that are built.
+        """
         with self._reading():
             engine = self._connection.session.database.engine
             parts = {part.number: part for part in engine.parts(self._entry.maintained)}
-            return {"steps": sum(map(engine.counters, parts.values()))}
+            return {
+                "steps": sum(map(engine.counters, parts.values())),
+                "read_steps": engine.read_steps(self._entry.maintained),
+            }
 
     def explain(self) -> Explanation:
         """How the view is maintained."""

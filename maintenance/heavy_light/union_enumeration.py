@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sqlfront.maintenance.heavy_light.part_trees import Pieces, PieceTree
+from sqlfront.maintenance.metering import Meter, Metered
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape, pair_parts
 from sqlfront.maintenance.tree.walk import BATCH
 from sqlfront.storage.kernels import layout as at
@@ -22,13 +23,16 @@ from sqlfront.storage.kernels.programs import hop as kernels
 _next_union, _union_values = entry_point(kernels.next_union), entry_point(kernels.union_values)
 
 
-class Hops:
+class Hops(Metered):
     """One enumeration in progress, in batches of `rows` rows. Valid until the state changes.
 
     Constants that give the whole tuple (`where`) lead to it, at the cost of one row; others are ignored.
     """
 
-    def __init__(self, pieces: Pieces, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
+    def __init__(
+        self, pieces: Pieces, where: Mapping[str, tuple[int, ...]] | None = None, meter: Meter | None = None
+    ) -> None:
+        super().__init__(meter)
         output = pieces.base.root.children[0]
         assert output.table is not None and output.shape is not None
         kept = pieces.overlapping()
@@ -57,6 +61,7 @@ class Hops:
         if len(self._out) < capacity:
             self._out = np.empty((capacity, self._width), np.int64)
         self.rows = _next_union(*self._state(), self._out.ctypes.data, capacity)
+        self._tell()
         return self.rows
 
     def look_up(self, keys: np.ndarray) -> None:
@@ -65,6 +70,7 @@ class Hops:
         self._out = np.empty((len(keys), self._width), np.int64)
         self._out[:, : self.shape.keys] = keys
         _union_values(*self._state(), self._out.ctypes.data, len(keys))
+        self._tell()
 
     def _next_wanted(self) -> int:
         if self._wanted:

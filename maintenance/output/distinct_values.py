@@ -48,8 +48,14 @@ class Groups:
     def sizes(self) -> np.ndarray:
         """How many distinct values each group has."""
         out = np.empty(self._rows, np.int64)
+        self._view.reads.steps += self._rows
         kernels.sizes(self._table.groups[0].address, self._groups.ctypes.data, self._rows, out.ctypes.data)
         return out
+
+    def _tell(self) -> None:
+        """Add to the view's meter what a kernel has taken."""
+        self._view.reads.steps += int(self._scratch[at.STEPS])
+        self._scratch[at.STEPS] = 0
 
     @property
     def _table(self) -> Table:
@@ -77,6 +83,7 @@ class Groups:
         key_lookups.find_rows(
             group.address, scratch, data, len(columns), self._rows, places.ctypes.data, group.keys, 0, out.ctypes.data
         )
+        self._tell()
         out[differ] = 0
         if self._view.definition.scalar:
             out[~source.values(COUNT).any(axis=1)] = 0  # The one row is there without rows that it would aggregate.
@@ -87,6 +94,7 @@ class Groups:
         out, table = np.empty(self._rows, np.int64), self._table
         group, groups, scratch = table.groups[0].address, self._groups.ctypes.data, self._scratch.ctypes.data
         kernels.ends(table.address, group, groups, self._rows, last, scratch, out.ctypes.data)
+        self._tell()
         return out
 
     def _members(self) -> np.ndarray:
@@ -95,6 +103,7 @@ class Groups:
         group, groups = table.groups[0].address, self._groups.ctypes.data
         out = np.empty(int(self.sizes.sum()), np.int64)
         kernels.members(table.address, group, 0, groups, self._rows, scratch, out.ctypes.data)
+        self._tell()
         return out
 
     def _decoded(self, raw: RawColumn, addresses: np.ndarray) -> pa.Array:

@@ -25,7 +25,7 @@ class FirstRows:
     """How the rows of a view's first order are read. Made once; valid while the view's tables are."""
 
     def __init__(self, view: MaintainedView, columns: list[Column], places: list[np.ndarray]) -> None:
-        self._index = view.ranked[0]
+        self._index, self._meter = view.ranked[0], view.reads
         self._columns, self._distinct = columns, view.ranked[0].distinct
         leaves = [] if self._distinct else list(self._index.leaves.values())
         self._single = len(leaves) if all(leaf.shape.limbs == 1 for leaf in leaves) else 0
@@ -41,7 +41,7 @@ class FirstRows:
 
     def batches(self, limit: Limit, first: int) -> Iterator[list[tuple[Any, ...]]]:
         """The rows within `limit`, in batches that grow, the first of at most `first`. BeyondTypeError as `read`."""
-        walk = RankedWalk(self._index)
+        walk = RankedWalk(self._index, None, self._meter)
         skip, left = limit.offset, limit.rows if limit.rows is not None else BATCH**4
         capacity = first
         while left > 0 and walk.next(min(skip + left, capacity)):

@@ -234,6 +234,11 @@ def row_count(view: MaintainedView) -> int:
     """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree."""
     if view.plan.ranked_only:
         return sum(batch.num_rows for batch in Reader(view))
+    view.reads.steps += 1
+    return _rows(view)
+
+
+def _rows(view: MaintainedView) -> int:
     limit = view.definition.limit
     return _core_rows(view) if limit is None else limit.rows_of(_core_rows(view))
 
@@ -258,7 +263,7 @@ def _core_rows(view: MaintainedView) -> int:
 def crossover(view: MaintainedView) -> int | None:
     """How many first rows are read sooner along a ranked tree than all are read at once and sorted; None if nothing but
     the ranked tree is kept. O(1)."""
-    return None if view.plan.ranked_only else max(_FEW, row_count(view) // RANKED_ROW)
+    return None if view.plan.ranked_only else max(_FEW, _rows(view) // RANKED_ROW)
 
 
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:

@@ -41,19 +41,19 @@ def read(
     """The rows of a view's core, as `Walk` has them; `where` may narrow them. A view that is the first rows of its
     order has them in order, and all that the order goes on with."""
     if view.plan.ranked_only:
-        return RankedWalk(view.ranked[0])
+        return RankedWalk(view.ranked[0], None, view.reads)
     merged = merging(view, where)
     if merged is not None:
         return merged
     variables, parts = tuple(variables), tuple(parts)
-    walks = (Walk(tree, where, variables, parts) for tree in trees_read(view))
+    walks = (Walk(tree, where, variables, parts, view.reads) for tree in trees_read(view))
     return Chain(walks) if view.divided else next(walks)
 
 
 def merging(view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> Hops | None:
     """The reading of a union whose trees may have a tuple in common; None for any other view."""
     pieces = view.balance.pieces if view.divided and view.balance is not None else None
-    return Hops(pieces, where) if pieces is not None and pieces.overlapping() else None
+    return Hops(pieces, where, view.reads) if pieces is not None and pieces.overlapping() else None
 
 
 def trees_read(view: MaintainedView) -> list[Tree]:

@@ -72,8 +72,17 @@ class Outlets:
                 member.forget_change()
 
     def read(self, view: MaintainedView) -> OutputChange:
-        """A view's change in the epoch that has just been applied. DataError if its rows cannot be computed."""
-        return read_change(view, self._machine, self._evaluate)
+        """A view's change in the epoch that has just been applied. DataError if its rows cannot be computed.
+
+        What is read for it is part of what the change costs.
+        """
+        before = [member.reads.steps for member in view.members]
+        try:
+            return read_change(view, self._machine, self._evaluate)
+        finally:
+            for member, steps in zip(view.members, before, strict=True):
+                self._machine.counters[view.number] += member.reads.steps - steps
+                member.reads.steps = steps
 
     def tell(self, epoch: int, touched: set[str], changes: dict[str, OutputChange]) -> None:
         """Pass the changes of views over `touched` relations on to listeners; `changes` has those already read."""

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from sqlfront.maintenance.metering import Meter, Metered
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.branches import BranchRows, RankedBranches
 from sqlfront.maintenance.ranked.exact import key_sums, numbers
@@ -28,7 +29,7 @@ _gather_answers = entry_point(kernels.gather_answers)
 _FIRST, _WHOLE = 4, 4096
 
 
-class RankedWalk:
+class RankedWalk(Metered):
     """One ranked enumeration in progress, valid until the state changes. O(log N) a row; O(1) to begin, or O(log N) and
     the rows passed over where it has a `start`.
 
@@ -36,7 +37,8 @@ class RankedWalk:
     their keys do not tell, by a sum that is NULL or rounded, pass through a window (see ranked/window.py).
     """
 
-    def __init__(self, index: RankedOrder, start: Start | None = None) -> None:
+    def __init__(self, index: RankedOrder, start: Start | None = None, meter: Meter | None = None) -> None:
+        super().__init__(meter)
         self._index, self._start = index, start
         self._answers = _answers_of(index, start)
         self._nodes, self._key = index.arity, len(index.layout.entries)
@@ -46,12 +48,15 @@ class RankedWalk:
 
     def next(self, capacity: int = BATCH, gather: bool = True) -> int:
         """Advance by up to `capacity` tuples; the number of those now in the batch, 0 at the end."""
-        self._batch = self._take(capacity)
-        while self._start is not None and len(self._batch[0]):
-            self._batch = self._start.behind(self._batch)
-            if len(self._batch[0]) or self._start.ended:
-                break
+        try:
             self._batch = self._take(capacity)
+            while self._start is not None and len(self._batch[0]):
+                self._batch = self._start.behind(self._batch)
+                if len(self._batch[0]) or self._start.ended:
+                    break
+                self._batch = self._take(capacity)
+        finally:  # Too many rows may have been passed over.
+            self._tell()
         self.rows = len(self._batch[0])
         return self.rows
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from sqlfront.maintenance.metering import Meter, Metered
 from sqlfront.maintenance.program.programs import PASSING, WordTest
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.arrange import Level
@@ -25,9 +26,10 @@ from sqlfront.storage.stores.table import Table
 
 _next_rows, _all_equal = entry_point(kernels.next_rows), entry_point(kernels.all_equal)
 FIRST_BATCH, BATCH = 256, 32768
+_CURSOR = 7  # The word of a level's state that says how far a scan has come.
 
 
-class Walk:
+class Walk(Metered):
     """One enumeration in progress. Valid until the tree changes; `steps` counts slots and list members visited.
 
     Of each row, the words of `variables` and what `parts` are products of are gathered as the walk passes it.
@@ -39,7 +41,9 @@ class Walk:
         where: Mapping[str, tuple[int, ...]] | None = None,
         variables: Iterable[str] = (),
         parts: Iterable[Part] = (),
+        meter: Meter | None = None,
     ) -> None:
+        super().__init__(meter)
         self._tree, self._narrowed = tree, bool(where)
         self.levels: list[Level] = []
         self.factors: list[tuple[int, Shape]] = []
@@ -67,13 +71,22 @@ class Walk:
             len(columns),
         )
         self._columns = [column[: self.rows] for column in columns]
+        self._passed += self.rows
+        self._tell()
         if self.rows == 0:
             self._end_of_walk()
         return self.rows
 
     @property
     def steps(self) -> int:
-        return int(self._scratch[at.STEPS])
+        """Rows looked up, slots scanned and list members visited so far. The kernels count look-ups and ranges."""
+        taken, last = int(self._scratch[at.STEPS]), len(self.levels) - 1
+        for i, level in enumerate(self.levels):
+            if level.kind == kernels.SCAN_LEVEL:
+                taken += int(self._state[i, _CURSOR])
+            elif level.kind == kernels.GROUP_LEVEL:  # The next level looks up each member.
+                taken += int(self._state[i + 1, kernels.LOOKED_UP]) if i < last else self._passed
+        return taken
 
     def words(self, variable: str) -> list[np.ndarray]:
         """The code words of a variable for the rows of the batch (their own: `where` may not have narrowed them)."""
@@ -293,7 +306,7 @@ class Walk:
             level.looked_up.readers.add(self)
         self._numbers = {place: number for number, place in enumerate(places)}
         self._gathered = np.array([(*place, 0) for place in places], np.int64).reshape(-1, 3)
-        self.rows = 0
+        self.rows = self._passed = 0
 
 
 def _test_words(level: Level) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.covers import add_sum_paths, status_of_partners
 from sqlfront.maintenance.heavy_light.part_trees import Pieces
+from sqlfront.maintenance.metering import Meter
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Goal, Room, fill
@@ -59,7 +60,7 @@ class MaintainedView:
     `passes`: it has one table and passes on what its rows become (see State.pass_on).
     `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows of a view with
     a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does). `branches` are the views whose rows
-    it merges, if it has none of its own.
+    it merges, if it has none of its own. `reads` counts the steps of its readers.
     """
 
     name: str
@@ -88,6 +89,7 @@ class MaintainedView:
     top: TopRows | BestRows | None = None
     reader: FirstRowsReader | Literal[False] | None = None
     branches: list[MaintainedView] = field(default_factory=list)
+    reads: Meter = field(default_factory=Meter)
 
     @property
     def members(self) -> list[MaintainedView]:

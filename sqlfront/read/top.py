@@ -122,9 +122,10 @@ def ranked_scan(
         database.refuse_unreadable(entry, session)
         view, index = entry.maintained, entry.maintained.ranked[number]
         if after is None:
-            return top_batches(view, RankedWalk(index), limit)
+            return top_batches(view, RankedWalk(index, None, view.reads), limit)
         try:
-            found = top_batches(view, RankedWalk(index, Start(index, after, view.codecs, crossover(view))), limit)
+            start = Start(index, after, view.codecs, crossover(view))
+            found = top_batches(view, RankedWalk(index, start, view.reads), limit)
             return chain([batch for batch in [next(found, None)] if batch is not None], found)
         except TooFar:  # All rows, of which DuckDB leaves those that are asked for.
             return iter(Reader(view))
