@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from sqlfront.bind.binder import bind_view
 from sqlfront.bind.table_catalog import DuckDBCatalog
+from sqlfront.define.build import block_cost
 from sqlfront.define.epsilon import EPSILON, with_epsilon
 from sqlfront.planner.classify import plan_view
 
@@ -48,6 +50,7 @@ def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     """One supported query with the class its plan states."""
     definition = bind_view(query, con, catalog)
     plan = with_epsilon(definition, plan_view(definition), EPSILON)
+    plan = replace(plan, blocks=tuple(block_cost(block, plan_view(block)) for _, block in definition.derived))
     cost = plan.stated_cost
     return f"| `{cell(query)}` | {plan.shape} | {cost.update} | {cost.delay} |"
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from sqlfront.planner.whole import Block, deciding, whole_cost
+
 if TYPE_CHECKING:
     from sqlfront.planner.model.heavy_light import Union
     from sqlfront.planner.model.query import Comparison
@@ -105,6 +107,7 @@ class Plan:
     `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
+    `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something.
     """
 
     shape: Shape
@@ -124,9 +127,16 @@ class Plan:
 
     @property
     def stated_cost(self) -> Cost:
-        """The cost of all that is maintained: of the core, whose class `cost` is, and of its companions."""
-        return self.total or self.cost
+        """The cost of all that is maintained: the worst of the core, whose class `cost` is, its companions, and the
+        blocks of the query."""
+        return whole_cost(self.total or self.cost, self.blocks)
+
+    @property
+    def decided_by(self) -> dict[str, str | None]:
+        """The block that decides each of the stated costs; None where it is the view itself."""
+        return deciding(self.total or self.cost, self.blocks)
 
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None
     ranked_only: bool = False
+    blocks: tuple[Block, ...] = ()

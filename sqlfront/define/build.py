@@ -30,6 +30,7 @@ from sqlfront.planner.passes.merging import merge_branches, merged_definition, u
 from sqlfront.planner.rules.materialize import TooManyJoins
 from sqlfront.planner.theory.core import minimise
 from sqlfront.planner.theory.wording import table_name
+from sqlfront.planner.whole import Block
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import DataError, NotSupportedError, ProgrammingError
 
@@ -181,7 +182,8 @@ def _planned_parts(database: Database, con: Any, bound: Bound, name: str, option
         if definition.merged:
             plans = [part.plan for part in parts if part.feeds is None]
             if unmerged(plans) is None:
-                parts.append(Part(own, definition, merge_branches(definition, plans), own))
+                merged = replace(merge_branches(definition, plans), blocks=_costs(parts))
+                parts.append(Part(own, definition, merged, own))
             return parts
         notes = definition.notes
         if own == name:
@@ -195,6 +197,8 @@ def _planned_parts(database: Database, con: Any, bound: Bound, name: str, option
         epsilon = epsilon_of(options) if own == name else EPSILON
         divided, single = own == name and divides(definition, plan, options), own == name and is_single(options)
         plan = with_epsilon(definition, plan, epsilon, divided=divided, single=single)
+        if own == name:
+            plan = replace(plan, blocks=_costs(parts))
         passes = fed is not None and fed != own and _passes(definition, unchecked)
         parts.append(Part(own, definition, plan, fed, passes))
     return parts
@@ -213,10 +217,10 @@ def _notes(parts: Sequence[Part]) -> Iterator[str]:
     branches: dict[str, list[str]] = {}
     for part in parts:
         if part.feeds == part.name:
-            blocks[_spelled(part), _kept(part)] += 1
+            blocks[_spelled(part.definition), _kept(part)] += 1
         elif part.feeds is not None:
             how = "passed on and not stored" if part.passes else "kept as a view of its own"
-            branches.setdefault(part.feeds, []).append(f"{_spelled(part)} {how} ({_kept(part)})")
+            branches.setdefault(part.feeds, []).append(f"{_spelled(part.definition)} {how} ({_kept(part)})")
     for (block, how), count in blocks.items():
         if count == 1:
             yield f"the block of {block} is kept as a view of its own ({how})"
@@ -227,11 +231,26 @@ def _notes(parts: Sequence[Part]) -> Iterator[str]:
         yield f"{table_name(union)} {stored}: {'; '.join(kept)}"
 
 
-def _spelled(part: Part) -> str:
-    tables = ", ".join(dict.fromkeys(atom.name for atom in part.definition.atoms))
-    kind = {"set": "distinct rows", "group": "groups"}.get(part.definition.mode, "rows")
-    if part.definition.limit is not None:
-        kind = f"first {kind}{' of each group' if is_grouped(part.definition) else ''}"
+def _costs(parts: Sequence[Part]) -> tuple[Block, ...]:
+    """What a query's blocks cost, and the branches of its unions; those merged when it is read are in its own cost."""
+    return tuple(block_cost(part.definition, part.plan) for part in parts if part.feeds is not None)
+
+
+def block_cost(definition: Definition, plan: Plan) -> Block:
+    """What a block costs its view: also reading its first rows at each epoch, if it is these."""
+    cost = plan.stated_cost
+    if definition.limit is not None and not plan.orders[0].is_ranked:
+        cost = replace(cost, update="O(rows * log N)")
+    schemes = [frozenset(column.name for column in atom.variables) for atom in definition.atoms]
+    within = [frozenset(definition.free) <= scheme for scheme in schemes]
+    return Block(f"the block of {_spelled(definition)}", cost, not any(within), not all(within))
+
+
+def _spelled(definition: Definition) -> str:
+    tables = ", ".join(dict.fromkeys(atom.name for atom in definition.atoms))
+    kind = {"set": "distinct rows", "group": "groups"}.get(definition.mode, "rows")
+    if definition.limit is not None:
+        kind = f"first {kind}{' of each group' if is_grouped(definition) else ''}"
     return f"{kind} over {tables}"
 
 

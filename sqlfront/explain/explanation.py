@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, is_grouped
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
+from sqlfront.planner.whole import spell_deciding
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -63,20 +64,17 @@ class Explanation:
         return classify_tasks(self.definition, self.plan, self.views)
 
     def to_dict(self) -> dict[str, Any]:
-        """shape, strategy, cost {preprocessing, update, delay, space}, reason, witness, suggestion, tasks, rewrites,
-        steps {predicted, by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those
-        stored beside the tree), orders {order, strategy, cost, reason, crossover, after, trees}, companions, blocks,
+        """shape, strategy, cost {preprocessing, update, delay, space}, decided by (the block, for each of these),
+        reason, witness, suggestion, tasks, rewrites, steps {predicted, by table, observed, changes, weights}, heavy
+        {epsilon, choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason,
+        crossover, after, trees}, companions, blocks,
         shards (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
             "strategy": self.plan.strategy,
-            "cost": {
-                "preprocessing": cost.preprocessing,
-                "update": cost.update,
-                "delay": cost.delay,
-                "space": cost.space,
-            },
+            "cost": asdict(cost),
+            "decided by": self.plan.decided_by,
             "reason": " ".join((*(f"{note}." for note in self.definition.notes), self.plan.reason, *self._symmetry())),
             "witness": self.plan.witness,
             "suggestion": self.plan.suggestion,
@@ -105,6 +103,7 @@ class Explanation:
         data = self.to_dict()
         rows = [("shape", data["shape"]), ("strategy", data["strategy"])]
         rows += list(data["cost"].items())
+        rows += [("decided by", line) for line in spell_deciding(data["decided by"])]
         rows += [(key, data[key]) for key in ("reason", "witness", "suggestion") if data[key]]
         rows += [(task.name, self._spell_task(task)) for task in self.tasks]
         for rewrite in self.rewrites:

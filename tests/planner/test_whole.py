@@ -1,0 +1,76 @@
+"""The cost of a view with blocks: the worst of it and them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from sqlfront.planner.model.cost import (
+    AMORTISED,
+    CONSTANT,
+    LINEAR,
+    MATERIALIZED,
+    PROJECTED,
+    RANGES,
+    RANKED_LOGARITHMIC,
+    bag_cost,
+)
+from sqlfront.planner.model.plan import Cost
+from sqlfront.planner.whole import Block, deciding, spell_deciding, whole_cost
+
+
+@pytest.mark.parametrize(
+    ("own", "block", "update", "space"),
+    [
+        (CONSTANT, Block("b", CONSTANT), "O(1)", "O(N)"),
+        (CONSTANT, Block("b", LINEAR), "O(N)", "O(N)"),
+        (LINEAR, Block("b", CONSTANT), "O(N)", "O(N)"),
+        (CONSTANT, Block("b", AMORTISED), "O(1) amortised", "O(N)"),
+        (RANKED_LOGARITHMIC, Block("b", LINEAR), "O(N)", "O(N)"),
+        (LINEAR, Block("b", RANGES), "O(N log N)", "O(N)"),
+        (CONSTANT, Block("b", PROJECTED), "O(N + change of a block's extended result)", "O(N + a block's result)"),
+        (
+            PROJECTED,
+            Block("b", PROJECTED),
+            "O(N + change of the extended result + change of a block's extended result)",
+            "O(N + result + a block's result)",
+        ),
+        (LINEAR, Block("b", CONSTANT, True, True), "O(N + change of a block's result)", "O(N + a block's result)"),
+        (CONSTANT, Block("b", CONSTANT, False, True), "O(1 + change of a block's result)", "O(N)"),
+        (
+            CONSTANT,
+            Block("b", MATERIALIZED, True, True),
+            "O(1 + change of every intermediate result of a block)",
+            "O(N + intermediate results of a block)",
+        ),
+        (CONSTANT, Block("b", bag_cost(Fraction(2), Fraction(3, 2), Fraction(2))), "O(N^1.5)", "O(N^2)"),
+        (
+            CONSTANT,
+            Block(
+                "b", Cost("O((N^1.5 + values kept) log N)", "O(1 + change of the values kept * log N)", "O(1)", "O(N)")
+            ),
+            "O(1 + change of the values kept of a block * log N)",
+            "O(N)",
+        ),
+    ],
+)
+def test_the_worst_of_two(own: Cost, block: Block, update: str, space: str) -> None:
+    whole = whole_cost(own, [block])
+    assert (whole.update, whole.space, whole.delay) == (update, space, own.delay)
+    assert whole_cost(own, [block, block]) == whole
+    assert whole_cost(own, []) is own
+
+
+def test_building_has_the_logarithm_of_each_term() -> None:
+    block = Block("b", Cost("O((N^1.5 + values kept) log N)", "O(1)", "O(1)", "O(N)"))
+    assert whole_cost(CONSTANT, [block]).preprocessing == "O(N^1.5 log N + values kept of a block * log N)"
+
+
+def test_the_block_that_decides_is_named() -> None:
+    blocks = [Block("the block of x", CONSTANT), Block("the block of y", PROJECTED), Block("the block of z", LINEAR)]
+    decided = deciding(LINEAR, blocks)
+    assert decided == {"delay": None} | dict.fromkeys(("preprocessing", "update", "space"), "the block of y")
+    assert spell_deciding(decided) == ["the block of y: preprocessing, update, space"]
+    assert deciding(PROJECTED, blocks[:1]) == dict.fromkeys(("delay", "preprocessing", "update", "space"))
+    assert spell_deciding(deciding(CONSTANT, blocks[:1])) == []

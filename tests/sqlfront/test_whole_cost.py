@@ -1,0 +1,82 @@
+"""The headline of EXPLAIN covers the blocks of a query, and what changes cost and views store obeys it (law 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+import sqlfront
+
+HOPS = """SELECT r.a, r.b FROM r WHERE EXISTS (
+    SELECT 1 FROM e AS x, e AS y, e AS z WHERE x.b = y.a AND y.b = z.a AND x.a = r.a AND z.b = r.b)"""
+VIEWS = {
+    HOPS: "distinct rows over x, y, z",
+    "SELECT x.a, count(*) AS n FROM (SELECT DISTINCT r.a, s.c FROM r, s WHERE r.b = s.b) AS x GROUP BY x.a":
+        "distinct rows over r, s",
+    "SELECT a, b FROM r UNION SELECT r.a, s.c FROM r, s WHERE r.b = s.b": "rows over r, s",
+    "SELECT a, b FROM r UNION ALL SELECT x.a, y.b FROM e AS x, e AS y WHERE x.b = y.a": "rows over x, y",
+}  # fmt: skip
+ALONE = [
+    "SELECT r.a, x.n FROM r, (SELECT b, count(*) AS n FROM s GROUP BY b) AS x WHERE x.b = r.b",
+    "SELECT a FROM r UNION SELECT b FROM s",
+    "SELECT a FROM r WHERE b IN (SELECT b FROM s)",
+]
+
+
+@pytest.fixture
+def con():
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE r (a BIGINT, b BIGINT); CREATE TABLE s (b BIGINT, c BIGINT)")
+    con.execute("CREATE TABLE e (a BIGINT, b BIGINT)")
+    yield con
+    con.close()
+
+
+@pytest.mark.parametrize("query", VIEWS)
+def test_the_headline_is_that_of_the_worst_block(con, query: str) -> None:
+    """The same for the query and the view, for machines and for people, in SHOW and in every form of EXPLAIN."""
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for explained in (con.explain(query), con.explain("v")):
+        data, lines = explained.to_dict(), dict(reversed(explained.lines()))
+        assert "change of a block's" in data["cost"]["update"] and "a block's" in data["cost"]["space"]
+        assert "a block's" in data["cost"]["preprocessing"] and data["cost"]["delay"] == "O(1)"
+        assert data["decided by"]["update"] == data["decided by"]["space"] == f"the block of {VIEWS[query]}"
+        assert data["decided by"]["delay"] is None
+        assert {name: lines[name] for name in data["cost"]} == data["cost"]
+        assert lines["decided by"] == f"the block of {VIEWS[query]}: preprocessing, update, space"
+        assert data["tasks"]["read all"]["here"].startswith(data["cost"]["update"])
+        assert (
+            data["cost"]["update"].replace("'", "&#x27;") in explained.svg()
+            or data["cost"]["update"] in explained.svg()
+        )
+    [row] = con.execute("SHOW MATERIALIZED VIEWS").fetchall()
+    assert data["cost"]["update"] in row
+
+
+@pytest.mark.parametrize("query", ALONE)
+def test_a_block_that_is_no_worse_changes_nothing(con, query: str) -> None:
+    data = con.explain(query).to_dict()
+    assert data["cost"] == {"preprocessing": "O(N)", "update": "O(1)", "delay": "O(1)", "space": "O(N)"}
+    assert set(data["decided by"].values()) == {None}
+
+
+def test_what_is_stored_and_what_a_change_takes_obey_the_headline(con) -> None:
+    """A complete graph's paths: entries and steps grow faster than N, which a headline of O(N) and O(1) denies; and
+    with a block within O(1) they do not."""
+    entries, steps = {}, {}
+    for query, name in ((HOPS, "hops"), (ALONE[0], "flat")):
+        for size in (60, 240):
+            for table in "rse":
+                con.execute(f"DELETE FROM {table}")
+                con.execute(f"INSERT INTO {table} SELECT i, 0 FROM range(1, {size // 2}) AS x(i)")
+                con.execute(f"INSERT INTO {table} SELECT 0, i FROM range({size // 2}) AS x(i)")
+            con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {query}")
+            before = con.view("v").cost()["steps"]
+            table = "e" if name == "hops" else "s"
+            con.apply_row(table, (0, 1000))
+            con.apply_row(table, (0, 1000), -1)
+            steps[name, size] = con.view("v").cost()["steps"] - before
+            entries[name, size] = sum(row["rows"] for row in con.view("v").state())
+        cost = con.explain("v").to_dict()["cost"]
+        assert ("a block's" in cost["space"], cost["update"] != "O(1)") == ((name == "hops"),) * 2
+    assert entries["hops", 240] > 8 * entries["hops", 60] and steps["hops", 240] > 3 * steps["hops", 60]
+    assert entries["flat", 240] <= 5 * entries["flat", 60] and steps["flat", 240] <= 1.2 * steps["flat", 60] + 10
