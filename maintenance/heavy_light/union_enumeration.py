@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sqlfront.maintenance.heavy_light.part_trees import Pieces, PieceTree
-from sqlfront.maintenance.metering import Meter, Metered
+from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape, pair_parts
 from sqlfront.maintenance.tree.walk import BATCH
 from sqlfront.storage.kernels import layout as at

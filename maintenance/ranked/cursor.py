@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from sqlfront.maintenance.metering import Meter, Metered
+from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.branches import BranchRows, RankedBranches
 from sqlfront.maintenance.ranked.exact import key_sums, numbers

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from sqlfront.maintenance.metering import Meter, Metered
+from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.programs import PASSING, WordTest
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.arrange import Level

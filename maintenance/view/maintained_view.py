@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.covers import add_sum_paths, status_of_partners
 from sqlfront.maintenance.heavy_light.part_trees import Pieces
-from sqlfront.maintenance.metering import Meter
 from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Goal, Room, fill
 from sqlfront.maintenance.program.shapes import Part, Shape, shape_of

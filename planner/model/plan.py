@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from sqlfront.planner.whole import Block, deciding, whole_cost
+from sqlfront.planner.model.whole_cost import Block, deciding, whole_cost
 
 if TYPE_CHECKING:
     from sqlfront.planner.model.heavy_light import Union

@@ -26,11 +26,11 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, is_grouped
+from sqlfront.planner.model.whole_cost import Block
 from sqlfront.planner.passes.merging import merge_branches, merged_definition, unmerged
 from sqlfront.planner.rules.materialize import TooManyJoins
 from sqlfront.planner.theory.core import minimise
 from sqlfront.planner.theory.wording import table_name
-from sqlfront.planner.whole import Block
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import DataError, NotSupportedError, ProgrammingError
 

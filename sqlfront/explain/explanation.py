@@ -23,9 +23,9 @@ from sqlfront.maintenance.view.unbuilt import codecs_of
 from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, is_grouped
+from sqlfront.planner.model.whole_cost import spell_deciding
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
-from sqlfront.planner.whole import spell_deciding
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:

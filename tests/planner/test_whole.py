@@ -17,7 +17,7 @@ from sqlfront.planner.model.cost import (
     bag_cost,
 )
 from sqlfront.planner.model.plan import Cost
-from sqlfront.planner.whole import Block, deciding, spell_deciding, whole_cost
+from sqlfront.planner.model.whole_cost import Block, deciding, spell_deciding, whole_cost
 
 
 @pytest.mark.parametrize(
