@@ -57,7 +57,7 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
         columns = ", ".join(f"{_quote(name)} {type_}" for name, type_ in inner.columns)
         con.execute(f"CREATE OR REPLACE TEMP TABLE {names[table]} ({columns})")
         if rows:
-            con.executemany(f"INSERT INTO {names[table]} VALUES ({', '.join('?' * len(inner.columns))})", rows)
+            insert_rows(con, names[table], rows)
         for union, branches in definition.unions:
             if table == branches[-1]:
                 names[union] = f"oracle_union_{len(names)}"
@@ -139,6 +139,14 @@ def leaf_sql(atom: Atom, tables: Callable[[str], str] | None = None) -> str:
     return f"SELECT * FROM ({inner})" + (f" WHERE {required}" if required else "")
 
 
+def insert_rows(con: Any, table: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Insert rows with one statement for every 500 of them: DuckDB's executemany runs one statement a row."""
+    for start in range(0, len(rows), 500):
+        part = rows[start : start + 500]
+        values = ", ".join(f"({', '.join('?' * len(row))})" for row in part)
+        con.execute(f"INSERT INTO {table} VALUES {values}", [value for row in part for value in row])
+
+
 def same_bag(left: Iterable[Row], right: Iterable[Row]) -> bool:
     """Bag equality; floats within a relative 1e-9, rows paired on the other columns."""
     one, other = sorted(map(tuple, left), key=_sort_key), sorted(map(tuple, right), key=_sort_key)
@@ -205,7 +213,7 @@ def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:
     con.execute(f"CREATE OR REPLACE TEMP TABLE oracle_raw ({', '.join(names)})")
     if rows:
         full = [row if definition.raw else (None,) for row in rows]
-        con.executemany(f"INSERT INTO oracle_raw VALUES ({', '.join('?' * len(names))})", [list(row) for row in full])
+        insert_rows(con, "oracle_raw", full)
     having = f" WHERE {definition.having}" if definition.having else ""
     limit, sort = definition.limit, ""
     if limit is not None:

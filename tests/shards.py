@@ -17,6 +17,7 @@ from sqlfront.shards import shard
 from sqlfront.shards.routes import Router
 from sqlfront.shards.shard_log import Piece, ShardLog, pack
 from sqlfront.shards.shard_plan import ShardPlan
+from tests.definition_oracle import insert_rows
 
 TABLES = {
     "r": {"a": "BIGINT", "b": "VARCHAR", "n": "INTEGER"},
@@ -70,7 +71,7 @@ class LocalShards:
         con.execute(f"CREATE TABLE parts ({names})")
         rows = [list(row) for own in self.parts.values() for row in own.elements()]
         if rows:
-            con.executemany(f"INSERT INTO parts VALUES ({', '.join('?' * len(self.plan.columns))})", rows)
+            insert_rows(con, "parts", rows)
         found = con.execute(self.plan.combination.query("parts")).fetchall()
         con.close()
         return found
@@ -126,7 +127,7 @@ def oracle(held, query):
         con.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
         rows = [list(row) for row in held[table].elements()]
         if rows:
-            con.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)
+            insert_rows(con, table, rows)
     found = con.execute(query).fetchall()
     con.close()
     return found
