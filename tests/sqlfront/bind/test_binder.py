@@ -139,12 +139,20 @@ def random_database() -> Any:
     con.close()
 
 
-@settings(max_examples=60)
-@given(seed=st.integers(0, 2**32))
-def test_random_queries(seed: int, random_database: Any) -> None:
-    random = Random(seed)
-    random_queries.fill(random_database, random)
-    run_random(random_queries.query(random), random_database)
+def test_random_queries(random_database: Any) -> None:
+    """At least half of the queries are checked over rows; at most a fifth is refused or invalid."""
+    outcomes = []
+
+    @settings(max_examples=60)
+    @given(seed=st.integers(0, 2**32))
+    def check(seed: int) -> None:
+        random = Random(seed)
+        random_queries.fill(random_database, random)
+        outcomes.append(run_random(random_queries.query(random), random_database))
+
+    check()
+    assert 2 * outcomes.count("checked") >= len(outcomes), outcomes
+    assert 5 * (outcomes.count("refused") + outcomes.count("invalid")) <= len(outcomes), outcomes
 
 
 def run_random(query: str, con: Any) -> str:
@@ -160,16 +168,6 @@ def run_random(query: str, con: Any) -> str:
             return "refused"
         raise
     return "checked" if definition.mode == "group" or con.execute(query).fetchone() else "empty"
-
-
-def test_random_queries_are_worth_running(random_database: Any) -> None:
-    random = Random(7)
-    outcomes = []
-    for _ in range(40):
-        random_queries.fill(random_database, random)
-        outcomes.append(run_random(random_queries.query(random), random_database))
-    assert outcomes.count("checked") >= 20
-    assert outcomes.count("refused") + outcomes.count("invalid") <= 8
 
 
 def test_sum_needs_no_sql_in_the_leaf(con: Any) -> None:
