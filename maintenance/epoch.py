@@ -49,7 +49,7 @@ class Epoch:
         for view in views:
             if view.number < len(before):
                 taken = int(after[view.number] - before[view.number])
-                steps[shown(view.name)] = steps.get(shown(view.name), 0) + taken
+                steps[shown_relation(view.name)] = steps.get(shown_relation(view.name), 0) + taken
         return steps
 
     @property
@@ -63,13 +63,13 @@ class Epoch:
     def rows(self) -> dict[str, int]:
         """Netted rows per table: how many distinct rows changed their multiplicity. Computed when asked."""
         tables = [item for item in self._applied.encoded if not item.relation.is_view]
-        return {shown(item.relation.name): netted_rows(item) for item in tables}
+        return {shown_relation(item.relation.name): netted_rows(item) for item in tables}
 
     @property
     def changes(self) -> dict[str, pa.Table]:
         """The changed rows per view that is subscribed to: its columns and `_weight`, their signed multiplicity."""
         changes = self._applied.changes.items()
-        return {shown(name): change.weighted() for name, change in changes if not _BLOCK.search(name)}
+        return {shown_relation(name): change.weighted() for name, change in changes if not _BLOCK.search(name)}
 
     def __repr__(self) -> str:
         return f"Epoch(number={self.number}, seconds={self.seconds:.6f})"
@@ -237,7 +237,7 @@ def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:
     return lambda value: null if value is None else codec.encode_value(value)[0]
 
 
-def shown(name: str) -> str:
+def shown_relation(name: str) -> str:
     """The engine's name of a table or a view as a user would write it; behind # are the numbers of build and part."""
     return re.sub(r"#\d+$", "", _BLOCK.sub("", name)).removeprefix("main.")
 

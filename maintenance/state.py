@@ -15,7 +15,7 @@ from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
-from sqlfront.maintenance.relation.filling import copy_rows, fill_store, lay_out
+from sqlfront.maintenance.relation.filling import fill_store, lay_out, refill
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import demanded_indexes, unbuilt_view
 from sqlfront.planner.model.plan import Plan
@@ -311,7 +311,7 @@ class State:
                 store = relation.open_store(atom.variables, atom.factors, conditions, required, copy)
             old = store.table
             if relation.reindex(store, indexes, summed, order, ranges) and store.key in known:
-                copy_rows(self.machine, old, store)
+                refill(self.machine, old, store)
             if store.key not in known:
                 fresh.append((relation, store))
             store.users.add(view.name)

@@ -11,8 +11,9 @@ from sqlfront.explain.explanation import Explanation, explain_view
 from sqlfront.explain.state_rows import state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
-from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import ProgrammingError
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,7 @@ from sqlfront.maintenance.ranked.index import RankedIndex, RankedNode
 from sqlfront.maintenance.ranked.index_union import RankedOrder, RankedUnion
 from sqlfront.maintenance.ranked.keyset_start import Start
 from sqlfront.maintenance.ranked.rounded import rounded_sums
-from sqlfront.maintenance.ranked.window import Block, GroupedWindow, Window, address_of, sorted_places
+from sqlfront.maintenance.ranked.window import Block, GroupedWindow, Window, sorted_places, words_at
 from sqlfront.maintenance.tree.walk import BATCH
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
@@ -98,8 +98,8 @@ class RankedWalk(Metered):
         while True:
             out = np.empty((self.rows, limbs), np.int64)
             overflow = scan.gather_product(
-                address_of(self._batch[0]), self._nodes, address_of(operands), len(factors),
-                address_of(out), limbs, self.rows, address_of(temporary),
+                words_at(self._batch[0]), self._nodes, words_at(operands), len(factors),
+                words_at(out), limbs, self.rows, words_at(temporary),
             )  # fmt: skip
             if not overflow:
                 return out
@@ -119,7 +119,7 @@ def _gather(addresses: np.ndarray, places: np.ndarray) -> np.ndarray:
     """The words of rows at `places`, rows of (node, word); one row for each place."""
     rows, nodes = addresses.shape
     out = np.empty((len(places), rows), np.int64)
-    _gather_answers(address_of(addresses), nodes, rows, address_of(places), len(places), address_of(out))
+    _gather_answers(words_at(addresses), nodes, rows, words_at(places), len(places), words_at(out))
     return out
 
 
@@ -165,7 +165,7 @@ class _Answers:
 
     def __init__(self, index: RankedIndex, start: Start | None = None) -> None:
         self._plan, self._start = index.plan_words(), start
-        self._read = _open_read(address_of(self._plan), 0 if start is None else start.address)
+        self._read = _open_read(words_at(self._plan), 0 if start is None else start.address)
         self._finalizer = weakref.finalize(self, kernels.close_read, self._read)
         self._nodes, self._key = index.arity, len(index.layout.entries)
 
@@ -184,7 +184,7 @@ class _Answers:
     def fetch(self, capacity: int) -> Block:
         """The next rows: addresses of what each is made of, and keys; none at the end."""
         addresses, keys = np.empty((capacity, self._nodes), np.int64), np.empty((capacity, self._key), np.int64)
-        rows = _next_answers(self._read, capacity, address_of(addresses), address_of(keys))
+        rows = _next_answers(self._read, capacity, words_at(addresses), words_at(keys))
         return addresses[:rows], keys[:rows]
 
 
@@ -240,7 +240,7 @@ class _Words(_Source):
             if self._branch.counted:
                 block[:, place] = numbers(self._walk, COUNT)
         self._made.append(words)
-        addresses = address_of(words) + np.arange(rows) * words.strides[0]
+        addresses = words_at(words) + np.arange(rows) * words.strides[0]
         return addresses.reshape(-1, 1), words[:rows, self._copied]
 
 

@@ -116,8 +116,8 @@ class Window:
 
     def _count_ready(self, bound: np.ndarray, place: int) -> int:
         """How many of the rows held come before a bound."""
-        keys, order = self._held[1], address_of(self._prefix(min(place, len(bound))))
-        start, step, last = address_of(keys), keys.strides[0], address_of(bound)
+        keys, order = self._held[1], words_at(self._prefix(min(place, len(bound))))
+        start, step, last = words_at(keys), keys.strides[0], words_at(bound)
         below = 1 if place > len(bound) else 0
         low, high = 0, len(keys)
         while low < high:
@@ -192,12 +192,12 @@ class GroupedWindow:
 def sorted_places(root: RankedNode, keys: np.ndarray) -> np.ndarray:
     """In which order rows of keys come in the groups of a tree's root."""
     assert root.table is not None
-    places = address_of(keys) + np.arange(len(keys)) * keys.strides[0]
-    sort_addresses(root.table.order_address, address_of(places), len(keys))
-    return (places - address_of(keys)) // keys.strides[0]
+    places = words_at(keys) + np.arange(len(keys)) * keys.strides[0]
+    sort_addresses(root.table.order_address, words_at(places), len(keys))
+    return (places - words_at(keys)) // keys.strides[0]
 
 
-def address_of(array: np.ndarray) -> int:
+def words_at(array: np.ndarray) -> int:
     """Where an array's words lie. A fifth of the time that `ctypes.data` takes."""
     address: int = array.__array_interface__["data"][0]
     return address

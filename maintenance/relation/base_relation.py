@@ -25,6 +25,7 @@ from sqlfront.storage.codecs.pack import is_declared, pack, whole_number_code
 from sqlfront.storage.codecs.sums import FactorRange, encode_factor
 from sqlfront.storage.errors import DataError, IntegrityError
 from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.sql_text import quote
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -441,8 +442,3 @@ def _too_negative() -> DataError:
 def factors_tuple(factors: Iterable[LeafColumn]) -> tuple[LeafColumn, ...]:
     """Factors with each expression once."""
     return tuple({factor.expression: factor for factor in factors}.values())
-
-
-def quote(name: str) -> str:
-    """A name as a quoted SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'

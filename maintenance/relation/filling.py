@@ -70,7 +70,7 @@ def lay_out(trees: Iterable[Tree], fresh: Iterable[Table]) -> None:
         arrange(levels)
 
 
-def copy_rows(machine: Machine, old: Table, store: LeafStore) -> None:
+def refill(machine: Machine, old: Table, store: LeafStore) -> None:
     """Put the rows of a store's former table into its present, empty one. O(rows)."""
     assembler = Assembler()
     assembler.scan(old)

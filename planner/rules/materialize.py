@@ -54,7 +54,7 @@ def materialize_joins(definition: Definition, automatic: Plan) -> Plan:
     )
 
 
-def shown(atoms: Atoms, definition: Definition) -> frozenset[str]:
+def shown_variables(atoms: Atoms, definition: Definition) -> frozenset[str]:
     """The variables of a join of these atoms that are put out, that other atoms have, or compared with theirs."""
     inside = frozenset[str]().union(*(atom.scheme for atom in definition.atoms if atom.name in atoms))
     outside = [atom.scheme for atom in definition.atoms if atom.name not in atoms]
@@ -79,7 +79,7 @@ def _stored(edges: Edges, definition: Definition) -> set[Atoms]:
     open_ = [frozenset(edges)]
     while open_:
         atoms = open_.pop()
-        if atoms in found or (len(atoms) == 1 and shown(atoms, definition) == edges[next(iter(atoms))]):
+        if atoms in found or (len(atoms) == 1 and shown_variables(atoms, definition) == edges[next(iter(atoms))]):
             continue
         found.add(atoms)
         if len(found) > MAX_JOINS:
@@ -89,7 +89,7 @@ def _stored(edges: Edges, definition: Definition) -> set[Atoms]:
 
 
 def _node(atoms: Atoms, definition: Definition) -> Node:
-    wanted = shown(atoms, definition)
+    wanted = shown_variables(atoms, definition)
     leaves = tuple(
         Node(tuple(column.name for column in atom.variables), atom=atom.name)
         for atom in definition.atoms

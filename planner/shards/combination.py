@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from sqlfront.planner.model.identifiers import quote
 from sqlfront.planner.model.query import Definition, Limit, RawColumn, is_grouped
 from sqlfront.planner.shards.blocks import Path, placed
 from sqlfront.planner.shards.product import Product, unused_names
@@ -113,7 +114,7 @@ class Multiplied:
 
     def query(self, parts: str) -> str:
         named = zip(self.product.items, self.view.raw, strict=True)
-        items = ", ".join(f"{item} AS {_quote(column.name)}" for item, column in named) or "1"
+        items = ", ".join(f"{item} AS {quote(column.name)}" for item, column in named) or "1"
         tables = ", ".join(self._factor(number, parts) for number in range(1, len(self.factors) + 1))
         where = f" WHERE {' AND '.join(self.product.conditions)}" if self.product.conditions else ""
         return _selected(self.view, f"(SELECT {items} FROM {tables}{where}) AS multiplied")
@@ -128,8 +129,8 @@ class Multiplied:
 
     def _factor(self, number: int, parts: str) -> str:
         factor = self.factors[number - 1]
-        columns = ", ".join(_quote(name) for name, _ in factor.columns)
-        own = f"(SELECT {columns} FROM {parts} WHERE {_quote(self.mark)} = {number}) AS rows_{number}"
+        columns = ", ".join(quote(name) for name, _ in factor.columns)
+        own = f"(SELECT {columns} FROM {parts} WHERE {quote(self.mark)} = {number}) AS rows_{number}"
         return f"({factor.query(own)}) AS component_{number}"
 
 
@@ -156,7 +157,7 @@ def _merged(definition: Definition, hashed: Collection[str], streams: Mapping[Pa
     if limit is not None and not is_grouped(definition):
         limit = Limit(limit.end)
     shard = replace(
-        own, raw=raw, projection=tuple(map(_quote, (column.name for column in raw))), limit=limit,
+        own, raw=raw, projection=tuple(map(quote, (column.name for column in raw))), limit=limit,
         columns=tuple((column.name, column.type) for column in raw), having=definition.having if apart else None,
         orders=definition.orders[:1] if limit is not None else (),
     )  # fmt: skip
@@ -223,21 +224,21 @@ def _selected(definition: Definition, rows: str, *, filtered: bool = False) -> s
     """The view's rows from its raw columns, of which HAVING has left its own if they are `filtered`."""
     having = f" WHERE {definition.having}" if definition.having and not filtered else ""
     outputs = zip(definition.projection, definition.columns, strict=True)
-    items = ", ".join(f"CAST({text} AS {type_}) AS {_quote(name)}" for text, (name, type_) in outputs)
+    items = ", ".join(f"CAST({text} AS {type_}) AS {quote(name)}" for text, (name, type_) in outputs)
     return f"SELECT {items} FROM {rows}{having}{_limiting(definition)}"
 
 
 def _combined(definition: Definition, parts: str) -> str:
     """The raw columns from those of the shards."""
-    group = [_quote(column.name) for column in definition.raw if column.kind == "variable"]
-    items = [_total(column, [_quote(part.name) for part in _parts(definition, column)]) for column in definition.raw]
+    group = [quote(column.name) for column in definition.raw if column.kind == "variable"]
+    items = [_total(column, [quote(part.name) for part in _parts(definition, column)]) for column in definition.raw]
     grouping = f" GROUP BY {', '.join(group)}" if group else ""
     return f"SELECT {', '.join(items)} FROM {parts}{grouping}"
 
 
 def _total(column: RawColumn, parts: Sequence[str]) -> str:
     """A raw column from the shards' parts of it."""
-    name = _quote(column.name)
+    name = quote(column.name)
     if column.kind == "variable":
         return name
     if column.kind == "count":
@@ -265,7 +266,3 @@ def _limiting(definition: Definition) -> str:
         return " QUALIFY " + limit.number_within(", ".join(f"({text})" for text in limit.by), order)
     rows = "ALL" if limit.rows is None else str(limit.rows)
     return f"{f' ORDER BY {order}' if order else ''} LIMIT {rows} OFFSET {limit.offset}"
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, count
 
 from sqlfront.planner.model.hypergraph import components, constrained
+from sqlfront.planner.model.identifiers import quote
 from sqlfront.planner.model.query import Companion, Definition, Measure, RawColumn
 
 _FLOATING = ("FLOAT", "DOUBLE")
@@ -130,7 +131,7 @@ class _Component:
         )
         return replace(
             _restricted(whole, self.names), free=free, mode=mode, measures=tuple(self.measures), raw=raw,
-            projection=tuple(_quote(one.name) for one in raw) or ("1",),
+            projection=tuple(quote(one.name) for one in raw) or ("1",),
             columns=tuple((one.name, one.type) for one in raw) or ((next(self.unused), "INTEGER"),),
             having=None, scalar=mode == "group" and not free, orders=(), notes=(), boolean=False,
             companions=tuple(self._companion(one) for one in self.companions.values()),
@@ -146,7 +147,7 @@ class _Component:
         if key not in self.known:
             column = make(next(self.unused))
             self.raw.append(column)
-            self.known[key] = _quote(column.name)
+            self.known[key] = quote(column.name)
         return self.known[key]
 
     def _place(self, measure: Measure) -> int:
@@ -162,7 +163,7 @@ def _item(definition: Definition, parts: Sequence[_Component], column: RawColumn
         own = column.companion
         holds = [column.variable in part.free if own is None else own in part.companions for part in parts]
         parts[holds.index(True)].raw.append(column)
-        name = _quote(column.name)
+        name = quote(column.name)
         if not definition.scalar:
             return name
         rows = [f"{part.count(Measure())} > 0" for part, holder in zip(parts, holds, strict=True) if not holder]
@@ -235,7 +236,3 @@ def _restricted(definition: Definition, names: Sequence[str]) -> Definition:
     variables = frozenset().union(*(atom.scheme for atom in atoms))
     comparisons = tuple(one for one in definition.comparisons if one.scheme <= variables)
     return replace(definition, atoms=atoms, comparisons=comparisons)
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

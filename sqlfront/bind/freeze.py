@@ -17,8 +17,9 @@ from sqlfront.sql.parse_tree import Tree, span, try_parse_select
 from sqlfront.sql.passthrough import classify
 from sqlfront.sql.statements import TableReference
 from sqlfront.sql.tokens import Token, tokenize
-from sqlfront.storage.capture.trigger_sql import QualifiedName, quote
+from sqlfront.storage.capture.trigger_sql import QualifiedName
 from sqlfront.storage.errors import NotSupportedError
+from sqlfront.storage.sql_text import quote
 
 Edit = tuple[int, int, str]
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlfront.sql.tokens import Token, tokenize
-from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.sql_text import quote
 
 _DEPTH = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _CLAUSES = ("where", "group", "having", "window", "qualify", "order", "limit", "offset", "union", "intersect", "except")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy
 from sqlfront.maintenance.relation.base_relation import Relation
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.codecs.casting import connect as private_connection
 from sqlfront.storage.errors import DataError
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

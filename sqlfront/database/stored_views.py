@@ -7,7 +7,8 @@ from typing import Any
 from sqlfront.database.database import SCHEMA, Database, ViewEntry, scan_name
 from sqlfront.planner.model.query import Definition, Limit
 from sqlfront.storage.capture.capture import QualifiedName
-from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.sql_text import quote
 
 
 def store_view(database: Database, con: Any, entry: ViewEntry) -> None:

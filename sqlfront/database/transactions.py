@@ -18,7 +18,7 @@ from sqlfront.database.durable import compact_logs, log_changes
 from sqlfront.database.loading import lossless, restore_lossless
 from sqlfront.database.names import shown
 from sqlfront.maintenance.engine import Change
-from sqlfront.maintenance.epoch import shown as shown_relation
+from sqlfront.maintenance.epoch import shown_relation
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, StaleRead
 

@@ -365,7 +365,7 @@ def _room(con: Any, part: Part) -> Room | None:
     ((setting,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
     amount, unit = setting.split()
     limit = float(amount) * 1024 ** ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB").index(unit)
-    return Room(epoch.shown(part.name), int(limit), part.plan.suggestion)
+    return Room(epoch.shown_relation(part.name), int(limit), part.plan.suggestion)
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from sqlfront.define.replacing import dropping
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.sql.statements import CreateChangeTable, Name
 from sqlfront.storage.capture.capture import QualifiedName
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.outside.sources import check_source
+from sqlfront.storage.sql_text import quote
 
 
 def create_change_table(database: Database, con: Any, statement: CreateChangeTable) -> None:

@@ -18,8 +18,8 @@ from sqlfront.database.scans import SCAN_PREFIX
 from sqlfront.sql.statements import PassThrough
 from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.capture.capture import QualifiedName
-from sqlfront.storage.capture.trigger_sql import literal, quote
 from sqlfront.storage.errors import IntegrityError
+from sqlfront.storage.sql_text import literal, quote
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session

@@ -9,8 +9,9 @@ from sqlfront.bind.freeze import qualified_query
 from sqlfront.bind.ties import with_guards, without_ties
 from sqlfront.database.loading import lossless
 from sqlfront.database.names import shown
-from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import ProgrammingError
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import Error
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

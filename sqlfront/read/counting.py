@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlfront.database.names import meant
 from sqlfront.sql.statements import PassThrough
 from sqlfront.sql.tokens import Token, tokenize
-from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session

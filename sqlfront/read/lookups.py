@@ -19,8 +19,8 @@ from sqlfront.read.counting import counted
 from sqlfront.read.ordered_reads import served_limit
 from sqlfront.read.top import ranked_scan
 from sqlfront.sql.statements import Equality, PassThrough
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import DataError
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session

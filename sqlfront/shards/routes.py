@@ -14,7 +14,7 @@ import numpy as np
 from sqlfront.database.loading import Evaluator
 from sqlfront.planner.shards.partitioning import Hashed, Stream
 from sqlfront.shards.shard_plan import ShardPlan
-from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

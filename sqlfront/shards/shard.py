@@ -26,8 +26,8 @@ from sqlfront.shards.shard_log import START, At, Piece, ShardLog, unpack
 from sqlfront.shards.shard_plan import ShardPlan
 from sqlfront.sql.statements import CreateChangeTable, parse_statement
 from sqlfront.storage.capture.capture import QualifiedName
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import Error, OperationalError
+from sqlfront.storage.sql_text import quote
 from sqlfront.write.apply import apply
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from sqlfront.database.loading import lossless
 from sqlfront.database.names import locate, name_parts
 from sqlfront.feeds.feed import HELD_ROWS, Subscription
 from sqlfront.sql.search_path import look_up
-from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import Error, OperationalError, ProgrammingError
 from sqlfront.storage.outside.spark_types import spark_columns, spark_schema
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection

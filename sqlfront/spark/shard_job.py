@@ -23,11 +23,11 @@ from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import IntegerType, LongType, StructType
 
 from sqlfront.shards.shard_log import START, At, Piece, ShardLog, pack, unpack
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.outside.change_shapes import WEIGHT, Wanted
 from sqlfront.storage.outside.spark_source import signed_frame
 from sqlfront.storage.outside.spark_types import spark_schema, spark_type
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection

@@ -24,8 +24,9 @@ from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.transactions import Transaction, rollback
 from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.sql.tokens import tokenize
-from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session

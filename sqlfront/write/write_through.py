@@ -14,8 +14,9 @@ import numpy as np
 from sqlfront.database.reserved import is_reserved, reserved
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import QualifiedName
-from sqlfront.storage.capture.trigger_sql import quote, table_sql
+from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
+from sqlfront.storage.sql_text import quote
 from sqlfront.write.changes import as_arrow, read_changes
 
 if TYPE_CHECKING:

@@ -42,12 +42,12 @@ from sqlfront.storage.capture.trigger_sql import (
     delta_sql,
     drop_triggers_ddl,
     pending_query,
-    quote,
     take_statement,
     whose,
 )
 from sqlfront.storage.capture.watch import Watch
 from sqlfront.storage.errors import InternalError, OperationalError
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

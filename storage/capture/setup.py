@@ -18,12 +18,12 @@ from sqlfront.storage.capture.trigger_sql import (
     delta_ddl,
     delta_sql,
     drop_triggers_ddl,
-    literal,
     schema_ddl,
     trigger_ddl,
     triggers_query,
 )
 from sqlfront.storage.errors import NotSupportedError, OperationalError, ProgrammingError
+from sqlfront.storage.sql_text import literal
 
 
 def resolve(con: Any, database: str, table: QualifiedName, needed: Collection[str]) -> list[str]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sqlfront.storage.sql_text import literal, quote
+
 SCHEMA = "__sqlfront"
 BOOKKEEPING = "captures"
 WEIGHT = "_weight"
@@ -39,16 +41,6 @@ class Captured:
     table: QualifiedName
     number: int
     columns: tuple[str, ...]
-
-
-def quote(identifier: str) -> str:
-    """The identifier in double quotes."""
-    return '"' + identifier.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """The text as an SQL string literal."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def table_sql(database: str, table: QualifiedName) -> str:

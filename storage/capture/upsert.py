@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.storage.capture.setup import columns, unique_keys
 from sqlfront.storage.capture.statement_parts import Parts, dissect, number_parameters, parameter_names
-from sqlfront.storage.capture.trigger_sql import Captured, delta_sql, quote, table_sql
+from sqlfront.storage.capture.trigger_sql import Captured, delta_sql, table_sql
 from sqlfront.storage.errors import InternalError, NotSupportedError
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

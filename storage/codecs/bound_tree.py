@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 from sqlfront.storage.codecs.casting import connect
+from sqlfront.storage.sql_text import quote
 
 _lock = threading.Lock()
 _state = {"declared": ""}
@@ -52,7 +53,7 @@ class Bound:
 
 def bind(columns: Mapping[str, str], expression: str) -> Bound | None:
     """The expression over columns (name: type) as DuckDB would evaluate it, or None if that is not told. About 1 ms."""
-    declared = ", ".join(f"{_quote(name)} {type}" for name, type in columns.items())
+    declared = ", ".join(f"{quote(name)} {type}" for name, type in columns.items())
     question = "SELECT json_serialize_plan(?, optimize := true)"
     with _lock:
         try:
@@ -99,10 +100,6 @@ def _type(type: dict[str, Any]) -> str:
     if type["id"] == "DECIMAL" and not details["alias"] and not details["extension_info"]:
         return f"DECIMAL({details['width']},{details['scale']})"
     return ""
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 @functools.cache

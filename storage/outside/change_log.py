@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.storage.capture.trigger_sql import quote
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import NotSupportedError, OperationalError, ProgrammingError
 from sqlfront.storage.outside.spark_types import spark_type
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

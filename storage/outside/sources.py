@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import OperationalError, ProgrammingError
 from sqlfront.storage.outside.change_shapes import VERSION, Dialect, Wanted, shape_of, signed_rows
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,12 +185,12 @@ def fetched(con: Any, sql: str) -> pa.Table:
 
 def version_span(run: Any, relation: str, version: str, after: Any | None) -> tuple[Any, str | None]:
     """The last version in a relation and the condition for rows after an offset up to it; None if there are none."""
-    newer = f"{version} > {literal(after)}" if after is not None else f"{version} IS NOT NULL"
+    newer = f"{version} > {version_literal(after)}" if after is not None else f"{version} IS NOT NULL"
     [(last,)] = run(f"SELECT max({version}) FROM {relation} WHERE {newer}")
-    return last, (f"{newer} AND {version} <= {literal(last)}" if last is not None else None)
+    return last, (f"{newer} AND {version} <= {version_literal(last)}" if last is not None else None)
 
 
-def literal(version: Any) -> str:
+def version_literal(version: Any) -> str:
     """A version as an SQL literal: a whole number or text."""
     if isinstance(version, int) and not isinstance(version, bool):
         return str(version)

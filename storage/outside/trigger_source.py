@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.storage.capture.trigger_sql import quote
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.outside.change_shapes import Wanted, shape_of, signed_rows
 from sqlfront.storage.outside.sources import DUCKDB, fetched, relation_columns
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from sqlfront.planner.model.hypergraph import components, constrained, hypergrap
 from sqlfront.planner.model.plan import Node, Plan, needed
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.rules import range_sums
-from sqlfront.planner.rules.materialize import STRATEGY, rest, shown
+from sqlfront.planner.rules.materialize import STRATEGY, rest, shown_variables
 from sqlfront.planner.search.ranges import is_range
 
 
@@ -152,9 +152,15 @@ def _check_joins(plan: Plan, definition: Definition) -> None:
     stored: set[frozenset[str]] = set()
     for node in plan.joins:
         atoms = frozenset(leaf.atom or "" for leaf in node.leaves())
-        _require(frozenset(node.variables) == shown(atoms, definition), "a join has the columns needed outside", node)
+        _require(
+            frozenset(node.variables) == shown_variables(atoms, definition),
+            "a join has the columns needed outside",
+            node,
+        )
         for atom in atoms:
             for part in rest(atoms, atom, edges):
-                there = part in stored or (len(part) == 1 and shown(part, definition) == edges[next(iter(part))])
+                there = part in stored or (
+                    len(part) == 1 and shown_variables(part, definition) == edges[next(iter(part))]
+                )
                 _require(there, f"what a change of {atom} is joined with is stored before", node)
         stored.add(atoms)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from sqlfront.maintenance.epoch import shown
+from sqlfront.maintenance.epoch import shown_relation
 from tests.streams.changes import Step, Stream, effect
 from tests.streams.queries import FloatSum, Query
 from tests.streams.schema import Column, Row, Table
@@ -299,7 +299,7 @@ class Follower:
         self.lost = False
         self._con = duckdb.connect()
         engine = con.session.database.engine
-        engine.listen(next(known for known in engine.views if shown(known) == name), self._hear)
+        engine.listen(next(known for known in engine.views if shown_relation(known) == name), self._hear)
 
     def check(self, found: list[Row]) -> None:
         assert not self.problems, self.problems

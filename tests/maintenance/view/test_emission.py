@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from sqlfront.maintenance.epoch import shown
+from sqlfront.maintenance.epoch import shown_relation
 
 Rows = list[tuple[int, ...]]
 
@@ -25,7 +25,7 @@ class Heard:
             self.con.execute(f"CREATE CHANGE TABLE {name} ({', '.join(f'{column} BIGINT' for column in columns)})")
         self.con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
         self.engine = self.con.session.database.engine
-        self.name = next(name for name in self.engine.views if shown(name) == "v")
+        self.name = next(name for name in self.engine.views if shown_relation(name) == "v")
         self.told: Counter = Counter()
 
     def load(self, table: str, rows: Rows) -> None:
