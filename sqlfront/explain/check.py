@@ -9,6 +9,7 @@ from sqlfront.bind.freeze import qualified_query
 from sqlfront.bind.ties import with_guards, without_ties
 from sqlfront.database.loading import lossless
 from sqlfront.database.names import shown
+from sqlfront.explain.unpruned import unpruned
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.sql_text import quote
@@ -37,7 +38,7 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
             )
     # Numbered: a user's column could be called as anything we write here.
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
-    expected = with_guards(without_ties(qualified_query(entry.select, database.name)))
+    expected = unpruned(database, with_guards(without_ties(qualified_query(entry.select, database.name))))
     columns = ", ".join(names)
     with session.current_reading().holding():
         for side, query in (("expected", f"({expected}\n)"), ("found", table_sql(database.name, entry.name))):

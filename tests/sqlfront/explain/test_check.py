@@ -3,6 +3,7 @@
 import pytest
 
 import sqlfront
+from sqlfront.explain.unpruned import unpruned
 
 
 @pytest.fixture
@@ -34,3 +35,46 @@ def test_a_temporary_table_does_not_stand_in_for_the_tables_of_a_view(con):
     con.execute("CREATE TABLE r AS SELECT 1 AS a; CREATE MATERIALIZED VIEW v AS SELECT a FROM r")
     con.execute("CREATE TEMP TABLE r AS SELECT 5 AS a; CREATE TEMP TABLE v AS SELECT 6 AS a")
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+BEFORE = """CREATE TABLE pruned (a INTEGER, b INTEGER);
+INSERT INTO pruned SELECT i, i FROM range(10) r(i);
+INSERT INTO pruned VALUES (NULL, 1);"""
+AFTER = "INSERT INTO pruned SELECT 100 + i, i FROM range(3) r(i); INSERT INTO pruned VALUES (NULL, 1);"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM pruned ORDER BY a DESC LIMIT 1 OFFSET 1",
+        "SELECT count(*) AS n FROM (SELECT a FROM pruned ORDER BY a DESC LIMIT 1 OFFSET 1)",
+    ],
+)
+def test_check_is_not_misled_by_duckdb_pruning_row_groups(query):
+    """DuckDB's optimizer row_group_pruner counts deleted rows: here it finds no second row, though there are nine."""
+    with sqlfront.connect() as con:
+        con.execute(BEFORE)
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")  # The rows before are a row group.
+        con.execute(AFTER)
+        con.execute("DELETE FROM pruned WHERE b < 2")
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        con.execute("BEGIN; DELETE FROM pruned WHERE a = 9")
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+        con.execute("ROLLBACK")
+        con.execute("SET disabled_optimizers = 'row_group_pruner'")
+        assert con.execute("FROM v").fetchall() == con.execute(query).fetchall()
+
+
+def test_limits_are_hidden_from_the_optimizer_where_duckdb_lets_them():
+    with sqlfront.connect() as con:
+        con.execute(BEFORE + AFTER)
+        inner = "SELECT p.a, (SELECT q.a FROM pruned q WHERE q.b > p.b ORDER BY q.a LIMIT 1) AS n FROM pruned p"
+        for query, expected in (
+            ("SELECT a FROM pruned ORDER BY a LIMIT 2 OFFSET 1", "LIMIT (SELECT 2) OFFSET (SELECT 1)"),
+            (f"{inner} ORDER BY p.a LIMIT 3", "LIMIT 1) AS n FROM pruned p ORDER BY p.a LIMIT (SELECT 3)"),
+            (inner, "LIMIT 1) AS n"),
+            ("SELECT 'limit 1' AS s FROM pruned LIMIT 50%", "LIMIT 50%"),
+        ):
+            text = unpruned(con.session.database, query)
+            assert expected in text
+            assert sorted(con.execute(text).fetchall(), key=str) == sorted(con.execute(query).fetchall(), key=str)
