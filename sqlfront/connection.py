@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sqlfront.relation import Relation
     from sqlfront.view import View
 
-
 _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.durable import compact_logs
+from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.frames import as_user
 from sqlfront.database.loading import forget_settings, lossless
 from sqlfront.database.names import require_current
@@ -184,6 +185,12 @@ def _run_indirect(session: Session, statement: PassThrough, params: Any, many: b
     _run_plain(session, statement, params, many)
 
 
+def _execute(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
+    """EXECUTE, which may write."""
+    with bodies_found(session):
+        _run_plain(session, statement, params, many)
+
+
 def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     if not many:
         read(session, statement, params)
@@ -217,6 +224,7 @@ _PASSED: dict[str, Callable[[Session, PassThrough, Any, bool], None]] = {
     "show_tables": _show_tables,
     "prepare": _run_indirect,
     "explain": _run_indirect,
+    "execute": _execute,
     **dict.fromkeys(_WRITES, _write),
 }
 """What carries out each kind of statement of DuckDB's; all other kinds are run as they are."""

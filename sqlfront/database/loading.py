@@ -131,31 +131,39 @@ def count_rows(con: Any, database: str, relation: Relation) -> int:
 @contextmanager
 def lossless(con: Any) -> Iterator[None]:
     """Arrow results of `con` from which every DuckDB type can be restored, for the time of the body."""
-    restore = _restoring(con)
-    if restore is None:
+    restore_sql = _restoring(con)
+    if restore_sql is None:
         con.abort()  # A result that is not read to its end is in the way, and SET would end it.
     else:
         con.execute("SET SESSION arrow_lossless_conversion = true")
-        _owed[con] = restore
+        owe(con, _LOSSLESS, restore_sql)
     try:
         yield
     finally:
-        restore_lossless(con)
+        restore(con, _LOSSLESS)
 
 
-def restore_lossless(con: Any) -> None:
-    """The user's setting again. An aborted transaction takes no SET: `rollback` does it then."""
+def owe(con: Any, setting: str, sql: str) -> None:
+    """Note the SET that gives the user's value of a setting back."""
+    _owed.setdefault(con, {})[setting] = sql
+
+
+def restore(con: Any, *settings: str) -> None:
+    """The user's settings again, all that are owed or the given. An aborted transaction takes no SET: `rollback` does
+    it then."""
     import duckdb
 
-    if con not in _owed:
-        return
-    try:
-        con.execute(_owed[con])
-    except duckdb.TransactionException as error:
-        if "aborted" not in str(error):
-            raise
-    else:
-        del _owed[con]
+    owed = _owed.get(con, {})
+    for setting in settings or tuple(owed):
+        if setting not in owed:
+            continue
+        try:
+            con.execute(owed[setting])
+        except duckdb.TransactionException as error:
+            if "aborted" not in str(error):
+                raise
+        else:
+            del owed[setting]
 
 
 def forget_settings() -> None:
@@ -164,7 +172,8 @@ def forget_settings() -> None:
 
 
 _restores: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
-_owed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+_owed: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
+_LOSSLESS = "arrow_lossless_conversion"
 
 
 def _restoring(con: Any) -> str | None:

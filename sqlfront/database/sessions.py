@@ -45,7 +45,8 @@ class Served(Protocol):
 class Session:
     """`reading` is the epoch of the current statement's scans, `again` the query to run again for a whole read.
 
-    `gates` are the fast paths of apply_row; `tables` and `meant` remember names, until `forget_names`.
+    `gates` are the fast paths of apply_row; `tables`, `meant` and `settings` remember what names mean, until
+    `forget_names`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -56,6 +57,7 @@ class Session:
         self.again: tuple[PassThrough, Any] | None = None
         self.tables: dict[str, ChangeTable] = {}
         self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
+        self.settings: dict[str, str | None] = {}
         self.scans: set[str] = set()
         self.served: Served | None = None
         self.revision, self.closed, self.has_result = -1, False, False
@@ -99,7 +101,7 @@ class Session:
 
     def forget_names(self) -> None:
         """Look names up again: the catalog or the search path may have changed, or the connection is closed."""
-        self.gates, self.tables, self.meant = {}, {}, {}
+        self.gates, self.tables, self.meant, self.settings = {}, {}, {}, {}
 
     def close(self) -> None:
         """End the session; an open transaction is rolled back."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from sqlfront.database.database import ChangeTable, Database, ViewEntry
 from sqlfront.database.durable import compact_logs, log_changes
-from sqlfront.database.loading import lossless, restore_lossless
+from sqlfront.database.loading import lossless, restore
 from sqlfront.database.names import shown
 from sqlfront.maintenance.engine import Change
 from sqlfront.maintenance.epoch import shown_relation
@@ -204,7 +204,7 @@ def rollback(con: Any) -> None:
     except duckdb.TransactionException as error:
         if "no transaction is active" not in str(error):
             raise
-    restore_lossless(con)
+    restore(con)
 
 
 def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[str, Change]:

@@ -19,8 +19,10 @@ Edit = tuple[int, int, str, int]
 
 
 def unpruned(database: Database, query: str) -> str:
-    """The query with LIMIT (SELECT n) for LIMIT n, where DuckDB plans it. A correlated subquery takes constants alone, and
-    the pruner does not reach it."""
+    """The query with LIMIT (SELECT n) for LIMIT n, where DuckDB plans it.
+
+    A correlated subquery takes constants alone, and the pruner does not reach it.
+    """
     import duckdb
 
     from sqlfront.database.stored_views import register_all

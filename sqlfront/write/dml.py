@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.database.database import ChangeTable, lost
+from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user, user_object
 from sqlfront.database.loading import lossless
@@ -92,6 +93,12 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
 @contextmanager
 def unit(session: Session) -> Iterator[Transaction]:
     """The open transaction, or one for this statement alone that is committed at the end."""
+    with bodies_found(session), _unit(session) as transaction:
+        yield transaction
+
+
+@contextmanager
+def _unit(session: Session) -> Iterator[Transaction]:
     if session.transaction is not None:
         session.transaction.touch()
         yield session.transaction

@@ -19,6 +19,11 @@ exist, which `verify` checks in one catalog query. At `open` oids are new, so th
 the column types are compared instead. One gap would remain, a transaction older than the triggers
 that writes after them: `install` waits for those to end (`settle`).
 
+**Names.** DuckDB looks a trigger's body up along the writer's search path, not in the database of its table. In a file
+the body names the schema alone: the file may be renamed, or attached under any name. A writer must then have the file
+as its current database (`USE`), else its statement fails and changes nothing. DuckDB lets no transaction write two
+databases, so a body never reaches the delta table of another file. Triggers that name a database are renewed at `open`.
+
 **Cost**, as multiples of the same statement without capture (two busy cores): a one-row INSERT 2, with
 `pending` and `consume` in one transaction 4; an INSERT of 2 million rows 4; an upsert into a million rows 13 for one
 row, 6 for 10,000; 17 where the whole table is compared. As multiples of an empty SELECT: `has_foreign`
@@ -112,6 +117,7 @@ class Capture:
         for captured in setup.booked(con, self.database):
             oids = setup.intact(con, self.database, captured)
             if oids:
+                oids = setup.renew_triggers(con, self.database, captured)
                 con.execute(
                     f"UPDATE {delta_sql(self.database, captured)} SET tx = {NEVER} WHERE tx <> {NEVER}"
                 ).fetchall()

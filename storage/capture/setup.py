@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from sqlfront.storage.capture.all_or_nothing import unit
 from sqlfront.storage.capture.trigger_sql import (
     BOOKKEEPING,
     SCHEMA,
@@ -91,7 +92,28 @@ def make(con: Any, database: str, table: QualifiedName, names: Collection[str]) 
 
 def create_triggers(con: Any, database: str, captured: Captured) -> list[int]:
     """Create the three triggers; their oids."""
-    con.execute(";".join(trigger_ddl(database, captured)))
+    con.execute(";".join(trigger_ddl(database, captured, named_for(con, database))))
+    return [oid for _, oid, _ in con.execute(triggers_query(database, captured.table)).fetchall()]
+
+
+def named_for(con: Any, database: str) -> str:
+    """The database that trigger bodies name: none in a file, whose name may change; in memory the name is for good."""
+    query = f"SELECT path IS NULL OR path = '' FROM duckdb_databases() WHERE database_name = {literal(database)}"
+    [(in_memory,)] = con.execute(query).fetchall()
+    return database if in_memory else ""
+
+
+def renew_triggers(con: Any, database: str, captured: Captured) -> list[int]:
+    """Make intact triggers anew if their bodies name a database that they need not; the oids.
+
+    Where that database was not to be found, every write of the table has failed: none has gone unseen.
+    """
+    query = f"SELECT database_name FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
+    if con.execute(query).fetchall() != [(named_for(con, database),)]:
+        with unit(con, False):
+            drop_triggers(con, database, captured.table)
+            create_triggers(con, database, captured)
+            book(con, database, captured)
     return [oid for _, oid, _ in con.execute(triggers_query(database, captured.table)).fetchall()]
 
 
@@ -107,7 +129,14 @@ def book(con: Any, database: str, captured: Captured) -> None:
     con.execute(f"DELETE FROM {bookkeeping_sql(database)} WHERE number = {captured.number}").fetchall()
     con.execute(
         f"INSERT INTO {bookkeeping_sql(database)} VALUES (?, ?, ?, ?, ?, ?)",
-        [captured.number, database, captured.table.schema, captured.table.name, list(captured.columns), definitions],
+        [
+            captured.number,
+            named_for(con, database),
+            captured.table.schema,
+            captured.table.name,
+            list(captured.columns),
+            definitions,
+        ],
     ).fetchall()
 
 
@@ -144,14 +173,11 @@ def booked(con: Any, database: str) -> list[Captured]:
 
 
 def intact(con: Any, database: str, captured: Captured) -> list[int]:
-    """The oids of the triggers if they and the column types are as installed (by an earlier process), else none.
-
-    A file that was renamed is not intact: its triggers name the database they write to.
-    """
-    query = f"SELECT database_name, triggers FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
-    [(installed_as, definitions)] = con.execute(query).fetchall()
+    """The oids of the triggers if they and the column types are as installed (by an earlier process), else none."""
+    query = f"SELECT triggers FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
+    [(definitions,)] = con.execute(query).fetchall()
     found = con.execute(triggers_query(database, captured.table)).fetchall()
     types, _ = columns(con, database, captured.table)
     delta, _ = columns(con, database, QualifiedName(SCHEMA, f"delta_{captured.number}"))
-    same = installed_as == database and [types.get(name) for name in captured.columns] == list(delta.values())[2:]
+    same = [types.get(name) for name in captured.columns] == list(delta.values())[2:]
     return [oid for _, oid, _ in found] if same and [sql for _, _, sql in found] == definitions else []

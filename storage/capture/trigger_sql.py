@@ -44,7 +44,7 @@ class Captured:
 
 
 def table_sql(database: str, table: QualifiedName) -> str:
-    """The table, with its database: a trigger body must resolve whatever the writer's USE says."""
+    """The table, with its database: it must resolve whatever the USE of the connection says."""
     return f"{quote(database)}.{table}"
 
 
@@ -80,10 +80,15 @@ def delta_ddl(database: str, captured: Captured) -> str:
 TRIGGERS = ("__sqlfront_delete", "__sqlfront_insert", "__sqlfront_update")
 
 
-def trigger_ddl(database: str, captured: Captured) -> list[str]:
-    """CREATE the three triggers. Columns are named: a `*` would break at the next ADD COLUMN."""
+def trigger_ddl(database: str, captured: Captured, named_for: str) -> list[str]:
+    """CREATE the three triggers. Columns are named: a `*` would break at the next ADD COLUMN.
+
+    DuckDB stores the body as it is written. With the database `named_for` in it, it resolves whatever the writer's USE
+    says, but not after the file has another name; with the schema alone ("") under any name that the writer's USE says.
+    """
     names = "".join(f", {quote(name)}" for name in captured.columns)
-    into = f"INSERT INTO {delta_sql(database, captured)} "
+    delta = QualifiedName(SCHEMA, f"delta_{captured.number}")
+    into = f"INSERT INTO {table_sql(named_for, delta) if named_for else delta} "
     gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old"
     come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new"
     old, new = "OLD TABLE AS __sqlfront_old", "NEW TABLE AS __sqlfront_new"

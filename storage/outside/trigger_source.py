@@ -30,7 +30,8 @@ _EVENTS = (
 class TriggerSource:
     """A table under triggers; the first read gives its rows. `open` gives a connection to its file, for one read.
 
-    Triggers name what they write to by the file's own name: clients that ATTACH it under another one cannot write.
+    Triggers name what they write to without the file's name, so it may change; a client that has ATTACHed the file can
+    write after USE of it.
 
     OperationalError if the triggers have been dropped since: changes may have been missed.
     """

@@ -220,3 +220,42 @@ def test_rebuilding_shows_its_progress_on_a_terminal(path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
     sqlfront.connect(path).close()
     assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_was_renamed_or_attached_goes_on(tmp_path, path):
+    setup(path).close()
+    (tmp_path / "data.duckdb").rename(tmp_path / "moved.duckdb")
+    with duckdb.connect(str(tmp_path / "moved.duckdb")) as plain:
+        plain.execute("INSERT INTO u VALUES (2, 7)")
+    with duckdb.connect() as plain:
+        plain.execute(f"ATTACH '{tmp_path}/moved.duckdb' AS alias; USE alias; INSERT INTO u VALUES (1, 1)")
+    with sqlfront.connect(tmp_path / "moved.duckdb") as con:
+        assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 5), ("y", 7)]
+        con.execute("DELETE FROM u WHERE a = 2")
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+def test_every_write_is_captured_while_another_database_is_the_current_one(path):
+    with setup(path) as con:
+        con.execute('ATTACH \':memory:\' AS "an other"; CREATE TABLE "an other".news AS SELECT 2 AS a, 3 AS d')
+        con.execute("PREPARE p AS INSERT INTO data.u VALUES (2, 1)")
+        con.execute('USE "an other"')
+        before = con.execute("SELECT current_setting('search_path')").fetchall()
+        con.execute("INSERT INTO data.u FROM news; INSERT INTO data.main.u VALUES (2, 4); UPDATE data.t SET b = 'w'")
+        con.execute("EXPLAIN ANALYZE INSERT INTO data.u VALUES (2, 2)")
+        con.executemany("INSERT INTO data.u VALUES (?, ?)", [(2, 5), (2, 6)])
+        con.apply({"data.main.u": pa.table({"a": [2], "d": [9]})})
+        con.execute("EXECUTE p")
+        assert rows(con, "SELECT s::INTEGER FROM data.v") == [(34,)]
+        con.execute("BEGIN; INSERT INTO data.u VALUES (2, 100)")
+        with pytest.raises(sqlfront.Error):
+            con.execute("INSERT INTO data.u VALUES ('no number', 1)")
+        con.execute("ROLLBACK")
+        with pytest.raises(sqlfront.Error):
+            con.execute("INSERT INTO data.u VALUES ('no number', 1)")
+        assert con.execute("SELECT current_setting('search_path')").fetchall() == before
+        with pytest.raises(sqlfront.Error, match="does not exist"):
+            con.execute("FROM u")
+        con.execute("USE data; DELETE FROM u WHERE a = 2 AND d = 9")
+        assert rows(con, "SELECT s::INTEGER FROM v") == [(25,)]
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []

@@ -7,7 +7,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from sqlfront.storage.capture import setup
 from sqlfront.storage.capture.capture import Capture, QualifiedName
+from sqlfront.storage.capture.trigger_sql import trigger_ddl
 from sqlfront.storage.errors import OperationalError
 from tests.storage.capture.captured import T, take
 
@@ -79,17 +81,59 @@ def test_reopening_after_sabotage_reports_it(tmp_path: Path, sabotage: str) -> N
         assert take(capture, con) == {(1,): 1}
 
 
-def test_a_renamed_file_is_repaired(tmp_path: Path) -> None:
+def test_a_renamed_or_attached_file_is_captured_on(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "one.db")) as con:
         con.execute("CREATE TABLE t(a INTEGER)")
         Capture("one").install(con, T, ["a"])
     (tmp_path / "one.db").rename(tmp_path / "two.db")
     with duckdb.connect(str(tmp_path / "two.db")) as con:
-        capture = Capture("two")
-        assert len(capture.open(con)) == 1
-        capture.install(con, T, ["a"])
         con.execute("INSERT INTO t VALUES (1)")
-        assert take(capture, con) == {(1,): 1}
+        con.execute("CREATE SCHEMA s; USE s; UPDATE main.t SET a = 2")
+    with duckdb.connect() as con:
+        con.execute(f"ATTACH '{tmp_path}/two.db' AS three")
+        with pytest.raises(duckdb.CatalogException, match="__sqlfront"):
+            con.execute("INSERT INTO three.t VALUES (5)")
+        con.execute("USE three; INSERT INTO t VALUES (3)")
+    with duckdb.connect(str(tmp_path / "two.db")) as con:
+        capture = Capture("two")
+        assert capture.open(con) == []
+        con.execute("INSERT INTO t VALUES (4)")
+        assert take(capture, con) == {(2,): 1, (3,): 1, (4,): 1}
+
+
+def test_a_body_never_writes_to_another_file(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        with duckdb.connect(str(tmp_path / f"{name}.db")) as con:
+            con.execute("CREATE TABLE t(a INTEGER)")
+            Capture(name).install(con, T, ["a"])
+    with duckdb.connect(str(tmp_path / "one.db")) as con:
+        con.execute(f"ATTACH '{tmp_path}/two.db'")
+        with pytest.raises(duckdb.TransactionException, match="single attached database"):
+            con.execute("INSERT INTO two.t VALUES (1)")
+        for query in ("FROM two.t", "FROM two.__sqlfront.delta_1", "FROM one.__sqlfront.delta_1"):
+            assert con.execute(query).fetchall() == []
+
+
+def test_triggers_that_name_their_file_are_renewed(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "one.db")) as con:
+        con.execute("CREATE TABLE t(a INTEGER)")
+        Capture("one").install(con, T, ["a"])
+        con.execute("INSERT INTO t VALUES (1)")
+        [captured] = setup.booked(con, "one")
+        setup.drop_triggers(con, "one", T)  # As they were made before.
+        con.execute(";".join(trigger_ddl("one", captured, "one")))
+        setup.book(con, "one", captured)
+        con.execute("UPDATE __sqlfront.captures SET database_name = 'one'")
+    (tmp_path / "one.db").rename(tmp_path / "two.db")
+    with duckdb.connect(str(tmp_path / "two.db")) as con:
+        with pytest.raises(duckdb.CatalogException, match="one"):
+            con.execute("INSERT INTO t VALUES (2)")
+        assert Capture("two").open(con) == []
+    with duckdb.connect(str(tmp_path / "two.db")) as con:
+        con.execute("INSERT INTO t VALUES (2)")
+        capture = Capture("two")
+        assert capture.open(con) == []
+        assert take(capture, con) == {(1,): 1, (2,): 1}
 
 
 # -- garbage
