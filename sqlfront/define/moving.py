@@ -30,8 +30,10 @@ _WAY_OUT = "close the database and copy its file, or move the tables: COPY t TO 
 
 def refuse_moving(session: Session, statement: PassThrough) -> None:
     """IntegrityError for a statement that would move or detach what is maintained, naming it."""
+    if statement.kind not in _KINDS:
+        return
     text = statement.text.casefold()
-    if statement.kind not in _KINDS or not ("database" in text or "detach" in text):
+    if not ("database" in text or "detach" in text):
         return
     tokens = tokenize(statement.text)
     words = [token.keyword or token.text for token in tokens]
