@@ -1,7 +1,7 @@
 """Writes while USE names another database: the trigger bodies of our file are found all the same.
 
-DuckDB looks a trigger's body up along the writer's search path (storage/capture/capture.py, Names). So for the time of a write
-the schemas of our database are the last entries of the path. The user's path is back after the write; in an aborted
+DuckDB looks a trigger's body up along the writer's search path (storage/capture/capture.py, Names). So the schemas of
+our database are the last entries of the path for the time of a write. The user's path is back after the write; in an aborted
 transaction, which takes no SET, after its ROLLBACK.
 """
 
