@@ -1,8 +1,8 @@
 """Writes while USE names another database: the trigger bodies of our file are found all the same.
 
 DuckDB looks a trigger's body up along the writer's search path (storage/capture/capture.py, Names). So the schemas of
-our database are the last entries of the path for the time of a write. The user's path is back after the write; in an aborted
-transaction, which takes no SET, after its ROLLBACK.
+our database are the last entries of the path for the time of a write. The user's path is back after the write; in an
+aborted transaction, which takes no SET, after its ROLLBACK.
 """
 
 from __future__ import annotations
