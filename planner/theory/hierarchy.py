@@ -47,11 +47,12 @@ def violations(edges: Edges, free: Collection[str]) -> Iterator[Violation]:
     ordered = list(
         dict.fromkeys(variable for edge in edges.values() for variable in sorted(edge) if variable in holders)
     )
-    for x, y in combinations(ordered, 2):
+    joining = [variable for variable in ordered if len(holders[variable]) > 1]  # Both conditions need two atoms.
+    for x, y in combinations(joining, 2):
         if holders[x] & holders[y] and holders[x] - holders[y] and holders[y] - holders[x]:
             yield _describe("hierarchical", x, y, edges)
     for x in (variable for variable in ordered if variable in free):
-        for y in ordered:
+        for y in joining:
             if y not in free and holders[x] < holders[y]:
                 yield _describe("free", x, y, edges)
 
@@ -65,7 +66,7 @@ def membership_violations(edges: Edges, free: Collection[str]) -> Iterator[Viola
     bound = {name: edge - frozenset(free) for name, edge in edges.items()}
     yield from (replace(violation, bound=True) for violation in violations(bound, ()))
     holders = occurrences(edges)
-    for y in (variable for variable in holders if variable not in free):
+    for y in (variable for variable, names in holders.items() if len(names) > 1 and variable not in free):
         for x in dict.fromkeys(free):
             if holders[x] & holders[y] and holders[y] - holders[x]:
                 yield _describe("testing", x, y, edges)
