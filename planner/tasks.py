@@ -168,11 +168,20 @@ def _one_tuple(plan: Plan) -> str:
 
 
 def _counting(definition: Definition, plan: Plan) -> str:
-    """What counting the rows costs: the number is kept, but for tuples that a union's trees have apart."""
+    """What counting the rows costs: the number is kept, but for tuples that a union's trees have apart, and for those
+    that several nodes hold together where a change takes more than a constant number of steps."""
+    if plan.union is None and not plan.keeps_number and not definition.scalar and is_spread(definition, plan):
+        return plan.cost.preprocessing
     if plan.union is None or definition.mode == "bag" or definition.scalar:
         return "O(1)"
     power = leading_power(plan.cost.delay)
     return "O(rows)" if power == "1" else f"O(rows * {power})"
+
+
+def is_spread(definition: Definition, plan: Plan) -> bool:
+    """Whether a view's distinct tuples are held by several nodes, so that no table's size is their number."""
+    nodes = [node for node in plan.root.walk() if node.connex and node is not plan.root]
+    return definition.mode != "bag" and not plan.projected and not plan.ranked_only and len(nodes) > 1
 
 
 def _one_row(name: Name, plan: Plan) -> Task:

@@ -34,7 +34,10 @@ class View:
         return shown(self._entry.name)
 
     def count(self) -> int:
-        """The number of SQL rows. O(1), but for HAVING, QUALIFY and inside a transaction: then a query counts them."""
+        """The number of SQL rows. O(1), but for HAVING, QUALIFY and inside a transaction: then a query counts them.
+
+        A DISTINCT that several nodes hold and whose changes cost more than O(1) is counted, once after a change.
+        """
         from sqlfront.maintenance.output.output import row_count
 
         transaction, definition = self._connection.session.transaction, self._entry.definition

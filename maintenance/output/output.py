@@ -15,7 +15,9 @@ from sqlfront.maintenance.ranked.exact import numbers
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.maintenance.tree.walk import BATCH, FIRST_BATCH, Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.maintenance.view.tuple_count import count_tuples
 from sqlfront.planner.model.query import Limit, RawColumn
+from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, with_specials
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
@@ -231,19 +233,21 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 
 
 def row_count(view: MaintainedView) -> int:
-    """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree."""
+    """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree; where no
+    number is kept (see tally.py), what building the view costs, once after a change."""
     if view.plan.ranked_only:
         return sum(batch.num_rows for batch in Reader(view))
     view.reads.steps += 1
     return _rows(view)
 
 
-def _rows(view: MaintainedView) -> int:
-    limit = view.definition.limit
-    return _core_rows(view) if limit is None else limit.rows_of(_core_rows(view))
+def _rows(view: MaintainedView, *, about: bool = False) -> int:
+    limit, rows = view.definition.limit, _core_rows(view, about=about)
+    return rows if limit is None else limit.rows_of(rows)
 
 
-def _core_rows(view: MaintainedView) -> int:
+def _core_rows(view: MaintainedView, *, about: bool = False) -> int:
+    """The number of tuples, or `about` so many, at least, if they would have to be counted first."""
     tree = view.tree
     if tree.projection is not None:
         return tree.projection.live
@@ -254,16 +258,30 @@ def _core_rows(view: MaintainedView) -> int:
         return 1
     if view.tally is not None:
         return view.tally.total
+    if is_spread(view.definition, view.plan) and not view.divided:
+        if about:
+            held = [one.table for one in tree.root.walk() if one.node.connex and one.table is not None]
+            return max((table.live for table in held), default=0)
+        return _counted(view)
     walk = read(view)
     if isinstance(walk, Walk):
         return 0 if walk.empty else walk.levels[0].table.live
     return Reader(view).count_tuples()
 
 
+def _counted(view: MaintainedView) -> int:
+    """The number of tuples that is not kept: counted once after a change."""
+    assert view.machine is not None
+    runs = view.machine.runs
+    if view.counted is None or view.counted[0] != runs:
+        view.counted = runs, count_tuples(view.tree, view.limbs, view.reads)
+    return view.counted[1]
+
+
 def crossover(view: MaintainedView) -> int | None:
     """How many first rows are read sooner along a ranked tree than all are read at once and sorted; None if nothing but
     the ranked tree is kept. O(1)."""
-    return None if view.plan.ranked_only else max(_FEW, _rows(view) // RANKED_ROW)
+    return None if view.plan.ranked_only else max(_FEW, _rows(view, about=True) // RANKED_ROW)
 
 
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:

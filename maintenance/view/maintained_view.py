@@ -27,9 +27,10 @@ from sqlfront.maintenance.tree.view_tables import label, view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.top_change import BestRows, TopRows
-from sqlfront.maintenance.view.tuple_count import Tally, is_spread
+from sqlfront.maintenance.view.tuple_count import Tally
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Companion, Definition, Limit, RawColumn
+from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
@@ -54,7 +55,8 @@ class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
     `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
-    `tally` counts its tuples where no table's size or count is their number (see tally.py).
+    `tally` counts its tuples where no table's size or count is their number (see tally.py); where that would cost too
+    much, `counted` is the number last asked for, after the machine's run of this number.
     `epsilon` says when a value is heavy, where the plan is a union of `pieces` over heavy and light parts; `balance`
     keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
     `passes`: it has one table and passes on what its rows become (see State.pass_on).
@@ -82,6 +84,8 @@ class MaintainedView:
     companion: Companion | None = None
     companions: list[MaintainedView] = field(default_factory=list)
     tally: Tally | None = None
+    counted: tuple[int, int] | None = None
+    machine: Machine | None = None
     epsilon: float = 0.5
     pieces: Pieces | None = None
     balance: Balance | None = None
@@ -171,8 +175,8 @@ class MaintainedView:
         for leaf in self.tree.leaves.values() if self.tree.supports else ():
             words = sum(self.tree.widths[variable] for variable in entry_of(self.tree, base_of(self.tree, leaf)))
             leaf.gathered = Table(words, 1, self.limbs, name="delta of a leaf")
-        spread = is_spread(self.tree) and not self.plan.ranked_only
-        self.tally = Tally(self.tree, self.limbs) if spread else None
+        kept = self.plan.keeps_number and is_spread(self.definition, self.plan)
+        self.tally, self.counted = Tally(self.tree, self.limbs) if kept else None, None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
         """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
@@ -198,6 +202,7 @@ class MaintainedView:
         O(rows) for every class but "acyclic", where the extended result counts too. Raises OperationalError as soon as
         it is foreseen that they do not find room.
         """
+        self.machine = machine
         while True:
             self.make_tables()
             if self._fill(machine, room) & at.OVERFLOW == 0:

@@ -1,10 +1,12 @@
-"""The number of distinct tuples of a view that several nodes of its tree hold together, kept so that nobody walks.
+"""The number of distinct tuples of a view that several nodes of its tree hold together, so that nobody walks.
 
 The tuples are the join of sets: the rows of the nodes where enumeration goes no deeper, and the keys for which what is
 only summed is not empty. Their number is the root of a second tree, of the shape of the enumerated part, over tables
 that hold these sets with count 1; a delta enters it as the rows that it makes appear or disappear (Berkholz, Keppeler
-and Schweikardt 2017, section 6.3, count the same in each node of a q-tree). A change costs as much as in the first
-tree: O(1) in a q-tree, the fan-out of a key in others.
+and Schweikardt 2017, section 6.3, count the same in each node of a q-tree).
+
+A change costs a constant number of steps in a q-tree: there the number is kept. In other trees a change would meet as
+many rows again as in the first tree and more, so the second tree is built when the number is asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sqlfront.maintenance.metering import Meter
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape
@@ -49,6 +52,11 @@ class Tally:
         """How many tuples there are. O(1)."""
         assert self.tree.root.table is not None
         return next((values[0] for values in self.tree.root.table.rows().values()), 0)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        for table in self.tables():
+            table.release()
 
     def tables(self) -> list[Table]:
         views = (*self.tree.leaves.values(), *self.tree.stored_inner())
@@ -143,10 +151,21 @@ class Tally:
             )
 
 
-def is_spread(tree: Tree) -> bool:
-    """Whether a view's distinct tuples are held by several nodes, so that no table's size is their number."""
-    nodes = [view for view in tree.root.walk() if view.node.connex and view is not tree.root]
-    return tree.output is None and tree.definition.mode != "bag" and len(nodes) > 1
+def count_tuples(tree: Tree, limbs: int, meter: Meter) -> int:
+    """The number of a tree's tuples where it is not kept: counted now, in a second tree that is thrown away.
+
+    O(rows) where no step to a parent has to list, else as building the view.
+    """
+    machine = Machine()
+    tally = Tally(tree, limbs)
+    while tally.build(machine, 0) & at.OVERFLOW:
+        limbs += 1
+        tally.release()
+        tally = Tally(tree, limbs)
+    meter.steps += int(machine.scratch[at.STEPS])
+    total = tally.total
+    tally.release()
+    return total
 
 
 def _entries(view: View) -> Iterable[View]:

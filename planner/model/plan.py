@@ -136,6 +136,12 @@ class Plan:
         """The block that decides each of the stated costs; None where it is the view itself."""
         return deciding(self.total or self.cost, self.blocks)
 
+    @property
+    def keeps_number(self) -> bool:
+        """Whether the number of distinct tuples that several nodes hold together is kept: where each change takes a
+        constant number of steps. Elsewhere keeping it would cost more than the view itself does."""
+        return self.cost.update.startswith("O(1)")
+
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None
     ranked_only: bool = False
