@@ -238,11 +238,13 @@ def _costs(parts: Sequence[Part]) -> tuple[Block, ...]:
 
 def block_cost(definition: Definition, plan: Plan) -> Block:
     """What a block costs its view: also reading its first rows at each epoch, if it is these."""
-    cost = plan.stated_cost
+    cost, decides = plan.stated_cost, definition.free  # The columns that decide a row, or the few rows of a group.
     if definition.limit is not None and not plan.orders[0].is_ranked:
         cost = replace(cost, update="O(rows * log N)")
+    elif definition.limit is not None and definition.limit.rows is not None:
+        decides = plan.orders[0].top
     schemes = [frozenset(column.name for column in atom.variables) for atom in definition.atoms]
-    within = [frozenset(definition.free) <= scheme for scheme in schemes]
+    within = [frozenset(decides) <= scheme for scheme in schemes]
     return Block(f"the block of {_spelled(definition)}", cost, not any(within), not all(within))
 
 

@@ -20,6 +20,13 @@ ALONE = [
     "SELECT a FROM r UNION SELECT b FROM s",
     "SELECT a FROM r WHERE b IN (SELECT b FROM s)",
 ]
+FIRST = {
+    "SELECT x.a FROM (SELECT r.a, s.c FROM r, s WHERE r.b = s.b ORDER BY r.a + s.c LIMIT 5) AS x, r WHERE x.a = r.a":
+        ("O(log N)", "O(N)"),
+    "SELECT r.b, max(r.a + s.c) AS m FROM r, s WHERE r.b = s.b GROUP BY r.b": ("O(log N)", "O(N)"),
+    "SELECT r.a, max(r.a + s.c) AS m FROM r, s WHERE r.b = s.b GROUP BY r.a":
+        ("O(N log N + change of the values kept * log N + change of a block's result)", "O(N)"),
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -57,6 +64,13 @@ def test_a_block_that_is_no_worse_changes_nothing(con, query: str) -> None:
     data = con.explain(query).to_dict()
     assert data["cost"] == {"preprocessing": "O(N)", "update": "O(1)", "delay": "O(1)", "space": "O(N)"}
     assert set(data["decided by"].values()) == {None}
+
+
+@pytest.mark.parametrize("query", FIRST)
+def test_first_rows_are_few(con, query: str) -> None:
+    """A block of first rows has a constant number for each group, and there are as many groups as rows at most."""
+    cost = con.explain(query).to_dict()["cost"]
+    assert (cost["update"], cost["space"]) == FIRST[query]
 
 
 def test_what_is_stored_and_what_a_change_takes_obey_the_headline(con) -> None:
