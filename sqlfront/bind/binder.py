@@ -9,6 +9,7 @@ relations of several of these: bind_unions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from sqlfront.bind.conditions import split_conditions
 from sqlfront.bind.distinct_arguments import Companions
 from sqlfront.bind.exists import count_for_exists
 from sqlfront.bind.from_clause import Environment, JoinCore, bind_block, select_items
-from sqlfront.bind.functions import Functions, check_functions, check_projection
+from sqlfront.bind.functions import Functions, check_functions, check_projection, check_rows
 from sqlfront.bind.leaves import Leaves
 from sqlfront.bind.orderings import bind_orders, with_hidden
 from sqlfront.bind.refusals import EXPRESSIONS, refusal
@@ -213,10 +214,21 @@ def _check_values(
         if columns_of(tree) & collated:
             why = "equality under a collation is not equality of values, which joins and groups rely on"
             raise refusal("A collated column", source, span(tree), why, "use a column without a collation")
+    opaque = {(a.name, c[0]): c[1] for a in core.atoms for c in a.columns if _OPAQUE.search(c[1])}
+    for tree in trees:
+        for column in sorted(columns_of(tree) & set(opaque) if tree["class"] != "COLUMN_REF" else ()):
+            why = "DuckDB cannot read its values back from the changed rows, so the expression cannot be computed"
+            what = f"An expression over a column of type {opaque[column]}"
+            raise refusal(what, source, span(tree), why, "store its value in a column of a plain type")
     typing.learn(trees)
     typing.types_of(aggregates_of(selection, functions.is_aggregate))
     outputs = [tree for _, tree in selection.items] + ([selection.having] if selection.having else [])
     check_functions(trees, outputs, typing, functions, source)
+    own = {atom.name for atom in core.atoms}
+    check_rows([tree for tree in core.inlined if atoms_of(tree) <= own], typing, source)
+
+
+_OPAQUE = re.compile(r"\b(VARIANT|GEOMETRY)\b")
 
 
 def _constant(con: Any, tree: Tree) -> Any:

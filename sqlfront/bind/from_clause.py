@@ -47,11 +47,15 @@ class AtomTable:
 
 @dataclass
 class JoinCore:
-    """The atoms and the conditions of the join, in the order the query names them; names its atoms may not have."""
+    """The atoms and the conditions of the join, in the order the query names them; names its atoms may not have.
+
+    `inlined` are the columns of the blocks that disappeared in the join, whether anything reads them or not.
+    """
 
     atoms: list[AtomTable] = field(default_factory=list)
     conditions: list[Tree] = field(default_factory=list)
     reserved: frozenset[str] = frozenset()
+    inlined: list[Tree] = field(default_factory=list)
 
 
 class Blocks(Protocol):
@@ -309,7 +313,9 @@ def _inline(node: Tree, alias: str, environment: Environment, core: JoinCore) ->
     if not is_plain_block(node, environment):
         return environment.blocks.block(node, alias, environment, core)
     scope, environment = bind_block(node, environment, core)
-    return unique_names(select_items(node, scope, environment))
+    items = unique_names(select_items(node, scope, environment))
+    core.inlined += [tree for _, tree in items]
+    return items
 
 
 def is_plain_block(node: Tree, environment: Environment) -> bool:

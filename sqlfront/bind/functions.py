@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlfront.bind.refusals import SESSION_WORDS, refusal, unstable
+from sqlfront.bind.refusals import SESSION_WORDS, many_rows, refusal, unstable
 from sqlfront.bind.result_types import BoundNode, Typing, bound_nodes
 from sqlfront.sql.parse_tree import SourceText, Span, Tree, arguments, quoted, render_select, span, walk
 from sqlfront.sql.tokens import tokenize
 
 _ZONED = "TIMESTAMP WITH TIME ZONE"
+# An instant, or a nested type that holds one.
+_INSTANT = re.compile(r"TIMESTAMP(_NS)? WITH TIME ZONE|TIMESTAMPTZ")
 # Functions of an instant that do not ask which time zone the session is in.
 _ZONE_FREE = frozenset(
     (
-        *("epoch", "epoch_ms", "epoch_us", "epoch_ns", "to_timestamp", "make_timestamptz", "timezone", "hash"),
+        *("epoch", "epoch_ms", "epoch_us", "epoch_ns", "to_timestamp", "timezone", "hash"),
         *("isfinite", "isinf", "coalesce", "least", "greatest", "count", "=", "<>", "!=", "<", ">", "<=", ">="),
+        *("struct_pack", "row", "union_value", "len", "length", "array_length", "cardinality", "map_keys"),
     )
 )
 
@@ -111,6 +115,15 @@ def check_functions(
             _refuse(tree, typing.bound([tree]), functions, source)
 
 
+def check_rows(trees: Sequence[Tree], typing: Typing, source: SourceText) -> None:
+    """Refuse a column of an inner block that multiplies the block's rows, though nothing may read the column."""
+    calls = [tree for tree in trees if any(node["class"] == "FUNCTION" for node in walk(tree))]
+    if any(bound.function == "unnest" for bound in typing.bound(calls)):
+        for tree in calls:
+            if any(bound.function == "unnest" for bound in typing.bound([tree])):
+                raise many_rows(source, span(tree))
+
+
 def check_projection(
     trees: Sequence[Tree], types: Mapping[str, str], con: Any, functions: Functions, source: SourceText
 ) -> None:
@@ -141,9 +154,7 @@ def _refuse(tree: Tree, nodes: Sequence[BoundNode], functions: Functions, source
     for bound in nodes:
         objection = _objection(bound, functions)
         if objection == "rows":
-            why = "one row becomes many, which the counts of a join do not show"
-            hint = "store the elements as rows of a table and join it"
-            raise refusal("unnest", source, _place(tree, bound.function), why, hint)
+            raise many_rows(source, _place(tree, bound.function))
         if objection == "unstable":
             raise unstable(f"{bound.function}()", source, _place(tree, bound.function))
         if objection:
@@ -166,15 +177,14 @@ def _objection(bound: BoundNode, functions: Functions) -> str:
 
 def _asks_time_zone(function: str, result: str, arguments: tuple[str, ...]) -> bool:
     """Whether the session's TimeZone decides: between instants and civil times, and arithmetic on instants."""
-    zoned = [kind == _ZONED for kind in arguments]
+    zoned = any(map(_INSTANT.search, (*arguments, result)))
     if function == "__cast":
-        other = {result, *arguments} - {_ZONED, "NULL", '"NULL"', ""}
-        return (result == _ZONED or any(zoned)) and bool(other)
+        return zoned and not set(arguments) <= {"NULL", '"NULL"', ""} and {result, *arguments} != {_ZONED}
     if function == "timezone":
         return len(arguments) < 2
-    if function in _ZONE_FREE:
-        return False
-    return any(zoned) or result == _ZONED
+    if function == "make_timestamptz":
+        return len(arguments) > 1
+    return zoned and function not in _ZONE_FREE
 
 
 def _place(tree: Tree, function: str) -> Span | None:

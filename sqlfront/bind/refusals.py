@@ -49,6 +49,14 @@ def check_expression(tree: Tree, source: SourceText) -> None:
         refused = EXPRESSIONS.get(node["class"])
         if refused:
             raise refusal(refused[0], source, span(node), refused[1], refused[2])
+        if node["class"] == "FUNCTION" and node["function_name"].lower() in ("unnest", "unlist"):
+            raise many_rows(source, span(node))
+
+
+def many_rows(source: SourceText, at: Span | None) -> NotSupportedError:
+    """The error for an expression that makes several rows of one."""
+    why = "one row becomes many, which the counts of a join do not show"
+    return refusal("unnest", source, at, why, "store the elements as rows of a table and join it")
 
 
 EXPRESSIONS = {

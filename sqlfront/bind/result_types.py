@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlfront.bind.from_clause import AtomTable
 from sqlfront.sql.parse_tree import Tree, arguments, columns_of, key, quoted, render_select, walk
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 INTEGER_BITS = {
     "TINYINT": (True, 7),
@@ -111,9 +112,16 @@ def _has_parameters(tree: Tree) -> bool:
 
 def bound_nodes(con: Any, query: str) -> list[BoundNode]:
     """All nodes of DuckDB's bound plan for `query`, parents first."""
-    answer = json.loads(con.execute("SELECT json_serialize_plan(?)", [query]).fetchone()[0])
+    text = con.execute("SELECT json_serialize_plan(?)", [query]).fetchone()[0]
+    if not text:  # DuckDB has no JSON of a plan with a BIT constant.
+        raise NotSupportedError(
+            "A constant of type BIT is not supported in a view",
+            why="DuckDB cannot print its plan, which tells what the expression depends on",
+            hint="compare CAST(column AS VARCHAR) with text",
+        )
+    answer = json.loads(text)
     if answer["error"]:
-        raise ValueError(answer["error_message"])
+        raise ProgrammingError(answer["error_message"], where=query)
     return list(_nodes(answer["plans"]))
 
 
@@ -195,4 +203,17 @@ def _type_name(kind: Any) -> str:
     info = kind.get("type_info") or {}
     if kind["id"] == "DECIMAL" and info:
         return f"DECIMAL({info['width']},{info['scale']})"
-    return str(kind["id"])
+    held = set(_held_types(info))
+    return f"{kind['id']}({', '.join(sorted(held))})" if held else str(kind["id"])
+
+
+def _held_types(info: Any) -> Iterator[str]:
+    """The names of the types inside a nested type."""
+    if isinstance(info, dict):
+        if "id" in info and "type_info" in info:
+            yield _type_name(info)
+            return
+        info = info.values()
+    if not isinstance(info, str):
+        for part in info if isinstance(info, Iterable) else ():
+            yield from _held_types(part)

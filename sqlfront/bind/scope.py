@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlfront.bind.refusals import SESSION_WORDS, refusal, unstable
-from sqlfront.sql.parse_tree import SourceText, Tree, call, children, column_ref, expression, span, transform
+from sqlfront.sql.parse_tree import (
+    LOCATION_KEYS,
+    SourceText,
+    Tree,
+    call,
+    children,
+    column_ref,
+    expression,
+    span,
+    transform,
+)
 from sqlfront.storage.errors import NotSupportedError
 
 
@@ -64,13 +74,30 @@ def resolve(tree: Tree, scope: Scope, source: SourceText, aliases: Mapping[str, 
     return _resolve(tree, scope, source, aliases or {}, frozenset())
 
 
+# How the names of the functions that take a lambda end: list_transform, array_filter, apply, ...
+_TAKE_LAMBDAS = ("transform", "filter", "reduce", "apply")
+
+
 def _resolve(
     tree: Tree, scope: Scope, source: SourceText, aliases: Mapping[str, Tree], parameters: frozenset[str]
 ) -> Tree:
+    def argument(entry: Tree) -> Tree:
+        tree: Tree = entry["expression"]
+        if tree["class"] != "LAMBDA":
+            return _resolve(tree, scope, source, aliases, parameters) | {"alias": tree.get("alias", "")}
+        inner = parameters | {name.lower() for name in _lambda_parameters(tree)}
+        return tree | {"expr": _resolve(tree["expr"], scope, source, aliases, inner)}
+
+    def arrow(node: Tree) -> Tree:
+        """DuckDB's parser takes `column -> key` for a lambda; outside a function of lambdas it extracts from JSON."""
+        sides = [_resolve(node[side], scope, source, aliases, parameters) for side in ("lhs", "expr")]
+        return call("->", *sides, operator=True) | {name: node[name] for name in LOCATION_KEYS}
+
     def change(node: Tree) -> Tree | None:
-        if node["class"] == "LAMBDA":
-            inner = parameters | {name.lower() for name in _lambda_parameters(node)}
-            return node | {"expr": _resolve(node["expr"], scope, source, aliases, inner)}
+        if node["class"] == "FUNCTION" and node["function_name"].lower().endswith(_TAKE_LAMBDAS):
+            return node | {"arguments": [entry | {"expression": argument(entry)} for entry in node["arguments"]]}
+        if node["class"] == "LAMBDA" and node["syntax_type"] == "SINGLE_ARROW":
+            return arrow(node)
         if node["class"] != "COLUMN_REF":
             return None
         names = node["column_names"]

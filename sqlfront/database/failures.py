@@ -57,6 +57,20 @@ def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterato
         if isinstance(inner, (errors.Error, KeyboardInterrupt)):
             raise inner from error
         raise
+    except UnicodeDecodeError as error:  # DuckDB cut its message inside a character.
+        raise errors.ProgrammingError(error.object.decode(errors="replace")) from error
+    except UnicodeEncodeError as error:
+        raise errors.ProgrammingError(
+            f"the text has a character that is not Unicode at position {error.start}",
+            why=error.reason,
+            hint="remove the lone surrogate",
+        ) from error
+    except OverflowError as error:
+        raise errors.DataError(
+            "a value of the result is beyond the range of its Python type",
+            why=str(error),
+            hint="fetch with to_arrow_table(), or cast the column to VARCHAR",
+        ) from error
 
 
 def translate(error: Exception) -> errors.Error:

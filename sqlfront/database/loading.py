@@ -68,7 +68,7 @@ class Evaluator:
                 result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()
                 return result.combine_chunks()
             finally:
-                source.table = table.schema.empty_table()
+                source.table = _no_rows(table.schema)
         except duckdb.Error as error:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
@@ -84,7 +84,7 @@ class Evaluator:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
-            source = _Rows(schema.empty_table())
+            source = _Rows(_no_rows(schema))
             texts = "" if filters is None else "".join((*expressions, *filters.values())).upper()
             con = self._con_for_guards if any(guard in texts for guard in _GUARDS) else self._con
             con.register(f"__rows{number}", source)
@@ -103,6 +103,13 @@ class Evaluator:
             con.execute(f"DEALLOCATE {name}")
             con.unregister(f"__rows{number}")
         self._prepared.clear()
+
+
+def _no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without batches: pyarrow makes no empty array of a union, nor of an extension type in another type."""
+    import pyarrow as pa
+
+    return pa.Table.from_batches([], schema)
 
 
 class _Rows:
