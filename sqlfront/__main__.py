@@ -47,7 +47,10 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
 
 def warm() -> int:
     """Compile the kernels into the user's cache, so that the first view of a later process need not wait."""
+    from sqlfront.storage.kernel_cache import ensure_cache
     from sqlfront.storage.kernels.jit import compile_all
+
+    ensure_cache()
 
     start = time.perf_counter()
     compile_all()

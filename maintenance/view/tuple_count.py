@@ -23,6 +23,7 @@ from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import Atom
+from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 
