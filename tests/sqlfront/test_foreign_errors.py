@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from sqlfront.database.failures import translated
 
 VALUES = {
     "BOOLEAN": "true",
@@ -234,3 +235,13 @@ def test_an_instant_that_python_cannot_hold(con: Any) -> None:
     con.execute("SELECT ts FROM t")
     with pytest.raises(sqlfront.DataError, match="beyond the range"):
         con.fetchall()
+
+
+def test_a_parameter_that_is_no_unicode(con: Any) -> None:
+    with pytest.raises(sqlfront.DataError, match="no Unicode"):
+        con.execute("SELECT ?", ["\ud800"])
+
+
+def test_a_message_cut_inside_a_character() -> None:
+    with pytest.raises(sqlfront.ProgrammingError, match="Parser Error: near ä"), translated(None):
+        "Parser Error: near ä\u00e9".encode()[:-1].decode()
