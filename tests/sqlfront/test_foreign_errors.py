@@ -237,9 +237,10 @@ def test_an_instant_that_python_cannot_hold(con: Any) -> None:
         con.fetchall()
 
 
-def test_a_parameter_that_is_no_unicode(con: Any) -> None:
-    with pytest.raises(sqlfront.DataError, match="no Unicode"):
-        con.execute("SELECT ?", ["\ud800"])
+@pytest.mark.parametrize("statement", ["\ud800", "SELECT '\ud800'"])
+def test_a_statement_that_is_no_unicode(con: Any, statement: str) -> None:
+    with pytest.raises(sqlfront.ProgrammingError, match="no Unicode text"):
+        con.execute(statement)
 
 
 def test_a_message_cut_inside_a_character() -> None:
