@@ -1,7 +1,7 @@
 """The directory of compiled kernels when the usual one cannot be written: one below the temporary directory.
 
-`kernels/jit.py` reads SQLFRONT_CACHE_DIR when the first kernel loads, so this runs before that. It is a module of its own
-because every edit of `kernels/jit.py` compiles all kernels again.
+`kernels/jit.py` reads SQLFRONT_CACHE_DIR when the first kernel loads, so this runs before that. It is a module of its
+own because every edit of `kernels/jit.py` compiles all kernels again.
 """
 
 from __future__ import annotations

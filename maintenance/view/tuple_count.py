@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sqlfront.maintenance.metering import Meter
 from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape
 from sqlfront.maintenance.tree.paths import begin_path, build_path, climb
