@@ -15,7 +15,7 @@ from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.reserved import looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.transactions import Transaction, rollback
 from sqlfront.define import change_table_ddl, ddl, table_ddl, view_index
-from sqlfront.define.moving import refuse_moving
+from sqlfront.define.moving import refuse_copy, refuse_moving
 from sqlfront.define.options import check_options
 from sqlfront.explain import show
 from sqlfront.feeds.feed import subscribe
@@ -191,6 +191,11 @@ def _execute(session: Session, statement: PassThrough, params: Any, many: bool) 
         _run_plain(session, statement, params, many)
 
 
+def _attach(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
+    _run_plain(session, statement, params, many)
+    refuse_copy(session)
+
+
 def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     if not many:
         read(session, statement, params)
@@ -225,6 +230,7 @@ _PASSED: dict[str, Callable[[Session, PassThrough, Any, bool], None]] = {
     "prepare": _run_indirect,
     "explain": _run_indirect,
     "execute": _execute,
+    "attach": _attach,
     **dict.fromkeys(_WRITES, _write),
 }
 """What carries out each kind of statement of DuckDB's; all other kinds are run as they are."""

@@ -139,6 +139,7 @@ class Database:
         self.revision = 0
         self.macros: bool | None = False if self.in_memory else None
         self.epoch_limit: int | None = None
+        self.token = ""
         self._next_scan = 1
         self._reader: Any = None
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -209,6 +210,10 @@ class Database:
 
     # Names ---------------------------------------------------------------------------------------
 
+    def scan_name(self, number: int) -> str:
+        """What DuckDB calls a scan. Names of two files differ: the views of an attached file find no scan of ours."""
+        return f"{SCAN_PREFIX}{self.token}{number}"
+
     def new_scan(self) -> int:
         number = self._next_scan
         self._next_scan += 1
@@ -268,11 +273,11 @@ class Database:
         if any(table.durable for table in self.change_tables.values()):
             yield INPUT, self.log.input
         for entry in self.views.values():
-            yield scan_name(entry.scan), self.view_scan(entry, session)
+            yield self.scan_name(entry.scan), self.view_scan(entry, session)
         for unbuilt in self.unbuilt.values():
-            yield scan_name(unbuilt.scan), _failing_scan(unbuilt, session)
+            yield self.scan_name(unbuilt.scan), _failing_scan(unbuilt, session)
         for table in self.change_tables.values():
-            yield scan_name(table.scan), self._table_scan(table, session)
+            yield self.scan_name(table.scan), self._table_scan(table, session)
 
     def view_scan(self, entry: ViewEntry, session: Any, where: Mapping[str, tuple[int, ...]] | None = None) -> Scan:
         """The maintained core of a view, perhaps narrowed to some codes of its variables."""
@@ -425,10 +430,6 @@ def untrusted(view: QualifiedName, why: str) -> OperationalError:
     return OperationalError(
         f"materialized view {shown(view)} cannot be trusted", why=why, hint=f"REFRESH MATERIALIZED VIEW {shown(view)}"
     )
-
-
-def scan_name(number: int) -> str:
-    return f"{SCAN_PREFIX}{number}"
 
 
 def lost(what: str, table: ChangeTable) -> Lost:

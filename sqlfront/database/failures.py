@@ -89,6 +89,12 @@ def translate(error: Exception) -> errors.Error:
             why=f"its changes are captured only when it runs by itself, on a database open for writing: {error}",
             hint="execute the statement itself, with parameters: con.execute(sql, params)",
         )
+    if re.search(r"Table with name __sqlfront_scan_\w+ does not exist", str(error)):
+        return errors.NotSupportedError(
+            "a materialized view or change table of another database file cannot be read here",
+            why="its rows are kept by the process that opens the file with sqlfront",
+            hint="sqlfront.connect(the file), or copy its rows into a table",
+        )
     for name in ("IntegrityError", "DataError", "NotSupportedError", "ProgrammingError", "OperationalError"):
         if isinstance(error, getattr(duckdb, name)):
             return getattr(errors, name)(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlfront.database.database import SCHEMA, Database, ViewEntry, scan_name
+from sqlfront.database.database import SCHEMA, Database, ViewEntry
 from sqlfront.planner.model.query import Definition, Limit
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import table_sql
@@ -17,8 +17,8 @@ def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
     That is the final projection over the scan of the maintained core.
     """
     forget_view(database, con, entry.name)
-    con.register(scan_name(entry.scan), database.view_scan(entry, database.session))
-    query = view_query(entry.definition, entry, scan_name(entry.scan))
+    con.register(database.scan_name(entry.scan), database.view_scan(entry, database.session))
+    query = view_query(entry.definition, entry, database.scan_name(entry.scan))
     con.execute(f"CREATE VIEW {table_sql(database.name, entry.name)} AS {query}")
     database.save_view(con, entry)
 

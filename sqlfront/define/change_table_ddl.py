@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlfront.database.database import SCHEMA, ChangeTable, Database, scan_name
+from sqlfront.database.database import SCHEMA, ChangeTable, Database
 from sqlfront.database.durable import settle_durability
 from sqlfront.database.names import new_name, shown
 from sqlfront.database.stored_views import register_all
@@ -52,7 +52,7 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
                 types = ", ".join(
                     f"CAST({_scan_column(database, c)} AS {c.type}) AS {quote(c.name)}" for c in table.columns
                 )
-                con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {scan_name(table.scan)}")
+                con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {database.scan_name(table.scan)}")
                 persistence.save_change_table(con, table)
                 if table.durable:
                     database.log.create(con, table.scan, table.types)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.database import SCHEMA
 from sqlfront.database.names import shown
 from sqlfront.database.scans import SCAN_PREFIX
+from sqlfront.define.persistence import identity
 from sqlfront.sql.statements import PassThrough
 from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.capture.capture import QualifiedName
@@ -49,6 +50,24 @@ def refuse_moving(session: Session, statement: PassThrough) -> None:
         _refuse_import(session, tokens)
     elif words[:1] == ["detach"] and tokens[-1].name.casefold() == session.database.name.casefold():
         _refuse_source(session, "DETACH", tokens[-1].name)
+
+
+def refuse_copy(session: Session) -> None:
+    """Detach an attached copy of our own file: its views would read the rows of ours. IntegrityError then."""
+    token = session.database.token
+    with session.database.root.cursor() as con:
+        attached = con.execute(
+            "SELECT DISTINCT database_name FROM duckdb_tables() WHERE schema_name = ? AND database_name <> ?",
+            [SCHEMA, session.database.name],
+        ).fetchall()
+        for (name,) in attached:
+            if token and identity(con, name) == token:
+                con.execute(f"DETACH {quote(name)}")
+                raise IntegrityError(
+                    f"{name} is not attached",
+                    why="it is a copy of the database that is open: its materialized views would read rows of this one",
+                    hint="open the copy by itself: sqlfront.connect(its file)",
+                )
 
 
 def _current(session: Session) -> str:

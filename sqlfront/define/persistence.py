@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.database import SCHEMA, ChangeTable, Database, StoredView, UnbuiltView, scan_name
+from sqlfront.database.database import SCHEMA, ChangeTable, Database, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,12 +26,16 @@ CREATE TABLE IF NOT EXISTS {SCHEMA}.views (
 CREATE TABLE IF NOT EXISTS {SCHEMA}.change_tables (
     schema VARCHAR, name VARCHAR, columns VARCHAR, keys VARCHAR, defaults VARCHAR, options VARCHAR, scan BIGINT);
 CREATE TABLE IF NOT EXISTS {SCHEMA}.state (epoch BIGINT, reserved BIGINT);
+CREATE TABLE IF NOT EXISTS {SCHEMA}.identity (token VARCHAR);
 """
 
 
 def prepare(database: Database, con: Any) -> None:
     """Make the bookkeeping tables, and reserve epoch numbers in a file, before the first epoch that matters."""
     con.execute(_TABLES)
+    if not database.token and not database.in_memory and not (database.views or database.change_tables):
+        database.token = f"{secrets.token_hex(6)}_"
+        con.execute(f"INSERT INTO {SCHEMA}.identity VALUES (?)", [database.token])
     database.log.prepare(con)
     if database.epoch_limit is None and not database.in_memory:
         reserve_epochs(database)
@@ -68,6 +74,7 @@ def restore(database: Database) -> None:
     if not known:
         con.close()
         return
+    database.token = identity(con, database.name)
     [(database.engine.epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
     if not database.read_only:
         database.log.prepare(con)
@@ -90,6 +97,16 @@ def restore(database: Database) -> None:
     if (database.views or database.unbuilt or database.change_tables) and not database.read_only:
         reserve_epochs(database)
     database.changed()
+
+
+def identity(con: Any, database: str) -> str:
+    """The token in the scan names of a file; empty for a file without views, and for files of before tokens."""
+    known = con.execute(
+        "SELECT 1 FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'identity'",
+        [database, SCHEMA],
+    ).fetchall()
+    query = f"SELECT coalesce(max(token), '') FROM {quote(database)}.{SCHEMA}.identity"
+    return str(con.execute(query).fetchall()[0][0]) if known else ""
 
 
 def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
@@ -125,7 +142,7 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
     except Error as error:
         reason = ": ".join(filter(None, (error.what, error.why)))
         why = f"it could not be rebuilt when the database was opened: {reason}"
-        raw = _raw_names(con, name, scan)
+        raw = _raw_names(con, name, database.scan_name(scan))
         database.unbuilt[name.key] = UnbuiltView(name, written, query, settings, names, scan, raw, why)
         print(f"sqlfront: materialized view {shown(name)} could not be rebuilt: {error}", file=sys.stderr)
         return
@@ -140,7 +157,7 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
             store_view(database, con, entry)
 
 
-def _raw_names(con: Any, name: QualifiedName, scan: int) -> tuple[str, ...]:
+def _raw_names(con: Any, name: QualifiedName, scan: str) -> tuple[str, ...]:
     """The columns that the DuckDB view of a materialized view reads from its scan."""
     import sqlglot
     from sqlglot import exp
@@ -152,7 +169,7 @@ def _raw_names(con: Any, name: QualifiedName, scan: int) -> tuple[str, ...]:
     for (sql,) in found:
         for select in sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Select):
             source = select.args.get("from_")
-            if source is not None and source.this.name == scan_name(scan):
+            if source is not None and source.this.name == scan:
                 return tuple(dict.fromkeys(column.name for column in select.find_all(exp.Column))) or ("one",)
     return ("one",)
 

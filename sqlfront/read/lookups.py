@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.database import ViewEntry, scan_name
+from sqlfront.database.database import ViewEntry
 from sqlfront.database.names import meant
 from sqlfront.database.stored_views import view_query
 from sqlfront.read.comparing import compares_as, output_variables
@@ -47,7 +47,7 @@ def narrowed(session: Session, statement: PassThrough, params: Any) -> str:
         equalities = reference.equalities if entry.definition.limit is None else ()
         where = _codes(session, entry, equalities, params)
         if scan is not None or where is None or where:
-            name = f"{scan_name(entry.scan)}_{number}"
+            name = f"{session.database.scan_name(entry.scan)}_{number}"
             session.duck.register(name, scan or _narrow_scan(session, entry, where))
             session.scans.add(name)
             alias = "" if reference.alias else f" AS {quote(entry.name.name)}"

@@ -7,7 +7,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.database import scan_name
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.scans import Scan
@@ -164,4 +163,4 @@ def _ranked_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, 
 def _sorted_query(database: Database, entry: ViewEntry, k: int) -> str:
     """SQL for the first rows of a view that keeps no order."""
     limited = replace(entry.definition, limit=within(entry, Limit(k)))
-    return view_query(limited, entry, scan_name(entry.scan))
+    return view_query(limited, entry, database.scan_name(entry.scan))

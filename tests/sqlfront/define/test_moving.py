@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import duckdb
 import pytest
 
@@ -106,3 +108,30 @@ def test_a_database_with_views_is_neither_copied_nor_detached(con, tmp_path):
     con.execute("ATTACH ':memory:' AS q; COPY FROM DATABASE o TO q; DETACH o")
     con.execute("INSERT INTO t VALUES (1, 1)")
     assert con.execute("FROM v").fetchall() == [(1, 11)]
+
+
+def test_a_view_of_an_attached_file_never_reads_ours(tmp_path):
+    for name, value in (("one", 1), ("two", 2)):
+        with sqlfront.connect(tmp_path / f"{name}.db") as con:
+            con.execute(f"CREATE TABLE t (a INT); INSERT INTO t VALUES ({value})")
+            con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a")
+    for _ in range(2):
+        with sqlfront.connect(tmp_path / "one.db") as con:
+            con.execute(f"ATTACH '{tmp_path / 'two.db'}' AS o")
+            with pytest.raises(sqlfront.NotSupportedError, match="another database file"):
+                con.execute("SELECT * FROM o.v").fetchall()
+            assert con.execute("SELECT * FROM o.t").fetchall() == [(2,)]
+            assert con.execute("SELECT * FROM v").fetchall() == [(1, 1)]
+
+
+def test_a_copy_of_the_open_file_is_not_attached(tmp_path):
+    with sqlfront.connect(tmp_path / "one.db") as con:
+        con.execute("CREATE TABLE t (a INT); CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a")
+    shutil.copy(tmp_path / "one.db", tmp_path / "copy.db")
+    with sqlfront.connect(tmp_path / "one.db") as con:
+        with pytest.raises(sqlfront.IntegrityError, match="copy of the database"):
+            con.execute(f"ATTACH '{tmp_path / 'copy.db'}' AS o")
+        with pytest.raises(sqlfront.Error):
+            con.execute("SELECT * FROM o.v")
+        con.execute("INSERT INTO t VALUES (1)")
+        assert con.execute("SELECT * FROM v").fetchall() == [(1, 1)]
