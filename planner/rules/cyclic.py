@@ -10,7 +10,7 @@ from sqlfront.planner.model.cost import bag_cost
 from sqlfront.planner.model.hypergraph import Edges, hypergraph
 from sqlfront.planner.model.plan import Cost, Node, Plan
 from sqlfront.planner.model.query import Definition
-from sqlfront.planner.search.decomposition import Decomposition, decompose_best
+from sqlfront.planner.search.decomposition import Decomposition, decompose_best, spell_cut
 from sqlfront.planner.search.join_tree import Weights
 from sqlfront.planner.theory.connex import is_free_connex
 from sqlfront.planner.theory.gyo import Cycle, find_cycle, is_acyclic
@@ -67,7 +67,7 @@ def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tu
         f"The query is cyclic, so its tree is one over bags of columns that several tables share: {widest}, with "
         f"{cost.preprocessing} combinations of values (fractional hypertree decompositions, Grohe and "
         f"Marx 2014).{filtering}{listed} A change is joined with the rest of each bag on its way up (delta queries, "
-        "Koch et al. 2014) in worst-case optimal steps (Ngo et al. 2012)."
+        f"Koch et al. 2014) in worst-case optimal steps (Ngo et al. 2012).{spell_cut(definition, found)}"
     )
 
 

@@ -7,7 +7,7 @@ from sqlfront.planner.model.hypergraph import components, hypergraph
 from sqlfront.planner.model.plan import Cost, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.rules.cyclic import STORE
-from sqlfront.planner.search.decomposition import Decomposition, decompose_best
+from sqlfront.planner.search.decomposition import Decomposition, decompose_best, spell_cut
 from sqlfront.planner.search.join_tree import Weights
 from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison
 
@@ -55,7 +55,7 @@ def _explain(definition: Definition, found: Decomposition, cost: Cost, added: tu
         f"sides{widest}.{listed} A change is joined with the rest of each bag on its way up, by the equalities (delta "
         "queries, Koch et al. 2014). Of a list that is sorted by what is compared, as the tree says, only the rows "
         "within the bounds are met, after O(log N) steps (Idris et al. 2020); of other lists each combination is met "
-        "and tested. Those that fail are neither stored nor passed on."
+        f"and tested. Those that fail are neither stored nor passed on.{spell_cut(definition, found)}"
     )
 
 

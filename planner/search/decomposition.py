@@ -45,6 +45,10 @@ BUDGET, MOST = 4000, 200
 """Options that another search compares, and those for one of its states. A state's first option, which it always has,
 is the bag of all its variables."""
 
+CHEAP_ATOMS = 8
+"""An option costs a cover number for each atom, over all atoms: that of a query of more atoms counts as so many options
+as the square of their multiple. The budgets bound the time that way, and the tree is the same on every machine."""
+
 MOVES = 32
 """Ways to hang children below their siblings that are tried for one label."""
 
@@ -59,7 +63,8 @@ State = tuple[Group, frozenset[str]]
 class Decomposition:
     """A tree with its exponents of N: of what building it takes, of one change, of what is stored.
 
-    `bags` are the labels that have the greatest width.
+    `bags` are the labels that have the greatest width. `cut`: the search ended at its budget, and trees were not
+    compared.
     """
 
     root: Node
@@ -67,6 +72,7 @@ class Decomposition:
     update: Fraction
     space: Fraction
     bags: tuple[tuple[str, ...], ...]
+    cut: bool = False
 
 
 def decompose_best(definition: Definition, weights: Weights) -> tuple[tuple[str, ...], Decomposition]:
@@ -93,7 +99,14 @@ def decompose(definition: Definition, free: tuple[str, ...], weights: Weights) -
         limits = limits.limited(rank, least)
     chosen = _Chosen(search, limits)
     children = tuple(chosen.node(state) for state in states)
-    return Decomposition(Node((), children, connex=True), *limits.values, bags=tuple(chosen.bags))
+    return Decomposition(Node((), children, connex=True), *limits.values, bags=tuple(chosen.bags), cut=search.cut)
+
+
+def spell_cut(definition: Definition, found: Decomposition) -> str:
+    """A sentence for a tree that is the best of those compared, not of all."""
+    if not found.cut:
+        return ""
+    return f" Of the trees over {len(definition.atoms)} tables not all were compared: a cheaper one may exist."
 
 
 @dataclass(frozen=True)
@@ -147,7 +160,9 @@ class _Search:
         self.weights = {
             name: weights.get(definition.atom(self.atom(name)).table, 1) for name in self._tables(self.edges)
         }
+        self.cut = False
         self._options: dict[State, tuple[_Option, ...]] = {}
+        self._charge = max(1, len(self.query) // CHEAP_ATOMS) ** 2
         self._made = 0
         self._covers: dict[tuple[frozenset[str], tuple[str, ...]], Fraction] = {}
         self._least: dict[tuple[State, int, _Exponents], Fraction] = {}
@@ -176,9 +191,11 @@ class _Search:
         if state not in self._options:
             group, above = state
             found = self._single(group[0], above) if len(group) == 1 else self._joins(group, above)
-            left = EXACT_BUDGET - self._made if self.exact else min(MOST, BUDGET - self._made)
-            self._options[state] = tuple(islice(found, max(1, left)))
-            self._made += len(self._options[state])
+            left = (EXACT_BUDGET if self.exact else BUDGET) - self._made
+            most = max(1, left // self._charge if self.exact else min(MOST, left // self._charge))
+            self._options[state] = tuple(islice(found, most))
+            self._made += len(self._options[state]) * self._charge
+            self.cut |= next(found, None) is not None
         return self._options[state]
 
     def _single(self, part: Part, above: frozenset[str]) -> Iterator[_Option]:
@@ -294,8 +311,9 @@ class _Search:
         return self._covers[key]
 
     def _update(self, label: frozenset[str], atoms: tuple[str, ...]) -> Fraction:
-        """What a change of one of `atoms` costs at `label`, for the worst of them."""
-        return max(self._cover(label - self.edges[name], atoms) for name in self._tables(atoms))
+        """What a change of one of `atoms` costs at `label`, for the worst of them: one that has none of it, if any."""
+        left = {label - self.edges[name] for name in self._tables(atoms)}
+        return max(self._cover(variables, atoms) for variables in ([label] if label in left else left))
 
     def _climb(self, atoms: Sequence[str], levels: int) -> tuple[float, float]:
         tables = self._tables(atoms)

@@ -26,7 +26,8 @@ def cover_number(variables: Iterable[str], edges: Iterable[frozenset[str]]) -> F
         covered |= mask
     if covered != (1 << len(places)) - 1:
         raise ValueError("a variable is in no edge")
-    return _reduced(frozenset(masks))
+    forced, left = _forced(masks)
+    return forced + _reduced(left) if left else Fraction(forced)
 
 
 def largest_join(variables: Iterable[str], edges: Iterable[tuple[frozenset[str], int]]) -> float:
@@ -48,6 +49,28 @@ def largest_join(variables: Iterable[str], edges: Iterable[tuple[frozenset[str],
     demands = [[-1 if variable in edge else 0 for edge, _ in sized] for variable in wanted]
     found = linprog([log(rows) for _, rows in sized], A_ub=demands, b_ub=[-1] * len(wanted))
     return exp(found.fun)
+
+
+def _forced(edges: Iterable[int]) -> tuple[int, frozenset[int]]:
+    """How many edges have weight 1 because a vertex is in no other edge, and what is left of the others to cover.
+
+    The next such edges come to light when the vertices of these are gone, so that paths and trees are decided here.
+    """
+    forced, left = 0, frozenset(edges)
+    while True:
+        once = twice = 0
+        for edge in left:
+            twice |= once & edge
+            once |= edge
+        alone = once & ~twice
+        chosen = [edge for edge in left if edge & alone]
+        if not chosen:
+            return forced, left
+        forced += len(chosen)
+        covered = 0
+        for edge in chosen:
+            covered |= edge
+        left = frozenset(edge & ~covered for edge in left) - {0}
 
 
 @lru_cache(_CACHED)
