@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.epoch import Applied, Epoch, RowGate
+from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
@@ -50,7 +50,7 @@ class Engine(State):
 
     def __init__(self, evaluate: Evaluate) -> None:
         super().__init__(evaluate)
-        self.gates: dict[str, RowGate] = {}
+        self.gates: dict[str, RowFastPath] = {}
         self._ingests: dict[str, Ingest] = {}
 
     # Epochs --------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class Engine(State):
         with self.lock:
             return self._commit_whole(self._encode_all(changes), started)
 
-    def apply_batches(self, batches: Mapping[str, Any], gates: Mapping[str, RowGate]) -> Epoch | None:
+    def apply_batches(self, batches: Mapping[str, Any], gates: Mapping[str, RowFastPath]) -> Epoch | None:
         """A committed epoch of record batches by the shortest way; None (and nothing changed) if one needs the long.
 
         `gates` are those of the batches' relations, by the names that `batches` has for them.
@@ -251,7 +251,7 @@ class Engine(State):
         return int(self.machine.counters[view.number])
 
     def read_steps(self, view: MaintainedView) -> int:
-        """Elementary steps of reads of a view, its blocks and its companions since it was built."""
+        """Elementary steps of reads of a view, its blocks and its distinct values since it was built."""
         return sum(part.reads.steps for part in self.parts(view))
 
     # Inner workings ------------------------------------------------------------------------------
@@ -325,5 +325,5 @@ class Engine(State):
         self.gates, self._ingests = {}, {}
         for name, relation in self.relations.items():
             heard = any(view.is_heard for view in self._readers(relation))
-            self.gates[name] = RowGate(self, relation, self._programs[name], heard)
+            self.gates[name] = RowFastPath(self, relation, self._programs[name], heard)
             self._ingests[name] = Ingest(relation, self._programs[name])

@@ -91,7 +91,7 @@ class Applied:
         self.counts = before, after
 
 
-class RowGate:
+class RowFastPath:
     """One row into a relation's program with one packing and one call, when each column takes one word.
 
     It reports nothing: where a view's changes are `heard`, it stays closed. `close` it when the programs change.

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.output.reading import trees_read
-from sqlfront.maintenance.output.subscribers import Listener, Outlets
+from sqlfront.maintenance.output.subscribers import Listener, Subscribers
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
@@ -47,7 +47,7 @@ class State:
         self.machine = Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
-        self._outlets = Outlets(self.views, self.machine, evaluate)
+        self._outlets = Subscribers(self.views, self.machine, evaluate)
         self._highest = 0
         self._rebuilt = 0
         self._counts = self.machine.counters[:1].copy()
@@ -218,7 +218,7 @@ class State:
                         self.drop_view(source)
 
     def parts(self, view: MaintainedView) -> list[MaintainedView]:
-        """The views of a view's query blocks, then itself, each followed by its companions."""
+        """The views of a view's query blocks, then itself, each followed by its distinct values."""
         inner = [part for name, part in self.views.items() if name.startswith(f"{view.name}/")]
         return [member for part in (*inner, view) for member in part.members]
 
@@ -241,7 +241,7 @@ class State:
         return view.number if view is not None else 0
 
     def _members(self) -> list[MaintainedView]:
-        """All views with their companions."""
+        """All views with their distinct values."""
         return [member for view in self.views.values() for member in view.members]
 
     def _readers(self, relation: Relation) -> list[MaintainedView]:

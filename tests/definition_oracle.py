@@ -12,7 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from sqlfront.planner.model.query import Atom, Companion, Definition, LeafColumn, RawColumn
+from sqlfront.planner.model.query import Atom, Definition, DistinctValues, LeafColumn, RawColumn
 
 Row = tuple[Any, ...]
 
@@ -70,7 +70,7 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
 
 
 def _kept_values(
-    companion: Companion, con: Any, tables: Callable[[str], str] | None
+    companion: DistinctValues, con: Any, tables: Callable[[str], str] | None
 ) -> dict[Row, list[dict[str, Any]]]:
     """For each group the distinct values of the argument's variables, sorted by DuckDB."""
     free = companion.definition.free

@@ -15,7 +15,7 @@ import pyarrow as pa
 import sqlfront
 from sqlfront.shards import shard
 from sqlfront.shards.routes import Router
-from sqlfront.shards.shard_log import Piece, ShardLog, pack
+from sqlfront.shards.shard_log import ShardDelta, ShardLog, pack
 from sqlfront.shards.shard_plan import ShardPlan
 from tests.definition_oracle import insert_rows
 
@@ -41,9 +41,9 @@ class LocalShards:
         self.parts: dict[int, Counter] = {}
         self.sent: Counter = Counter()
 
-    def pieces(self, changes: dict[str, pa.Table]) -> dict[int, list[Piece]]:
+    def pieces(self, changes: dict[str, pa.Table]) -> dict[int, list[ShardDelta]]:
         """The changes of tables, by the names of the plan, as they arrive at shards."""
-        found: dict[int, list[Piece]] = {}
+        found: dict[int, list[ShardDelta]] = {}
         for table, rows in changes.items():
             for number, stream, routed in self.router.route(table, rows):
                 self.sent[table] += routed.num_rows

@@ -16,7 +16,7 @@ from itertools import product
 
 import numpy as np
 
-from sqlfront.maintenance.heavy_light.part_trees import Pieces
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.heavy_light.partition import Column, Partition, cells, part_name
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.machine import Machine, Program
@@ -32,7 +32,8 @@ from sqlfront.storage.stores.table import Table
 @dataclass(frozen=True)
 class SkewFigures:
     """The partition as it is: `heavy` values by store and column, `parts` with their sizes by store, the sizes of the
-    `views` that pieces keep; and how many values have changed their status, how often everything was partitioned again.
+    `views` that part trees keep; and how many values have changed their status, how often everything was partitioned
+    again.
     """
 
     epsilon: float
@@ -47,14 +48,14 @@ class SkewFigures:
 
 
 class Balance:
-    """The driver of the partitions of a view's pieces: `base` is N, `limbs` the width of the pieces' values, which
-    `widen` makes wider.
+    """The driver of the partitions of a view's part trees: `base` is N, `limbs` the width of the part trees' values,
+    which `widen` makes wider.
 
     At epsilon 0 all values are heavy, new ones at once; at 1 all are light. `stale` says that the tables have to be
     made anew from the stores, which `refresh` does.
     """
 
-    def __init__(self, pieces: Pieces, epsilon: float, limbs: Callable[[], int], widen: Callable[[], None]) -> None:
+    def __init__(self, pieces: PartTrees, epsilon: float, limbs: Callable[[], int], widen: Callable[[], None]) -> None:
         self.pieces, self.epsilon = pieces, epsilon
         self._limbs, self._widen = limbs, widen
         self.base = self.minors = self.majors = 0
@@ -210,7 +211,8 @@ class Balance:
     # Invariants ----------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Assert every invariant of partitions and of all that pieces keep. O(size * degree), between epochs only."""
+        """Assert every invariant of partitions and of all that part trees keep. O(size * degree), between epochs
+        only."""
         low, high = self.pieces.bounds[at.BOUND_SMALLEST], self.pieces.bounds[at.BOUND_LIMIT]
         assert (low, high) == (self.base // 4, self.base) and low <= self.size < high, "the size is out of bounds"
         for partition in self.pieces.partitions:
@@ -247,7 +249,8 @@ class Balance:
             assert part.rows() == expected[letters], f"part {letters} is wrong"
 
     def _check_views(self) -> None:
-        """Each table that pieces keep, or share, is the sum over the joins of the parts that its pieces read."""
+        """Each table that part trees keep, or share, is the sum over the joins of the parts that its part trees
+        read."""
         expected: dict[int, tuple[Table, dict[tuple[int, ...], tuple[int, ...]]]] = {}
         for kept in self.pieces.trees:
             for view in self.pieces.filled(kept):
@@ -313,7 +316,7 @@ def _sizes(partition: Partition) -> dict[str, int]:
 class _Move:
     """The programs that move the tuples of values from part to part, in all stores that tell them by one table."""
 
-    def __init__(self, pieces: Pieces, routing: Table, limbs: int) -> None:
+    def __init__(self, pieces: PartTrees, routing: Table, limbs: int) -> None:
         partitions = [one for one in pieces.partitions if any(column.routing is routing for column in one.columns)]
         self._stores = [_Tuples(pieces, partition, routing, limbs) for partition in partitions]
         sweep = Assembler()
@@ -340,7 +343,7 @@ class _Move:
 class _Tuples:
     """The tuples of one store that are moved, each once, whichever of its columns has a value that changes."""
 
-    def __init__(self, pieces: Pieces, partition: Partition, routing: Table, limbs: int) -> None:
+    def __init__(self, pieces: PartTrees, partition: Partition, routing: Table, limbs: int) -> None:
         columns = [column for column in partition.columns if column.routing is routing]
         shape, keys = partition.delta, columns[0].heavy.keys
         self.tuples = Table(shape.keys, len(shape.parts), shape.limbs, name="moving")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlfront.maintenance.heavy_light.part_trees import Pieces
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.paths import Delta, side_of
@@ -28,7 +28,7 @@ class Operand:
     indexes: Sequence[tuple[str, ...]] = ()
 
 
-def status_of_partners(pieces: Pieces, i: int) -> list[tuple[Table, tuple[int, ...]]]:
+def status_of_partners(pieces: PartTrees, i: int) -> list[tuple[Table, tuple[int, ...]]]:
     """What covers test a row of edge i's delta for: its second value in the next atom, its first in the one before."""
     if not pieces.union.covers:
         return []
@@ -41,7 +41,7 @@ def status_of_partners(pieces: Pieces, i: int) -> list[tuple[Table, tuple[int, .
     ]
 
 
-def add_sum_paths(pieces: Pieces, assembler: Assembler, i: int, limbs: int, times: int) -> None:
+def add_sum_paths(pieces: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
     """Add what a delta of edge i, counted `times` times, changes in the sum; its status is known.
 
     Covers of two heavy values are passed over where a delta has none.
@@ -56,7 +56,7 @@ def add_sum_paths(pieces: Pieces, assembler: Assembler, i: int, limbs: int, time
 class _Path:
     """The path of one cover for a delta of one edge."""
 
-    def __init__(self, pieces: Pieces, assembler: Assembler, i: int, limbs: int, times: int) -> None:
+    def __init__(self, pieces: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
         self.pieces, self.assembler, self.limbs, self.times = pieces, assembler, limbs, times
         self.tree, edges = pieces.base, pieces.union.edges
         self.here, self.after, self.before = edges[i], edges[(i + 1) % 3], edges[(i + 2) % 3]
@@ -87,7 +87,7 @@ class _Path:
         return Operand(table, leaf.shape, leaf.atoms, indexes)
 
     def _joined(self, cover: Cover) -> Operand:
-        """The piece that joins the two parts, in these atoms' variables."""
+        """The part tree that joins the two parts, in these atoms' variables."""
         kept = self.pieces.joining({self.after.atom: cover.after, self.before.atom: cover.before})
         atoms = frozenset({self.after.atom, self.before.atom})
         parts = parts_of(self.tree.definition.measures, atoms)

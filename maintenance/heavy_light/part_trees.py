@@ -1,8 +1,8 @@
-"""The pieces of a union of view trees at run time: each is a tree over parts of the stores, kept by the same paths.
+"""The part trees of a union of view trees at run time: each is a tree over parts of the stores, kept by the same paths.
 
-A delta of an atom goes to every piece that reads the atom; its rows are routed by the status of their values, and
-climb the piece's tree as they would climb any other. What pieces share, the output and its count, are tables of the
-view's own tree, to which several pieces add.
+A delta of an atom goes to every part tree that reads the atom; its rows are routed by the status of their values, and
+climb the part tree's tree as they would climb any other. What part trees share, the output and its count, are tables of
+the view's own tree, to which several part trees add.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from sqlfront.maintenance.heavy_light.partition import (
     Column,
-    Letters,
     Partition,
+    PartKey,
     cells,
     group_expressions,
     join_columns,
@@ -32,7 +32,7 @@ from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import build_path, climb
 from sqlfront.maintenance.tree.view_tables import view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
-from sqlfront.planner.model.heavy_light import Edge, Piece, Union, is_whole
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Union, is_whole
 from sqlfront.planner.model.plan import OrderPlan
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class PieceTree:
-    """A piece and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
+class StoredPartTree:
+    """A part tree and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
     atoms' parts as they were before the store's change (0) or after it (1); its ranked trees, by the order's number."""
 
-    piece: Piece
+    piece: PartTree
     tree: Tree
-    letters: dict[str, Letters] = field(default_factory=dict)
+    letters: dict[str, PartKey] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     ranked: dict[int, RankedIndex] = field(default_factory=dict)
 
@@ -61,28 +61,28 @@ class PieceTree:
         return {variable for node in self.piece.root.walk() if node.connex for variable in node.variables}
 
     def pair(self) -> View:
-        """Of an enumerated piece, the join of two atoms below `top`, which has all variables."""
+        """Of an enumerated part tree, the join of two atoms below `top`, which has all variables."""
         return next(child for child in self.top().children if child.node.connex)
 
 
-class Pieces:
-    """The pieces of a view, and the partitions of its stores. `base` is the view's own tree, whose tables hold what is
-    shared; `bounds` is what degrees are compared with. A view that looks the same from each atom (`symmetric`) has
-    one store, and one piece of each kind."""
+class PartTrees:
+    """The part trees of a view, and the partitions of its stores. `base` is the view's own tree, whose tables hold
+    what is shared; `bounds` is what degrees are compared with. A view that looks the same from each atom
+    (`symmetric`) has one store, and one part tree of each kind."""
 
     def __init__(self, base: Tree, union: Union, number: int, *, counted: bool, symmetric: bool) -> None:
         self.base, self.union, self.number, self.symmetric = base, union, number, symmetric
         self.bounds = np.zeros(4, np.int64)
         self.partitions: list[Partition] = []
         self.stores: dict[str, LeafStore] = {}
-        self.trees: list[PieceTree] = []
+        self.trees: list[StoredPartTree] = []
         for place, piece in enumerate(union.pieces[: 1 if symmetric else None]):
             free = base.plan.free if piece.reading != "looked up" else ()
             orders = tuple(order.of_piece(place) for order in base.plan.orders)
             plan = replace(base.plan, root=piece.root, free=free, union=None, orders=orders)
             asked = counted and piece.reading != "looked up"
             tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=piece.changed)
-            self.trees.append(PieceTree(piece, tree, ranked=self._ranked(tree, orders)))
+            self.trees.append(StoredPartTree(piece, tree, ranked=self._ranked(tree, orders)))
         self._serving = {frozenset(kept.piece.parts): kept for kept in self.trees if kept.piece.reading == "looked up"}
         for kept in self.trees:
             for view in kept.tree.stored_inner() if kept.piece.changed is not None else ():
@@ -93,11 +93,11 @@ class Pieces:
         for kept in self.overlapping():
             kept.pair().indexes.append(base.root.children[0].node.variables)
 
-    def enumerated(self) -> list[PieceTree]:
-        """The pieces whose rows are read from their trees."""
+    def enumerated(self) -> list[StoredPartTree]:
+        """The part trees whose rows are read from their trees."""
         return [kept for kept in self.trees if kept.piece.reading == "enumerated"]
 
-    def overlapping(self) -> list[PieceTree]:
+    def overlapping(self) -> list[StoredPartTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
         if self.base.plan.ranked_only:
             return []
@@ -115,7 +115,7 @@ class Pieces:
         return parts + [view.table for kept in self.trees for view in self.own(kept) if view.table is not None]
 
     def shared_tables(self) -> list[Table]:
-        """The view's own tables that pieces add to; none if covers keep them."""
+        """The view's own tables that part trees add to; none if covers keep them."""
         views = self.base.stored_inner() if not self.union.covers else []
         return [view.table for view in views if view.table is not None]
 
@@ -129,7 +129,7 @@ class Pieces:
         yield from self.joined()
 
     def ranked(self) -> Iterator[RankedIndex]:
-        """The ranked trees of all pieces."""
+        """The ranked trees of all part trees."""
         for kept in self.trees:
             yield from kept.ranked.values()
 
@@ -142,8 +142,8 @@ class Pieces:
         found = {id(column.routing): column.routing for column in self.columns() if column.routing is not column.heavy}
         return list(found.values())
 
-    def own(self, kept: PieceTree) -> list[View]:
-        """The stored views of a piece that it does not share."""
+    def own(self, kept: StoredPartTree) -> list[View]:
+        """The stored views of a part tree that it does not share."""
         return [view for view in kept.tree.stored_inner() if self._shared(kept, view) is None]
 
     def partition(self, atom: str) -> Partition:
@@ -155,14 +155,15 @@ class Pieces:
         expressions = (self._expression(edge, variable),)
         return next(one for one in self.partition(edge.atom).columns if one.expressions == expressions)
 
-    def joining(self, parts: Mapping[str, str]) -> PieceTree:
-        """The piece that joins these parts of two atoms, and nothing else."""
+    def joining(self, parts: Mapping[str, str]) -> StoredPartTree:
+        """The part tree that joins these parts of two atoms, and nothing else."""
         if self.symmetric:
             return self.trees[0]
         return next(kept for kept in self.trees if dict(kept.piece.parts) == dict(parts))
 
-    def filled(self, kept: PieceTree) -> list[View]:
-        """The views that are filled by a piece's own joins: of those added to a target, by the changes of one atom."""
+    def filled(self, kept: StoredPartTree) -> list[View]:
+        """The views that are filled by a part tree's own joins: of those added to a target, by the changes of one
+        atom."""
         if kept.piece.changed is None:
             return [] if self._targeted(kept) else kept.tree.stored_inner()
         others = (
@@ -170,18 +171,18 @@ class Pieces:
         )
         return [kept.tree.root] if next(others) == kept.piece.changed else []
 
-    def _targeted(self, kept: PieceTree) -> bool:
-        """Whether other pieces are added to this one, which keeps nothing by itself."""
+    def _targeted(self, kept: StoredPartTree) -> bool:
+        """Whether other part trees are added to this one, which keeps nothing by itself."""
         return any(one.piece.target == kept.piece.name for one in self.trees)
 
-    def _served(self, kept: PieceTree, view: View) -> PieceTree:
-        """The piece that a view inside an added one stands for."""
+    def _served(self, kept: StoredPartTree, view: View) -> StoredPartTree:
+        """The part tree that a view inside an added one stands for."""
         return self._serving[frozenset(pair for pair in kept.piece.parts if pair[0] in view.atoms)]
 
     # Construction --------------------------------------------------------------------------------
 
     def _ranked(self, tree: Tree, orders: Iterable[OrderPlan]) -> dict[int, RankedIndex]:
-        """The ranked trees of a piece, without tables."""
+        """The ranked trees of a part tree, without tables."""
         definition, found = self.base.definition, dict[int, RankedIndex]()
         for number, (order, plan) in enumerate(zip(definition.orders, orders, strict=True)):
             if self.base.plan.orders[number].pieces:
@@ -222,7 +223,7 @@ class Pieces:
             partition.make()
 
     def make_tables(self, limbs: int) -> None:
-        """Make the pieces' own tables, empty, with values of `limbs` words; and point trees at what they share."""
+        """Make the part trees' own tables, empty, with values of `limbs` words; and point trees at what they share."""
         for kept in self.trees:
             for view in kept.tree.stored_inner():
                 shared = self._shared(kept, view)
@@ -232,7 +233,7 @@ class Pieces:
                 index.make_tables(self.stores)
 
     def widen(self, limbs: int) -> None:
-        """Give the values of the pieces' own tables more limbs; those of shared ones have them."""
+        """Give the values of the part trees' own tables more limbs; those of shared ones have them."""
         for kept in self.trees:
             for view in self.own(kept):
                 assert view.table is not None
@@ -266,11 +267,12 @@ class Pieces:
         groups, parts = group_expressions(edge, self.base.definition), self._parts(edge)
         return [group for i, group in enumerate(groups) if any(part[i] != "*" for part in parts)]
 
-    def letters(self, edge: Edge, part: str) -> Letters:
+    def letters(self, edge: Edge, part: str) -> PartKey:
         return letters_of(self.partition(edge.atom), edge, part, self.base.definition)
 
-    def _parts(self, edge: Edge, passing: Collection[Piece] = ()) -> list[str]:
-        """The parts of an atom that pieces and covers read, but for those `passing` changes on, which join nothing."""
+    def _parts(self, edge: Edge, passing: Collection[PartTree] = ()) -> list[str]:
+        """The parts of an atom that part trees and covers read, but for those `passing` changes on, which join
+        nothing."""
         pieces = (piece for piece in self.union.pieces if edge.atom in dict(piece.parts) and piece not in passing)
         read = [piece.part(edge.atom) for piece in pieces]
         for cover in self.union.covers:
@@ -286,15 +288,15 @@ class Pieces:
                         index = (self._expression(edge, variable),)
                         self.partition(edge.atom).need(self.letters(edge, part), [index], [False])
 
-    def _edges(self, kept: PieceTree) -> list[Edge]:
+    def _edges(self, kept: StoredPartTree) -> list[Edge]:
         return [edge for edge in self.union.edges if edge.atom in kept.tree.leaves]
 
     def _expression(self, edge: Edge, variable: str) -> str:
         columns = self.base.definition.atom(edge.atom).variables
         return next(column.expression for column in columns if column.name == variable)
 
-    def _shared(self, kept: PieceTree, view: View) -> View | None:
-        """The view of the base tree to which a stored view of a piece adds; None if it is the piece's own."""
+    def _shared(self, kept: StoredPartTree, view: View) -> View | None:
+        """The view of the base tree to which a stored view of a part tree adds; None if it is the part tree's own."""
         if kept.piece.reading == "looked up":
             return None
         if kept.piece.changed is not None and view is not kept.tree.root:
@@ -310,8 +312,8 @@ class Pieces:
     # Programs ------------------------------------------------------------------------------------
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int, limbs: int) -> None:
-        """Add what a delta of a store changes in the pieces, for the atoms that read it at a position, and in its parts
-        between the two positions. The status of its values is known."""
+        """Add what a delta of a store changes in the part trees, for the atoms that read it at a position, and in
+        its parts between the two positions. The status of its values is known."""
         last = max(self._positions(store), default=0)
         if position == 0:
             self._add_pieces(assembler, store, 0, limbs)
@@ -320,8 +322,8 @@ class Pieces:
             self._add_pieces(assembler, store, 1, limbs)
 
     def add_moves(self, assembler: Assembler, store: LeafStore, routing: Table, times: int, limbs: int) -> None:
-        """Take rows (times = -1) out of the parts and pieces that tell heavy values from light ones by `routing`, or
-        put them in (1). Their status is known, and the store has them all the time."""
+        """Take rows (times = -1) out of the parts and part trees that tell heavy values from light ones by
+        `routing`, or put them in (1). Their status is known, and the store has them all the time."""
         self._add_pieces(assembler, store, 0, limbs, times, routing)
         self.partition_of(store).add_parts(assembler, self.number, times, routing)
         self._add_pieces(assembler, store, 1, limbs, times, routing)
@@ -354,7 +356,7 @@ class Pieces:
             and partition.tells(letters, routing)
         ]
 
-        def add(chosen: Iterable[tuple[PieceTree, str, Letters]]) -> None:
+        def add(chosen: Iterable[tuple[StoredPartTree, str, PartKey]]) -> None:
             for kept, atom, letters in chosen:
                 leaf = kept.tree.leaves[atom]
                 top = kept.tree.top(leaf)
@@ -373,9 +375,9 @@ class Pieces:
             add(one for one in reading if "H" in one[2])
 
     def _add_ranked(
-        self, assembler: Assembler, partition: Partition, kept: PieceTree, atom: str, times: int = 1
+        self, assembler: Assembler, partition: Partition, kept: StoredPartTree, atom: str, times: int = 1
     ) -> None:
-        """Add the paths of an atom's delta, `times` times, into the leaves of a piece's ranked trees."""
+        """Add the paths of an atom's delta, `times` times, into the leaves of a part tree's ranked trees."""
         delta = kept.tree.leaves[atom].shape
         for index in (index for index in kept.ranked.values() if atom in index.leaves):
             for cell in cells(kept.letters[atom]):
@@ -396,7 +398,7 @@ class Pieces:
     # Filling -------------------------------------------------------------------------------------
 
     def fill(self, machine: Machine, limbs: int, room: Room | None = None) -> int:
-        """Fill parts and pieces, which are empty, from the stores, whose heavy values are known; returns the flags.
+        """Fill parts and part trees, which are empty, from the stores, whose heavy values are known; returns the flags.
 
         O(N^1.5): three-way joins take the shortest list, two-way joins have a light or a heavy side. Raises
         OperationalError as soon as it is foreseen that they do not find room.
@@ -427,12 +429,12 @@ class Pieces:
         machine.run_once(sweep.program())
         return flags
 
-    def _aside(self, kept: PieceTree) -> list[View]:
-        """The views of an added piece from which it is not filled: all but the leaf whose changes are added."""
+    def _aside(self, kept: StoredPartTree) -> list[View]:
+        """The views of an added part tree from which it is not filled: all but the leaf whose changes are added."""
         return [view for view in kept.tree.root.walk() if view.node.atom != kept.piece.changed]
 
-    def _goal(self, kept: PieceTree, view: View) -> Goal:
-        """A table of a piece, to be filled with what joins below it."""
+    def _goal(self, kept: StoredPartTree, view: View) -> Goal:
+        """A table of a part tree, to be filled with what joins below it."""
         assert view.table is not None and view.shape is not None
         leaves = [
             (leaf.node.variables, leaf.table) for leaf in kept.tree.leaves.values() if leaf.node.atom in view.atoms

@@ -1,8 +1,8 @@
 """Heavy and light values: the partitions of a view's stores, and how a change's rows find their parts.
 
 A value of a column is heavy if many rows of the store have it. For each column that a strategy asks for
-(planner/model/heavy_light.py) the heavy values are a table of their own; each part that a piece reads is a table of the
-store's rows whose values have that status, and takes every change of the store. All atoms that read a store share
+(planner/model/heavy_light.py) the heavy values are a table of their own; each part that a part tree reads is a table of
+the store's rows whose values have that status, and takes every change of the store. All atoms that read a store share
 its partition, so a part is named by the store's columns, whatever the atoms call them.
 """
 
@@ -18,7 +18,7 @@ from sqlfront.planner.model.heavy_light import Edge
 from sqlfront.planner.model.query import Definition
 from sqlfront.storage.stores.table import Table
 
-Letters = tuple[str, ...]
+PartKey = tuple[str, ...]
 """H, L or * for each column of a partition; of a part that is several together, as many letters for each."""
 
 
@@ -43,11 +43,11 @@ class Partition:
     bounds: int
     layout: Shape
     columns: list[Column] = field(default_factory=list)
-    parts: dict[Letters, Table] = field(default_factory=dict)
-    indexes: dict[Letters, dict[tuple[str, ...], bool]] = field(default_factory=dict)
+    parts: dict[PartKey, Table] = field(default_factory=dict)
+    indexes: dict[PartKey, dict[tuple[str, ...], bool]] = field(default_factory=dict)
 
     @property
-    def letters(self) -> list[Letters]:
+    def letters(self) -> list[PartKey]:
         """The names of the parts."""
         return list(self.parts)
 
@@ -57,7 +57,7 @@ class Partition:
         for column in self.columns:
             yield from (column.heavy, column.pending)
 
-    def need(self, letters: Letters, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
+    def need(self, letters: PartKey, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
         """Ask for a part with groupings by expressions; before `make`."""
         wanted = self.indexes.setdefault(letters, {})
         for index, sums in zip(indexes, summed, strict=True):
@@ -94,7 +94,7 @@ class Partition:
         tell heavy values from light ones by it."""
         changing = [letters for letters in self.parts if self.tells(letters, routing)]
 
-        def add(chosen: Iterable[Letters]) -> None:
+        def add(chosen: Iterable[PartKey]) -> None:
             for letters in chosen:
                 for cell in cells(letters):
                     assembler.path(owner)
@@ -108,12 +108,12 @@ class Partition:
         with assembler.unless_light():
             add(letters for letters in changing if "H" in letters)
 
-    def tells(self, letters: Letters, routing: Table | None) -> bool:
+    def tells(self, letters: PartKey, routing: Table | None) -> bool:
         """Whether a part's rows go by `routing`; any part if it is None."""
         pairs = zip(self.columns, letters, strict=True)
         return routing is None or any(column.routing is routing and letter != "*" for column, letter in pairs)
 
-    def route(self, assembler: Assembler, cell: Letters) -> None:
+    def route(self, assembler: Assembler, cell: PartKey) -> None:
         """Keep the rows of a part, or of one of several, on a path that has just begun."""
         wanted = {number: letter == "H" for number, letter in enumerate(cell) if letter != "*"}
         if wanted:
@@ -169,18 +169,18 @@ def join_columns(columns: Sequence[Column], every: Sequence[Column]) -> None:
             one.routing = joined
 
 
-def letters_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> Letters:
+def letters_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> PartKey:
     """The name, by the store's columns, of a part that an atom's columns name."""
     own = [dict(zip(group_expressions(edge, definition), cell, strict=True)) for cell in part.split("|")]
     return tuple("".join(cell.get(column.expressions, "*") for cell in own) for column in partition.columns)
 
 
-def cells(letters: Letters) -> list[Letters]:
+def cells(letters: PartKey) -> list[PartKey]:
     """The parts that a part is together, which have no row in common; itself if it is one."""
     return list(zip(*letters, strict=True)) or [()]
 
 
-def part_name(letters: Letters) -> str:
+def part_name(letters: PartKey) -> str:
     """A part's name, for people."""
     return "|".join("".join(cell) for cell in cells(letters))
 

@@ -1,4 +1,4 @@
-"""Reading a union whose pieces overlap: each output tuple once, with its values added up over all pieces.
+"""Reading a union whose part trees overlap: each output tuple once, with its values added up over all part trees.
 
 A tuple of one or two variables of a triangle is in a tree once for each value of the others. The trees' rows are taken
 bucket by bucket, hopping over tuples that have been put out (kernels/programs/hop.py); no tuple may be in two of the
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sqlfront.maintenance.heavy_light.part_trees import Pieces, PieceTree
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
 from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape, pair_parts
 from sqlfront.maintenance.tree.walk import BATCH
@@ -23,14 +23,14 @@ from sqlfront.storage.kernels.programs import hop as kernels
 _next_union, _union_values = entry_point(kernels.next_union), entry_point(kernels.union_values)
 
 
-class Hops(Metered):
+class UnionEnumeration(Metered):
     """One enumeration in progress, in batches of `rows` rows. Valid until the state changes.
 
     Constants that give the whole tuple (`where`) lead to it, at the cost of one row; others are ignored.
     """
 
     def __init__(
-        self, pieces: Pieces, where: Mapping[str, tuple[int, ...]] | None = None, meter: Meter | None = None
+        self, pieces: PartTrees, where: Mapping[str, tuple[int, ...]] | None = None, meter: Meter | None = None
     ) -> None:
         super().__init__(meter)
         output = pieces.base.root.children[0]
@@ -115,7 +115,7 @@ class Hops(Metered):
 class _Tree:
     """The words of one tree for the kernels, and the arrays they point to."""
 
-    def __init__(self, kept: PieceTree, out: Shape) -> None:
+    def __init__(self, kept: StoredPartTree, out: Shape) -> None:
         upper, lower = kept.top(), kept.pair()
         closing = next(child for child in upper.children if child is not lower)
         assert upper.table is not None and lower.table is not None and closing.table is not None
@@ -147,7 +147,7 @@ class _Tree:
         self.words = np.array(words, np.int64)
 
 
-def _limbs(kept: PieceTree) -> int:
+def _limbs(kept: StoredPartTree) -> int:
     """How wide a product of a tree's values can be."""
     lower = kept.pair()
     closing = next(child for child in kept.top().children if child is not lower)

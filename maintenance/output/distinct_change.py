@@ -1,4 +1,4 @@
-"""Companions in a view's change: the groups in which they changed, and what they kept before it."""
+"""Distinct values in a view's change: the groups in which they changed, and what they kept before it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 
 def changed_groups(view: MaintainedView, delta: OutputDelta, machine: Machine) -> np.ndarray:
-    """The rows of the view's output delta in which something changed, and a row of zeros for each other group in which
-    what a companion tells did. O(rows log rows), linear without companions; where only some of a group's columns decide
-    a companion's values, and what they tell changes, O(groups that have them)."""
+    """The rows of the view's output delta in which something changed, and a row of zeros for each other group in
+    which what a view of distinct values tells did. O(rows log rows), linear without distinct values; where only some
+    of a group's columns decide the distinct values' values, and what they tell changes, O(groups that have
+    them)."""
     if not view.companions:
         return np.ascontiguousarray(delta.changed())
     keys, rows = delta.shape.keys, [delta.changed()]
@@ -47,7 +48,8 @@ def changed_groups(view: MaintainedView, delta: OutputDelta, machine: Machine) -
 
 
 class _Touched:
-    """The values, of the group columns that decide what a companion keeps, for which it changed in an epoch."""
+    """The values, of the group columns that decide what a view of distinct values keeps, for which it changed in an
+    epoch."""
 
     def __init__(self, view: MaintainedView, number: int) -> None:
         kept = view.companions[number]
@@ -66,7 +68,8 @@ class _Touched:
         return np.ones((len(self._keys), 1), np.int64)
 
     def told(self) -> list[pa.Array] | None:
-        """What the companion tells for each now; None if that has no value for one, which the view may not have."""
+        """What the view of distinct values tells for each now; None if that has no value for one, which the view may
+        not have."""
         groups = Groups(self._view, self._number, self, len(self._keys))
         try:
             return [groups.column(raw) for raw in self._view.definition.raw if raw.companion == self._number]
@@ -100,7 +103,7 @@ class _Touched:
 
 @contextmanager
 def rewound(view: MaintainedView, machine: Machine) -> Iterator[None]:
-    """For the time of the body, the view's companions hold what they held before their deltas. O(rows of these).
+    """For the time of the body, the view's distinct values hold what they held before their deltas. O(rows of these).
 
     DataError if a value occurs too often to be taken back; nothing is rewound then.
     """
@@ -115,7 +118,7 @@ def rewound(view: MaintainedView, machine: Machine) -> Iterator[None]:
 
 
 def _weighted(kept: MaintainedView) -> np.ndarray:
-    """A companion's changed rows: key words, then the change of their count in one word."""
+    """The distinct values' changed rows: key words, then the change of their count in one word."""
     assert kept.delta is not None
     shape, rows = kept.delta.shape, kept.delta.changed()
     first = shape.keys + shape.parts.index(COUNT) * shape.limbs
@@ -126,7 +129,7 @@ def _weighted(kept: MaintainedView) -> np.ndarray:
 
 
 def _add(kept: MaintainedView, rows: np.ndarray, machine: Machine, sign: int) -> None:
-    """Add rows to a companion's values, or take them out. Nobody's steps."""
+    """Add rows to the distinct values' values, or take them out. Nobody's steps."""
     table, delta = kept.tree.projection, kept.delta
     assert table is not None and delta is not None
     assembler, sweep = Assembler(), Assembler()

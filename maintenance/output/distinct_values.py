@@ -1,4 +1,4 @@
-"""What companions tell about a view's groups: how many distinct values, the first, the last, their sum."""
+"""What distinct values tell about a view's groups: how many distinct values, the first, the last, their sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Words(Protocol):
 
 
 class Groups:
-    """The groups of one companion to which `rows` rows of its view belong. O(1) a row to find."""
+    """The groups of one view of distinct values to which `rows` rows of its view belong. O(1) a row to find."""
 
     def __init__(self, view: MaintainedView, number: int, source: Words, rows: int) -> None:
         self._view, self._companion, self._rows = view, view.companions[number], rows
@@ -37,7 +37,7 @@ class Groups:
         self._groups = self._find(source)
 
     def column(self, raw: RawColumn) -> pa.Array:
-        """The column of an aggregate that the companion answers."""
+        """The column of an aggregate that the view of distinct values answers."""
         if raw.kind in ("least", "greatest"):
             return self._decoded(raw, self._ends(int(raw.kind == "greatest")))
         if raw.kind == "count":

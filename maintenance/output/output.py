@@ -234,7 +234,7 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 
 def row_count(view: MaintainedView) -> int:
     """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree; where no
-    number is kept (see tally.py), what building the view costs, once after a change."""
+    number is kept (see tuple_count.py), what building the view costs, once after a change."""
     if view.plan.ranked_only:
         return sum(batch.num_rows for batch in Reader(view))
     view.reads.steps += 1

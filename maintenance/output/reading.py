@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from sqlfront.maintenance.heavy_light.union_enumeration import Hops
+from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.tree.view_tree import Tree
@@ -50,10 +50,10 @@ def read(
     return Chain(walks) if view.divided else next(walks)
 
 
-def merging(view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> Hops | None:
+def merging(view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> UnionEnumeration | None:
     """The reading of a union whose trees may have a tuple in common; None for any other view."""
     pieces = view.balance.pieces if view.divided and view.balance is not None else None
-    return Hops(pieces, where, view.reads) if pieces is not None and pieces.overlapping() else None
+    return UnionEnumeration(pieces, where, view.reads) if pieces is not None and pieces.overlapping() else None
 
 
 def trees_read(view: MaintainedView) -> list[Tree]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Listener = Callable[[int, "OutputChange | Error"], None]
 
 
-class Outlets:
+class Subscribers:
     """The listeners of views, and the relations that views feed.
 
     A view's output change is gathered only while it has an outlet: an epoch costs as much more as it changes.

@@ -15,7 +15,7 @@ from sqlfront.maintenance.ranked.branches import BranchRows, RankedBranches
 from sqlfront.maintenance.ranked.exact import key_sums, numbers
 from sqlfront.maintenance.ranked.index import RankedIndex, RankedNode
 from sqlfront.maintenance.ranked.index_union import RankedOrder, RankedUnion
-from sqlfront.maintenance.ranked.keyset_start import Start
+from sqlfront.maintenance.ranked.keyset_start import KeysetStart
 from sqlfront.maintenance.ranked.rounded import rounded_sums
 from sqlfront.maintenance.ranked.window import Block, GroupedWindow, Window, sorted_places, words_at
 from sqlfront.maintenance.tree.walk import BATCH
@@ -37,7 +37,7 @@ class RankedWalk(Metered):
     their keys do not tell, by a sum that is NULL or rounded, pass through a window (see ranked/window.py).
     """
 
-    def __init__(self, index: RankedOrder, start: Start | None = None, meter: Meter | None = None) -> None:
+    def __init__(self, index: RankedOrder, start: KeysetStart | None = None, meter: Meter | None = None) -> None:
         super().__init__(meter)
         self._index, self._start = index, start
         self._answers = _answers_of(index, start)
@@ -149,7 +149,7 @@ def _taking(index: RankedOrder, answers: _Answers | _Merged) -> Callable[[int], 
     return GroupedWindow(window, answers.fetch, anchors, answers.skip_group, index.quota).take
 
 
-def _answers_of(index: RankedOrder, start: Start | None) -> _Answers | _Merged:
+def _answers_of(index: RankedOrder, start: KeysetStart | None) -> _Answers | _Merged:
     """The rows of an order by their keys."""
     nodes = index.arity
     if isinstance(index, RankedUnion):
@@ -163,7 +163,7 @@ def _answers_of(index: RankedOrder, start: Start | None) -> _Answers | _Merged:
 class _Answers:
     """The rows of one ranked tree by their keys."""
 
-    def __init__(self, index: RankedIndex, start: Start | None = None) -> None:
+    def __init__(self, index: RankedIndex, start: KeysetStart | None = None) -> None:
         self._plan, self._start = index.plan_words(), start
         self._read = _open_read(words_at(self._plan), 0 if start is None else start.address)
         self._finalizer = weakref.finalize(self, kernels.close_read, self._read)

@@ -27,7 +27,7 @@ _passed_over = entry_point(kernels.passed_over)
 
 
 @dataclass(frozen=True)
-class After:
+class KeysetBound:
     """The rows of an order after values of its first terms, each a variable's or, of a sum (None), what its rank words
     hold: those that have all of them too if it is `inclusive`, and those with a NULL that comes after a value if
     `nulls` count. They all have the first of the values, `fixed` of them."""
@@ -54,13 +54,15 @@ class TooFar(Exception):
     """More rows have been passed over than are read sooner along the tree than all at once."""
 
 
-class Start:
+class KeysetStart:
     """The start of one walk of an order. What stands for a string that no row has is valid until the state changes.
 
     TooFar is raised once more than `most` rows are passed over (None: never).
     """
 
-    def __init__(self, index: RankedOrder, after: After, codecs: Mapping[str, Codec], most: int | None = None) -> None:
+    def __init__(
+        self, index: RankedOrder, after: KeysetBound, codecs: Mapping[str, Codec], most: int | None = None
+    ) -> None:
         words = [
             [0, value >> 64, _signed(value)] if variable is None else codecs[variable].encode_value(value)
             for variable, value in after.values

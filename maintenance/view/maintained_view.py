@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.covers import add_sum_paths, status_of_partners
-from sqlfront.maintenance.heavy_light.part_trees import Pieces
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.programs import Assembler
@@ -27,9 +27,9 @@ from sqlfront.maintenance.tree.view_tables import label, view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.top_change import BestRows, TopRows
-from sqlfront.maintenance.view.tuple_count import Tally
+from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Companion, Definition, Limit, RawColumn
+from sqlfront.planner.model.query import Definition, DistinctValues, Limit, RawColumn
 from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.codecs.order import order_places
@@ -54,15 +54,14 @@ class FirstRowsReader(Protocol):
 class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
-    `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB.
-    `tally` counts its tuples where no table's size or count is their number (see tally.py); where that would cost too
-    much, `counted` is the number last asked for, after the machine's run of this number.
-    `epsilon` says when a value is heavy, where the plan is a union of `pieces` over heavy and light parts; `balance`
-    keeps these, unless none is told apart (at 0 and 1) and the tree by itself keeps what is put out.
-    `passes`: it has one table and passes on what its rows become (see State.pass_on).
-    `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows of a view with
-    a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does). `branches` are the views whose rows
-    it merges, if it has none of its own. `reads` counts the steps of its readers.
+    `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB. `tally` counts its tuples
+    where no table's size or count is their number (see tuple_count.py); where that would cost too much, `counted` is
+    the number last asked for, after the machine's run of this number. `epsilon` says when a value is heavy, where the
+    plan is a union of `pieces` over heavy and light parts; `balance` keeps these, unless none is told apart (at 0 and
+    1) and the tree by itself keeps what is put out. `passes`: it has one table and passes on what its rows become (see
+    State.pass_on). `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows
+    of a view with a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does). `branches` are the
+    views whose rows it merges, if it has none of its own. `reads` counts the steps of its readers.
     """
 
     name: str
@@ -81,13 +80,13 @@ class MaintainedView:
     output_schema: pa.Schema | None = None
     terms: tuple[Term, ...] = ()
     twin: Table | None = None
-    companion: Companion | None = None
+    companion: DistinctValues | None = None
     companions: list[MaintainedView] = field(default_factory=list)
-    tally: Tally | None = None
+    tally: TupleCount | None = None
     counted: tuple[int, int] | None = None
     machine: Machine | None = None
     epsilon: float = 0.5
-    pieces: Pieces | None = None
+    pieces: PartTrees | None = None
     balance: Balance | None = None
     ranked: dict[int, RankedOrder] = field(default_factory=dict)
     top: TopRows | BestRows | None = None
@@ -97,7 +96,7 @@ class MaintainedView:
 
     @property
     def members(self) -> list[MaintainedView]:
-        """The view and its companions, which share its name and its number."""
+        """The view and its distinct values, which share its name and its number."""
         return [self, *self.companions]
 
     @property
@@ -176,10 +175,11 @@ class MaintainedView:
             words = sum(self.tree.widths[variable] for variable in entry_of(self.tree, base_of(self.tree, leaf)))
             leaf.gathered = Table(words, 1, self.limbs, name="delta of a leaf")
         kept = self.plan.keeps_number and is_spread(self.definition, self.plan)
-        self.tally, self.counted = Tally(self.tree, self.limbs) if kept else None, None
+        self.tally, self.counted = TupleCount(self.tree, self.limbs) if kept else None, None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
-        """An empty table of the output's variables; a companion's is grouped, and ordered by the argument if asked."""
+        """An empty table of the output's variables; the distinct values' is grouped, and ordered by the
+        argument if asked."""
         shape = shape_of(variables, self.tree.widths, self.tree.parts(self.tree.root), self.limbs)
         if self.companion is None:
             return Table(shape.keys, len(shape.parts), self.limbs, name="projection")
@@ -368,7 +368,7 @@ class MaintainedView:
         if self.tally is not None:
             self.tally.add_path(leaf, assembler, self.number, position, times)
 
-    def _add_pieces(self, pieces: Pieces, assembler: Assembler, atom: str, position: int, times: int) -> None:
+    def _add_pieces(self, pieces: PartTrees, assembler: Assembler, atom: str, position: int, times: int) -> None:
         """The paths of an atom's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
         before joins the parts before they change."""
         i = [edge.atom for edge in pieces.union.edges].index(atom)
@@ -430,14 +430,14 @@ class MaintainedView:
             self.balance.stale = True
 
 
-def pieces_of(view: MaintainedView) -> Pieces:
+def pieces_of(view: MaintainedView) -> PartTrees:
     """The trees of a plan that is a union, without tables."""
     assert view.plan.union is not None
     counted = view.definition.mode == "bag"
-    return Pieces(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
+    return PartTrees(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
 
 
-def ranked_by_pieces(pieces: Pieces) -> dict[int, RankedOrder]:
+def ranked_by_pieces(pieces: PartTrees) -> dict[int, RankedOrder]:
     """The orders that the pieces of a view keep ranked trees of, by their numbers."""
     free, trees = pieces.base.definition.free, pieces.trees
     return {number: RankedUnion([kept.ranked[number] for kept in trees], free) for number in trees[0].ranked}

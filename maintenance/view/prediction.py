@@ -15,7 +15,7 @@ from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.view.tuple_count import Tally
+from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.storage.stores.table import Table
 
 FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
@@ -92,8 +92,9 @@ def _path(tree: Tree, leaf: View) -> float:
     return total
 
 
-def _tallied(tally: Tally, tree: Tree, leaf: View) -> float:
-    """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tally's tree."""
+def _tallied(tally: TupleCount, tree: Tree, leaf: View) -> float:
+    """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tuple count's
+    tree."""
     emission = Emission(tree, leaf)
     total, rows = 0.0, 1.0
     for parent, child in emission.bound:

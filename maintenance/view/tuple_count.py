@@ -27,7 +27,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 
-class Tally:
+class TupleCount:
     """The tables beside a view's tree that count its tuples, and the paths that keep them.
 
     `limbs` is the width of the counts.
@@ -158,11 +158,11 @@ def count_tuples(tree: Tree, limbs: int, meter: Meter) -> int:
     O(rows) where no step to a parent has to list, else as building the view.
     """
     machine = Machine()
-    tally = Tally(tree, limbs)
+    tally = TupleCount(tree, limbs)
     while tally.build(machine, 0) & at.OVERFLOW:
         limbs += 1
         tally.release()
-        tally = Tally(tree, limbs)
+        tally = TupleCount(tree, limbs)
     meter.steps += int(machine.scratch[at.STEPS])
     total = tally.total
     tally.release()

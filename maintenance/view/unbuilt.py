@@ -15,7 +15,7 @@ from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 def unbuilt_view(
     name: str, definition: Definition, plan: Plan, number: int, dictionaries: Dictionaries, epsilon: float = 0.5
 ) -> MaintainedView:
-    """A view with its companions, of which nothing is stored yet."""
+    """A view with its distinct values, of which nothing is stored yet."""
     codecs = codecs_of(definition, dictionaries)
     tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
     terms = symmetric_terms(tree) or ()

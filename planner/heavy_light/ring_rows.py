@@ -2,7 +2,7 @@
 
 A value is heavy if it is so in one of the two tables that it joins. Light values have short lists in both, and heavy
 ones are few; so a bag of two tables is cheap to change if what they share is light, or both of its other columns are
-heavy. Ten pieces, by the status of all four values, have no ring in common (the split of Deep, Hu and Koutris 2022,
+heavy. Ten part trees, by the status of all four values, have no ring in common (the split of Deep, Hu and Koutris 2022,
 section on unions, divides by the first heavy value of a table; that bounds the bags, but not what a change costs).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from sqlfront.planner.heavy_light.rings import Ring, find_ring
-from sqlfront.planner.model.heavy_light import Edge, Piece, Union
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -56,12 +56,12 @@ def _variables(definition: Definition) -> dict[str, None]:
 
 
 class _Trees(Ring):
-    """The trees of pieces, over the edges R(a, b), S(b, c), T(c, d), U(d, a)."""
+    """The trees of part trees, over the edges R(a, b), S(b, c), T(c, d), U(d, a)."""
 
-    def piece(self, status: str, root: Node) -> Piece:
+    def piece(self, status: str, root: Node) -> PartTree:
         """The rings whose values a, b, c and d have this status."""
         parts = ((edge.atom, status[i] + status[(i + 1) % 4]) for i, edge in enumerate(self.ring))
-        return Piece(status, tuple(parts), root, "enumerated")
+        return PartTree(status, tuple(parts), root, "enumerated")
 
     def opposite(self, i: int) -> Node:
         """For i = 0: a and c, under which the bags (a, b, c) and (c, d, a) are listed. O(1) for each row of a bag."""

@@ -5,15 +5,15 @@ that joins two tables is summed out beforehand where each row of the one meets f
 light there, or what it meets is heavy. A change then lists what one table has for a or b, few again by the parts, and
 looks up the sums of the other two. Where nothing is few, a and b are heavy, and the sums of all three are kept for such
 pairs; where the two between cannot be summed, it lists heavy c and d, O(N^(2 - 2 eps)) pairs. Which parts are joined
-how differs from atom to atom, so each has its own pieces. The bound is that of Hanauer, Henzinger and Hua 2022, "Fully
-dynamic four-vertex subgraph counting"; the division is ours.
+how differs from atom to atom, so each has its own part trees. The bound is that of Hanauer, Henzinger and Hua 2022,
+"Fully dynamic four-vertex subgraph counting"; the division is ours.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from sqlfront.planner.model.heavy_light import Edge, Piece, Union
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -75,25 +75,25 @@ class Ring:
 
 
 class _Trees(Ring):
-    """The trees of pieces: the change of edge i, R(a, b), meets S, T and U after it."""
+    """The trees of part trees: the change of edge i, R(a, b), meets S, T and U after it."""
 
-    def pair(self, j: int, one: str, other: str) -> Piece:
+    def pair(self, j: int, one: str, other: str) -> PartTree:
         """The sums over the variable that two edges share, by their other variables."""
         root = self._paired(j)
-        return Piece(self._name((j, one), (j + 1, other)), self._parts((j, one), (j + 1, other)), root, "looked up")
+        return PartTree(self._name((j, one), (j + 1, other)), self._parts((j, one), (j + 1, other)), root, "looked up")
 
-    def heavy_ends(self, i: int) -> list[Piece]:
+    def heavy_ends(self, i: int) -> list[PartTree]:
         """The sums over S, T and U for heavy a and b, c and d being light; and what changes of the three add."""
         s, t, u = (i + 1, "HL"), (i + 2, "LL"), (i + 3, "LH")
         ends = self.ring[(i + 1) % 4].first, self.ring[i % 4].first
         every = (self.leaf(i + 1), self.leaf(i + 2), self.leaf(i + 3))
         name = self._name(s, t, u)
-        kept = Piece(name, self._parts(s, t, u), Node(ends, (self._bag(*every),)), "looked up")
+        kept = PartTree(name, self._parts(s, t, u), Node(ends, (self._bag(*every),)), "looked up")
 
-        def added(changed: int, *operands: Node) -> Piece:
+        def added(changed: int, *operands: Node) -> PartTree:
             root = Node(ends, (self._bag(*operands),))
             atom = self.ring[changed % 4].atom
-            return Piece(f"{atom} to {name}", kept.parts, root, "added", atom, name)
+            return PartTree(f"{atom} to {name}", kept.parts, root, "added", atom, name)
 
         return [
             kept,
@@ -102,7 +102,7 @@ class _Trees(Ring):
             added(i + 2, every[1], every[0], every[2]),
         ]
 
-    def changes(self, i: int) -> list[Piece]:
+    def changes(self, i: int) -> list[PartTree]:
         """What a change of edge i adds to the sum, by the parts of S, T and U; in a bag, what comes first is listed
         first."""
         s, t, u = i + 1, i + 2, i + 3
@@ -121,10 +121,10 @@ class _Trees(Ring):
             self._change(i, ("LH", "LL", ALIKE), leaves[s], through_d),
         ]
 
-    def _change(self, i: int, parts: tuple[str, str, str], *operands: Node) -> Piece:
+    def _change(self, i: int, parts: tuple[str, str, str], *operands: Node) -> PartTree:
         own = self._parts((i, WHOLE), *((i + 1 + place, part) for place, part in enumerate(parts)))
         root = Node((), (self._bag(self.leaf(i), *operands),), connex=True)
-        return Piece(f"{self.ring[i].atom} with {' '.join(parts)}", own, root, "added", self.ring[i].atom)
+        return PartTree(f"{self.ring[i].atom} with {' '.join(parts)}", own, root, "added", self.ring[i].atom)
 
     def _paired(self, j: int) -> Node:
         one, other = self.ring[j % 4], self.ring[(j + 1) % 4]

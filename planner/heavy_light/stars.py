@@ -3,14 +3,14 @@ Theorem 25, under changes.
 
 An end is heavy if many rows of its table have it. Ends that are all heavy are few: which of them meet is stored. What
 has a light end is found from ranked trees rooted at b, one for each table that may have the first light end: there as
-few rows of the join make one row of the output as a light end has rows. So no two pieces have a row in common.
+few rows of the join make one row of the output as a light end has rows. So no two part trees have a row in common.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from sqlfront.planner.model.heavy_light import Edge, Piece, Union
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -48,6 +48,6 @@ def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, 
     return Node((*centre, *ends), bound)
 
 
-def _piece(edges: tuple[Edge, ...], letters: dict[Edge, str], root: Node) -> Piece:
+def _piece(edges: tuple[Edge, ...], letters: dict[Edge, str], root: Node) -> PartTree:
     parts = tuple((edge.atom, letters.get(edge, "*" if edge.groups else "")) for edge in edges)
-    return Piece("".join(part for _, part in parts), parts, root, "enumerated")
+    return PartTree("".join(part for _, part in parts), parts, root, "enumerated")

@@ -1,5 +1,5 @@
-"""All rows of a triangle whose tables have further columns that are put out: the pieces of the listed triangles, each a
-tree under whose pairs the rows of the tables are listed.
+"""All rows of a triangle whose tables have further columns that are put out: the part trees of the listed triangles,
+each a tree under whose pairs the rows of the tables are listed.
 
 Kara, Nikolic, Ngo, Olteanu and Zhang 2020, section 4; a pair (a, b) of a table stands for its rows.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlfront.planner.heavy_light.ring_rows import listed_ring
 from sqlfront.planner.heavy_light.rings import Ring
-from sqlfront.planner.model.heavy_light import Piece, Union
+from sqlfront.planner.model.heavy_light import PartTree, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -38,13 +38,13 @@ def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
 
 
 class _Trees(Ring):
-    """The trees of pieces, over the edges R(a, b), S(b, c), T(c, a)."""
+    """The trees of part trees, over the edges R(a, b), S(b, c), T(c, a)."""
 
-    def listed(self, name: str, *parts: str) -> Piece:
+    def listed(self, name: str, *parts: str) -> PartTree:
         """All three joined at once, by the shortest lists."""
         return self._piece(name, parts, self._join(*range(3)))
 
-    def closed(self, name: str, closing: int, *parts: str) -> Piece:
+    def closed(self, name: str, closing: int, *parts: str) -> PartTree:
         """The join of the two other edges, under the pairs of one that close it."""
         edge = self.ring[closing]
         pair = self._join(closing + 1, closing + 2)
@@ -63,6 +63,6 @@ class _Trees(Ring):
             return leaf
         return Node((edge.first, edge.second), (replace(leaf, connex=True),), connex=True)
 
-    def _piece(self, name: str, parts: tuple[str, ...], top: Node) -> Piece:
+    def _piece(self, name: str, parts: tuple[str, ...], top: Node) -> PartTree:
         own = tuple((edge.atom, part) for edge, part in zip(self.ring, parts, strict=True))
-        return Piece(name, own, Node((), (top,), connex=True), "enumerated")
+        return PartTree(name, own, Node((), (top,), connex=True), "enumerated")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlfront.planner.model.heavy_light import Cover, Edge, Piece, Reading, Union
+from sqlfront.planner.model.heavy_light import Cover, Edge, PartTree, Reading, Union
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import Definition
 
@@ -56,7 +56,7 @@ def triangle_edges(root: Node) -> Edges | None:
 
 
 class _Trees:
-    """The forms that trees of pieces over the triangle R(a, b), S(b, c), T(c, a) have."""
+    """The forms that trees of part trees over the triangle R(a, b), S(b, c), T(c, a) have."""
 
     def __init__(self, definition: Definition, edges: Edges, root: Node, free: tuple[str, ...]) -> None:
         self.edges, self.root, self.free = edges, root, free
@@ -65,34 +65,34 @@ class _Trees:
             for edge in edges
         ]
 
-    def union(self, *pieces: Piece, covers: tuple[Cover, ...] = ()) -> Union:
+    def union(self, *pieces: PartTree, covers: tuple[Cover, ...] = ()) -> Union:
         return Union(self.edges, pieces, self.root, covers)
 
-    def listed(self, name: str, *parts: str) -> Piece:
+    def listed(self, name: str, *parts: str) -> PartTree:
         """All three joined at once, by the shortest lists, and added to the output."""
         bag = Node(self._all(0), tuple(self._leaves))
         return self._piece(name, parts, self._output(bag), "shared")
 
-    def paired(self, name: str, closing: int, *parts: str) -> Piece:
+    def paired(self, name: str, closing: int, *parts: str) -> PartTree:
         """The join of two kept by the variables of the third, `closing`, and with it added to the output."""
         return self._piece(name, parts, self._output(self._closed(closing)), "shared")
 
-    def enumerated(self, name: str, closing: int, *parts: str) -> Piece:
+    def enumerated(self, name: str, closing: int, *parts: str) -> PartTree:
         """The join of two with all its variables, under those of the third: rows are listed without a dead end."""
         closed = self._closed(closing)
         own, pair = closed.children
         top = replace(closed, children=(own, replace(pair, connex=True)), connex=True)
         return self._piece(name, parts, Node((), (top,), connex=True), "enumerated")
 
-    def product(self, first: int) -> Piece:
+    def product(self, first: int) -> PartTree:
         """The sums of two light-joined tables by their outer variables, both heavy: HL times LH."""
         one, other = self.edges[first], self.edges[(first + 1) % 3]
         pair = Node(self._all(first), (self._leaves[first], self._leaves[(first + 1) % 3]))
         root = Node((one.first, other.second), (pair,))
-        return Piece(f"{one.atom} HL * {other.atom} LH", ((one.atom, "HL"), (other.atom, "LH")), root, "looked up")
+        return PartTree(f"{one.atom} HL * {other.atom} LH", ((one.atom, "HL"), (other.atom, "LH")), root, "looked up")
 
-    def _piece(self, name: str, parts: tuple[str, ...], root: Node, reading: Reading) -> Piece:
-        return Piece(name, tuple((e.atom, part) for e, part in zip(self.edges, parts, strict=True)), root, reading)
+    def _piece(self, name: str, parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
+        return PartTree(name, tuple((e.atom, part) for e, part in zip(self.edges, parts, strict=True)), root, reading)
 
     def _all(self, first: int) -> tuple[str, ...]:
         edge = self.edges[first]
@@ -126,7 +126,7 @@ def _nullary(trees: _Trees) -> Union:
 
 
 def _ternary(trees: _Trees) -> Union:
-    """Each table partitioned by its first column; no two pieces have a row in common (section 4)."""
+    """Each table partitioned by its first column; no two part trees have a row in common (section 4)."""
     return trees.union(
         trees.listed("HHH", "H*", "H*", "H*"),
         trees.listed("LLL", "L*", "L*", "L*"),

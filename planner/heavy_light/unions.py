@@ -15,7 +15,7 @@ from sqlfront.planner.heavy_light.rings import ring_sum
 from sqlfront.planner.heavy_light.stars import star
 from sqlfront.planner.heavy_light.triangle_rows import triangle_rows
 from sqlfront.planner.heavy_light.triangles import triangle_union
-from sqlfront.planner.model.heavy_light import Edge, Piece, Reading, Union
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -51,8 +51,8 @@ def loomis_whitney(definition: Definition, plan: Plan) -> Union | None:
 
     Atom i is partitioned by all of its variables but the last. A change of it lists, of the variable that it lacks, the
     values that the next atom has for it, if they are few; or the heavy values that it has in another; where the next
-    alone is heavy, their sums are kept, or what joins of them, from which it is enumerated: no two pieces have a row in
-    common. O(N^max(eps, 1-eps)) a change.
+    alone is heavy, their sums are kept, or what joins of them, from which it is enumerated: no two part trees have a
+    row in common. O(N^max(eps, 1-eps)) a change.
     """
     leaves = list(_leaves(definition))
     size = len(leaves)
@@ -103,7 +103,7 @@ def path_sum(definition: Definition, plan: Plan) -> Union | None:
     (left, right), edge = (ends[0], ends[1]), Edge(middle.atom or "", ((first,), (second,)))
     edges = [edge, Edge(left.atom or "", ()), Edge(right.atom or "", ())]
 
-    def kept(name: str, part: str, own: Node, other: Node) -> Piece:
+    def kept(name: str, part: str, own: Node, other: Node) -> PartTree:
         inner = Node(middle.variables, (middle, other))
         return _shared(name, edges, (part, "", ""), Node((), (Node(own.variables, (own, inner)),), connex=True))
 
@@ -176,9 +176,9 @@ def _leaves(definition: Definition) -> list[Node]:
     return [Node(tuple(column.name for column in atom.variables), atom=atom.name) for atom in definition.atoms]
 
 
-def _shared(name: str, edges: list[Edge], parts: tuple[str, ...], root: Node) -> Piece:
+def _shared(name: str, edges: list[Edge], parts: tuple[str, ...], root: Node) -> PartTree:
     return _piece(name, edges, parts, root, "shared")
 
 
-def _piece(name: str, edges: list[Edge], parts: tuple[str, ...], root: Node, reading: Reading) -> Piece:
-    return Piece(name, tuple((edge.atom, part) for edge, part in zip(edges, parts, strict=True)), root, reading)
+def _piece(name: str, edges: list[Edge], parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
+    return PartTree(name, tuple((edge.atom, part) for edge, part in zip(edges, parts, strict=True)), root, reading)

@@ -1,9 +1,9 @@
 """IVM^eps strategies as plan data: a query as a union of view trees over the heavy and light parts of its tables.
 
-A value of a table's columns is heavy there if many rows have it. Each *piece* reads, of each atom, one part: the rows
-whose values are heavy (H), light (L), or either (*). Rows that join are in the parts of exactly one piece that counts.
-What makes a change cheap in a piece is that a light value has a short list, and that heavy values are few (Kara,
-Nikolic, Ngo, Olteanu and Zhang 2020, "Maintaining triangle queries under updates").
+A value of a table's columns is heavy there if many rows have it. Each *part tree* reads, of each atom, one part: the
+rows whose values are heavy (H), light (L), or either (*). Rows that join are in the parts of exactly one part tree that
+counts. What makes a change cheap in a part tree is that a light value has a short list, and that heavy values are few
+(Kara, Nikolic, Ngo, Olteanu and Zhang 2020, "Maintaining triangle queries under updates").
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Edge:
 
 
 @dataclass(frozen=True)
-class Piece:
+class PartTree:
     """One view tree of a union; `parts` gives the part of each of its atoms, a letter for each group of variables.
 
-    A part may be several, apart by |. `changed` is the atom whose changes alone are added, `target` the piece to which
-    (None: the output).
+    A part may be several, apart by |. `changed` is the atom whose changes alone are added, `target` the part tree to
+    which (None: the output).
     """
 
     name: str
@@ -62,7 +62,7 @@ class Cover:
     """Some of the pairs of rows, of the next atom and of the one before, that a change of any atom joins with.
 
     They are taken if both its values are heavy there (`both`), or if one is not; the pairs are those of two parts,
-    `listed`, the shorter list first, or looked up in the piece that joins the two.
+    `listed`, the shorter list first, or looked up in the part tree that joins the two.
     """
 
     both: bool
@@ -73,13 +73,13 @@ class Cover:
 
 @dataclass(frozen=True)
 class Union:
-    """A strategy: its atoms, the pieces, and the covers of a sum that no tree keeps (of triangles, whose atoms are then
-    in rotation). `root` is the tree that holds what pieces share. `joint`: a value is heavy in all columns that are
-    joined if it is so in one of them. `first_rows`: it finds the first rows of an order, along a ranked tree for each
-    piece."""
+    """A strategy: its atoms, the part trees, and the covers of a sum that no tree keeps (of triangles, whose atoms
+    are then in rotation). `root` is the tree that holds what part trees share. `joint`: a value is heavy in all
+    columns that are joined if it is so in one of them. `first_rows`: it finds the first rows of an order, along a
+    ranked tree for each part tree."""
 
     edges: tuple[Edge, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PartTree, ...]
     root: Node
     covers: tuple[Cover, ...] = ()
     joint: bool = False

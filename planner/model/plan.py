@@ -104,7 +104,7 @@ class Plan:
     `weights` are the update rates, by table, for which the tree was chosen.
     `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
     is the result (see rules/materialize.py).
-    `companions` are the plans of the definition's companions, in their order; `total` is the cost with them.
+    `companions` are the plans of the definition's distinct values, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
     `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something.
@@ -127,8 +127,8 @@ class Plan:
 
     @property
     def stated_cost(self) -> Cost:
-        """The cost of all that is maintained: the worst of the core, whose class `cost` is, its companions, and the
-        blocks of the query."""
+        """The cost of all that is maintained: the worst of the core, whose class `cost` is, its distinct values, and
+        the blocks of the query."""
         return whole_cost(self.total or self.cost, self.blocks)
 
     @property

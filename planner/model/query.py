@@ -140,7 +140,7 @@ class RawColumn:
 
 
 @dataclass(frozen=True)
-class Companion:
+class DistinctValues:
     """The distinct values of an aggregate's argument in each group: a query of mode "set", maintained beside the view.
 
     `group` has, of those of the view's free variables that decide the values, each with its name here; `argument` are
@@ -325,7 +325,7 @@ class Definition:
     scalar: bool = False
     labels: tuple[tuple[str, str], ...] = field(default=())
     notes: tuple[str, ...] = ()
-    companions: tuple[Companion, ...] = ()
+    companions: tuple[DistinctValues, ...] = ()
     orders: tuple[Order, ...] = ()
     limit: Limit | None = None
     derived: tuple[tuple[str, Definition], ...] = ()

@@ -1,4 +1,4 @@
-"""Companions in a plan: each is planned as a view of its own whose result is kept as rows."""
+"""Distinct values in a plan: each is planned as a view of its own whose result is kept as rows."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 from sqlfront.planner.model.cost import MATERIALIZED, exponent, leading_power
 from sqlfront.planner.model.hypergraph import components, hypergraph
 from sqlfront.planner.model.plan import Cost, Plan
-from sqlfront.planner.model.query import Atom, Companion, Definition
+from sqlfront.planner.model.query import Atom, Definition, DistinctValues
 from sqlfront.planner.theory.wording import labels
 
 
 def add_companions(plan: Plan, definition: Definition, plan_view: Callable[[Definition], Plan]) -> Plan:
-    """`plan` with the plans of the definition's companions, and the `total` cost.
+    """`plan` with the plans of the definition's distinct values, and the `total` cost.
 
-    What a companion keeps changes by more than a constant when its argument and its group columns come from several
-    tables; so its update costs the change.
+    What a view of distinct values keeps changes by more than a constant when its argument and its group columns come
+    from several tables; so its update costs the change.
     """
     if not definition.companions:
         return plan
@@ -80,7 +80,7 @@ def _delay(definition: Definition, delay: str) -> str:
     return "O(log N)" if "greatest" in kept else delay
 
 
-def _per(companion: Companion, definition: Definition) -> str:
+def _per(companion: DistinctValues, definition: Definition) -> str:
     """For what the values are kept, of a group's columns those that decide them."""
     deciding = tuple(variable for variable, _ in companion.group)
     if set(deciding) == set(definition.free):

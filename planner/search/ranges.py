@@ -60,7 +60,7 @@ def _is_summed(tests: Iterable[Comparison], fresh: frozenset[str], bound: frozen
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _Operand:
     """What a group falls apart into: parts, the variables of theirs that the node alone compares, and these tests."""
 
     group: Group
@@ -151,7 +151,7 @@ class _RangeSearch(Search):
 
     def _pieces(
         self, group: Group, label: frozenset[str], tests: Sequence[Comparison], cut: Collection[Comparison]
-    ) -> list[_Piece]:
+    ) -> list[_Operand]:
         """What the group falls apart into once `label` is fixed and what is `cut` is no link."""
         shown = {part.atoms[0]: part.label for part in group}
         links = [test for test in tests if test not in cut and not test.scheme & label]
@@ -162,10 +162,10 @@ class _RangeSearch(Search):
             inside = self.variables(parts)
             own = tuple(test for test in tests if test.scheme & (inside - label) and not test.scheme <= inside)
             compared = _variables(own) & inside - label
-            pieces.append(_Piece(parts, compared, own))
+            pieces.append(_Operand(parts, compared, own))
         return pieces
 
-    def _below(self, piece: _Piece, scope: frozenset[str]) -> Found | None:
+    def _below(self, piece: _Operand, scope: frozenset[str]) -> Found | None:
         """The subtree of a piece; what only the node above compares, and puts out, is new there."""
         alone = len(piece.group) == 1 and piece.group[0].connex
         return self.best(piece.group, scope if alone else scope | piece.compared)

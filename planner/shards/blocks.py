@@ -61,7 +61,7 @@ class Blocks:
         return [(path, self._derived[atom.table])] if atom.table in self._derived else []
 
     def leaves(self, definition: Definition, path: Path = ()) -> Iterator[tuple[Path, Atom]]:
-        """The occurrences of tables, in blocks too, and of the atoms that are left in companions only."""
+        """The occurrences of tables, in blocks too, and of the atoms that are left in distinct values only."""
         for atom in (*definition.atoms, *folded(definition)):
             own = (*path, atom.name)
             inner = self.read_by(atom, own)
@@ -151,8 +151,8 @@ def is_hashable(type_: str) -> bool:
 
 
 def folded(definition: Definition) -> list[Atom]:
-    """The atoms that are left in companions only (core.py): their variables are named apart from the view's, so that
-    they are sent everywhere. A product has none."""
+    """The atoms that are left in distinct values only (core.py): their variables are named apart from the view's, so
+    that they are sent everywhere. A product has none."""
     own = {atom.name for atom in definition.atoms}
     return [atom for one in definition.companions for atom in one.definition.atoms if atom.name not in own]
 
@@ -204,7 +204,7 @@ class _Placing:
 
 
 def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...]:
-    """All that the view reads of an atom's rows, in companions and conditions too."""
+    """All that the view reads of an atom's rows, in distinct values and conditions too."""
     blocks = [definition, *(companion.definition for companion in definition.companions)]
     same = [own for block in blocks for own in block.atoms if own.name == atom]
     read = [(column.expression, column.type) for own in same for column in (*own.variables, *own.factors)]

@@ -177,7 +177,8 @@ def obstacle(definition: Definition, hashed: Collection[str], *, values_apart: b
 
 
 def counted_companions(definition: Definition) -> list[int]:
-    """The companions whose values are counted or summed: those of shards cannot be, unless no value is in several."""
+    """The distinct values whose values are counted or summed: those of shards cannot be, unless no value is in
+    several."""
     found = (column.companion for column in definition.raw if column.kind not in ("least", "greatest"))
     return list(dict.fromkeys(number for number in found if number is not None))
 

@@ -13,7 +13,7 @@ from itertools import chain, count
 
 from sqlfront.planner.model.hypergraph import components, constrained
 from sqlfront.planner.model.identifiers import quote
-from sqlfront.planner.model.query import Companion, Definition, Measure, RawColumn
+from sqlfront.planner.model.query import Definition, DistinctValues, Measure, RawColumn
 
 _FLOATING = ("FLOAT", "DOUBLE")
 
@@ -77,7 +77,7 @@ class _Component:
     definition: Definition
     names: tuple[str, ...]
     unused: Iterator[str]
-    companions: dict[int, Companion] = field(default_factory=dict)
+    companions: dict[int, DistinctValues] = field(default_factory=dict)
     raw: list[RawColumn] = field(default_factory=list)
     measures: dict[Measure, int] = field(default_factory=dict)
     known: dict[object, str] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class _Component:
             companions=tuple(self._companion(one) for one in self.companions.values()),
         )  # fmt: skip
 
-    def _companion(self, companion: Companion) -> Companion:
+    def _companion(self, companion: DistinctValues) -> DistinctValues:
         own = _restricted(companion.definition, self.names)
         group = tuple((variable, name) for variable, name in companion.group if variable in self.free)
         free = tuple(dict.fromkeys((*(name for _, name in group), *companion.argument)))
@@ -190,7 +190,7 @@ def _polynomial(terms: Iterable[tuple[int, Sequence[str]]], type_: str) -> str:
     return " + ".join(" * ".join(f"CAST({factor} AS {type_})" for factor in own) for own in factors)
 
 
-def _owner(companion: Companion, groups: Sequence[tuple[str, ...]]) -> int:
+def _owner(companion: DistinctValues, groups: Sequence[tuple[str, ...]]) -> int:
     """The component that has the argument."""
     own = {name for names in groups for name in names}
     if any(atom.name not in own for atom in companion.definition.atoms):
@@ -202,9 +202,10 @@ def _owner(companion: Companion, groups: Sequence[tuple[str, ...]]) -> int:
     raise NoProduct(f"values of {companion.label} are of several of its components")
 
 
-def _check_others(definition: Definition, companion: Companion, others: Sequence[tuple[str, ...]]) -> None:
-    """NoProduct if a companion has a filter on other components than that of its argument: else they have rows in each
-    group that the view has, as far as the companion, which has been minimised, still asks for them."""
+def _check_others(definition: Definition, companion: DistinctValues, others: Sequence[tuple[str, ...]]) -> None:
+    """NoProduct if a view of distinct values has a filter on other components than that of its argument: else they
+    have rows in each group that the view has, as far as the view of distinct values, which has been minimised, still
+    asks for them."""
     kept = component_atoms(companion.definition)
     for names in others:
         own = [name for group in kept for name in group if name in names]

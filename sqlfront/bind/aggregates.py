@@ -1,4 +1,5 @@
-"""Aggregates become measures, sums over the join of products of leaf factors; those that are no sums, companions."""
+"""Aggregates become measures, sums over the join of products of leaf factors; those that are no sums, distinct
+values."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from sqlfront.bind.distinct_arguments import Companions, Extremum
+from sqlfront.bind.distinct_arguments import DistinctArguments, Extremum
 from sqlfront.bind.leaves import Leaves
 from sqlfront.bind.polynomials import ONE, Expander, Monomial, Part, Polynomial, is_floating
 from sqlfront.bind.refusals import refusal
@@ -71,7 +72,7 @@ class Aggregates:
         con: Any,
         typing: Typing,
         leaves: Leaves,
-        companions: Companions,
+        companions: DistinctArguments,
         source: SourceText,
         first_atom: str,
         summed: SummedArguments,
@@ -188,7 +189,8 @@ class Aggregates:
         )
 
     def _distinct(self, aggregate: Tree, kind: str) -> RawColumn:
-        """COUNT, SUM or AVG of the distinct values that a companion keeps; those of a row may have NULLs."""
+        """COUNT, SUM or AVG of the distinct values that a view of distinct values keeps; those of a row may have
+        NULLs."""
         argument = arguments(aggregate)[0]
         if kind == "count":
             is_row = argument["class"] == "FUNCTION" and argument["function_name"] == "row"

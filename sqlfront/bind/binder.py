@@ -19,14 +19,14 @@ from sqlfront.bind.aggregates import Aggregates, SummedArguments
 from sqlfront.bind.blocks_of import DerivedBlocks
 from sqlfront.bind.branch_orders import with_branches
 from sqlfront.bind.conditions import split_conditions
-from sqlfront.bind.distinct_arguments import Companions
+from sqlfront.bind.distinct_arguments import DistinctArguments
 from sqlfront.bind.exists import count_for_exists
 from sqlfront.bind.from_clause import Environment, JoinCore, bind_block, select_items
 from sqlfront.bind.functions import Functions, check_functions, check_projection, check_rows
 from sqlfront.bind.leaves import Leaves
 from sqlfront.bind.orderings import bind_orders, with_hidden
 from sqlfront.bind.refusals import EXPRESSIONS, refusal
-from sqlfront.bind.requested_order import NOTHING, Asked, composing_over, read_asked, take_asked
+from sqlfront.bind.requested_order import NOTHING, RequestedOrder, composing_over, read_asked, take_asked
 from sqlfront.bind.result_types import Typing
 from sqlfront.bind.select_list import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
 from sqlfront.bind.set_operations import as_select, typed_select, uneven_branch
@@ -102,7 +102,7 @@ def _bind_core(
     selection: Selection,
     environment: Environment,
     unread: list[Tree] | None = None,
-    asked: Asked = NOTHING,
+    asked: RequestedOrder = NOTHING,
     columns: Sequence[str] = (),
 ) -> Definition:
     """The definition of one query block, whose columns are called as in its selection."""
@@ -113,7 +113,7 @@ def _bind_core(
     conditions = split_conditions(core, typing, source)
     leaves = Leaves(core.atoms, conditions, typing, source)
     summed = SummedArguments(aggregates_of(selection, functions.is_aggregate), selection.scalar)
-    companions = Companions(con, core, selection.groups, leaves, typing, environment)
+    companions = DistinctArguments(con, core, selection.groups, leaves, typing, environment)
     aggregates = Aggregates(con, typing, leaves, companions, source, core.atoms[0].name, summed)
     output = bind_output(selection, leaves, aggregates, typing, functions.is_aggregate, source)
     if selection.mode == "group":

@@ -26,7 +26,7 @@ from sqlfront.bind.from_clause import (
 )
 from sqlfront.bind.orderings import STRICT, ordering_by
 from sqlfront.bind.refusals import check_expression, refusal
-from sqlfront.bind.requested_order import NOTHING, Asked, block_text, composing_over, read_asked, take_asked
+from sqlfront.bind.requested_order import NOTHING, RequestedOrder, block_text, composing_over, read_asked, take_asked
 from sqlfront.bind.result_types import Typing
 from sqlfront.bind.scope import Scope, resolve
 from sqlfront.bind.select_list import Selection, read_selection
@@ -56,7 +56,7 @@ class BindCore(Protocol):
         selection: Selection,
         environment: Environment,
         *,
-        asked: Asked = ...,
+        asked: RequestedOrder = ...,
         columns: Sequence[str] = ...,
     ) -> Definition: ...
 
@@ -120,7 +120,7 @@ class DerivedBlocks:
             items = [(f"g{number}", tree) for number, tree in enumerate(groups)]
             items += [(f"best{number}", tree) for number, tree in enumerate(compared)]
             ordering = ordering_by(compared, items, labels, composing, descending=descending)
-            return self._add(inner, Selection("bag", items), environment, Asked([ordering], limit, groups))
+            return self._add(inner, Selection("bag", items), environment, RequestedOrder([ordering], limit, groups))
 
         table = first_by(values)
         definition, obstacle = _without_null_values(self.definitions[table], labels)
@@ -208,7 +208,7 @@ class DerivedBlocks:
         inner = JoinCore()
         scope, inside = bind_block(node, alone, inner)
         selection = read_selection(node, scope, inside)
-        return self._add(inner, selection, inside, Asked(by_columns(selection)) if in_order else NOTHING)
+        return self._add(inner, selection, inside, RequestedOrder(by_columns(selection)) if in_order else NOTHING)
 
     def _first_rows(
         self, node: Tree, environment: Environment, inner: JoinCore, around: JoinCore
@@ -237,10 +237,12 @@ class DerivedBlocks:
         assert asked.limit is not None
         limit = replace(asked.limit, text=text, clause=text[2] if pairs else asked.limit.clause)
         partition = [mine for mine, _ in pairs] or asked.partition
-        table = self._add(inner, selection, inside, Asked(asked.orderings, limit, partition))
+        table = self._add(inner, selection, inside, RequestedOrder(asked.orderings, limit, partition))
         return table, [theirs for _, theirs in pairs]
 
-    def _add(self, inner: JoinCore, selection: Selection, environment: Environment, asked: Asked = NOTHING) -> str:
+    def _add(
+        self, inner: JoinCore, selection: Selection, environment: Environment, asked: RequestedOrder = NOTHING
+    ) -> str:
         selection = replace(selection, items=unique_names(selection.items))
         if not inner.atoms:
             source, at = environment.source, span(selection.items[0][1])

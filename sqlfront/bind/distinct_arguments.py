@@ -17,7 +17,7 @@ from sqlfront.bind.from_clause import Environment, JoinCore
 from sqlfront.bind.leaves import Leaves
 from sqlfront.bind.refusals import refusal
 from sqlfront.bind.result_types import Typing
-from sqlfront.planner.model.query import Atom, Companion, Definition
+from sqlfront.planner.model.query import Atom, Definition, DistinctValues
 from sqlfront.planner.passes.distinct_plans import deciding_atoms
 from sqlfront.sql.parse_tree import Tree, atoms_of, conjuncts, expression, key, render, span
 
@@ -27,8 +27,8 @@ _WORDS = {"least": "min", "greatest": "max"}
 
 @dataclass
 class Kept:
-    """A companion in the making; `argument` are its variables, `nulls` whether values with NULLs count. `group` has its
-    names of the view's free variables, `filtered` the atoms that its own conditions concern."""
+    """A view of distinct values in the making; `argument` are its variables, `nulls` whether values with NULLs
+    count. `group` has its names of the view's free variables, `filtered` the atoms that its own conditions concern."""
 
     number: int
     leaves: Leaves
@@ -43,8 +43,8 @@ class Kept:
         return self.leaves.variable_type(self.argument[position])
 
 
-class Companions:
-    """The companions of one view, made as its aggregates ask for them."""
+class DistinctArguments:
+    """The distinct values of one view, made as its aggregates ask for them."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Companions:
     def keep(
         self, aggregate: Tree, argument: Sequence[Tree], *, extremum: Extremum | None = None, nulls: bool = False
     ) -> Kept:
-        """The companion of these argument expressions under the aggregate's filter, ordered if their `extremum` is
-        asked for. Raises NotSupportedError."""
+        """The view of distinct values of these argument expressions under the aggregate's filter, ordered if their
+        `extremum` is asked for. Raises NotSupportedError."""
         conditions = conjuncts(aggregate["filter"])
         best = extremum if any(len(atoms_of(tree)) > 1 for tree in argument) else None
         identity = "\n".join([str(nulls), str(best), *map(key, argument), "filter", *map(key, conditions)])
@@ -80,7 +80,7 @@ class Companions:
         kept.ordered |= extremum is not None
         return kept
 
-    def build(self) -> tuple[Companion, ...]:
+    def build(self) -> tuple[DistinctValues, ...]:
         """What has been asked for."""
         return tuple(_build(kept) for kept in self._kept.values())
 
@@ -107,9 +107,9 @@ class Companions:
     def _make_best(
         self, number: int, aggregate: Tree, argument: Sequence[Tree], conditions: list[Tree], extremum: Extremum
     ) -> Kept:
-        """The companion of an extremum of expressions over several tables: the first rows of the groups in the
-        arguments' order, which are a view of their own, have the values. They are NULL for a group without a row
-        there."""
+        """The view of distinct values of an extremum of expressions over several tables: the first rows of the
+        groups in the arguments' order, which are a view of their own, have the values. They are NULL for a group
+        without a row there."""
         for tree in argument:
             self._check_values(tree, aggregate)
         inner = JoinCore(list(self._core.atoms), [*self._core.conditions, *conditions], self._core.reserved)
@@ -153,7 +153,7 @@ class Companions:
             raise refusal(what, self._source, span(aggregate), "it has no values to keep", "write the constant itself")
 
 
-def _build(kept: Kept) -> Companion:
+def _build(kept: Kept) -> DistinctValues:
     needed = frozenset() if kept.nulls else frozenset(kept.argument)
     atoms = tuple(without_nulls(atom, needed) for atom in kept.leaves.build())
     names = [name for _, name in kept.group]
@@ -165,7 +165,7 @@ def _build(kept: Kept) -> Companion:
     labels = tuple((variable, label) for variable, label in kept.leaves.labels() if variable in there)
     definition = replace(whole, atoms=atoms, free=free, labels=labels)
     group = tuple((variable, name) for variable, name in kept.group if name in there)
-    return Companion(definition, group, kept.argument, kept.ordered, kept.label)
+    return DistinctValues(definition, group, kept.argument, kept.ordered, kept.label)
 
 
 def without_nulls(atom: Atom, variables: frozenset[str]) -> Atom:

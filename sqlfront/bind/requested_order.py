@@ -31,7 +31,7 @@ class Modifiers:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedOrder:
     """What ORDER BY, LIMIT and QUALIFY ask for; `partition` are the resolved expressions that a group has in common."""
 
     orderings: Sequence[Ordering] = ()
@@ -39,7 +39,7 @@ class Asked:
     partition: Sequence[Tree] = ()
 
 
-NOTHING = Asked()
+NOTHING = RequestedOrder()
 
 
 def take_asked(node: Tree, source: SourceText) -> tuple[Tree, Modifiers]:
@@ -52,7 +52,7 @@ def take_asked(node: Tree, source: SourceText) -> tuple[Tree, Modifiers]:
 def read_asked(
     con: Any, node: Tree, modifiers: Modifiers, more: Sequence[str], selection: Selection,
     scope: Scope, environment: Environment, core: JoinCore,
-) -> Asked:  # fmt: skip
+) -> RequestedOrder:  # fmt: skip
     """What a query asks for, and the orders `more`. Raises NotSupportedError."""
     defaults, ranking = defaults_of(con), modifiers.ranking
     composing = composing_over(core, Typing(con, core.atoms), environment)
@@ -62,7 +62,7 @@ def read_asked(
         orderings = read_orderings(
             node, modifiers.orders, limited, more, selection, scope, environment, defaults, composing
         )
-        return Asked(orderings, limit)
+        return RequestedOrder(orderings, limit)
     if more:
         why = "its rows have an order in each group only"
         raise NotSupportedError("order_by of a view with QUALIFY", why=why, hint="leave it out, and order when reading")
@@ -72,7 +72,7 @@ def read_asked(
     )  # fmt: skip
     clause = qualify_text(node, ranking, ordering, scope, environment.source)
     partition = read_partition(node, ranking, selection, scope, environment)
-    return Asked([ordering], Limit(ranking.rows, clause=clause, numbering=ranking.numbering), partition)
+    return RequestedOrder([ordering], Limit(ranking.rows, clause=clause, numbering=ranking.numbering), partition)
 
 
 def composing_over(core: JoinCore, typing: Typing, environment: Environment) -> Composing:
@@ -88,7 +88,7 @@ def composing_over(core: JoinCore, typing: Typing, environment: Environment) -> 
     return Composing(typing, is_natural)
 
 
-def block_text(modifiers: Modifiers, asked: Asked, columns: int, source: SourceText) -> tuple[int, int, str]:
+def block_text(modifiers: Modifiers, asked: RequestedOrder, columns: int, source: SourceText) -> tuple[int, int, str]:
     """Where in the query a block of so many columns asks for rows, and how that reads when it leaves nothing open."""
     limit = asked.limit
     assert limit is not None

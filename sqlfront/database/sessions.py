@@ -25,7 +25,7 @@ from sqlfront.storage.errors import InterfaceError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.epoch import RowGate
+    from sqlfront.maintenance.epoch import RowFastPath
     from sqlfront.sql.statements import PassThrough
 
 
@@ -72,7 +72,7 @@ class Session:
     @transaction.setter
     def transaction(self, transaction: Transaction | None) -> None:
         self._transaction = transaction
-        self.gates: dict[str, RowGate] = {}
+        self.gates: dict[str, RowFastPath] = {}
 
     # Statements ----------------------------------------------------------------------------------
 

@@ -279,7 +279,7 @@ def plan_definition(definition: Definition, weights: dict[str, float], strategy:
 
 
 def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
-    """The definition and its companions with tables called by `names`."""
+    """The definition and its distinct values with tables called by `names`."""
     atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
     companions = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.companions)
     branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)

@@ -12,13 +12,13 @@ from sqlfront.explain.drawing import Box, draw_svg, draw_text
 from sqlfront.explain.heavy import skew_data, skew_lines
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
 from sqlfront.explain.tradeoff import choice_plot
-from sqlfront.maintenance.heavy_light.part_trees import Pieces, PieceTree
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
 from sqlfront.maintenance.ranked.index import RankedNode
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.prediction import Spending, predict, predicted_mean, spending
-from sqlfront.maintenance.view.tuple_count import Tally
+from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.view.unbuilt import codecs_of
 from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
@@ -67,7 +67,7 @@ class Explanation:
         """shape, strategy, cost {preprocessing, update, delay, space}, decided by (the block, for each of these),
         reason, witness, suggestion, tasks, rewrites, steps {predicted, by table, observed, changes, weights}, heavy
         {epsilon, choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason,
-        crossover, after, trees}, companions, blocks,
+        crossover, after, trees}, distinct values, blocks,
         shards (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
@@ -181,17 +181,18 @@ class Explanation:
         names = enumerate_words(self.tree.leaves)
         return [f"It looks the same from {names}, so they read one store, and a change is joined with it once for all."]
 
-    def _pieces(self) -> list[PieceTree]:
+    def _pieces(self) -> list[StoredPartTree]:
         """The trees over heavy and light parts: those that run, or would."""
         if self.maintained is not None:
             return self.maintained.balance.pieces.trees if self.maintained.balance is not None else []
         if self.plan.union is None:
             return []
         counted, symmetric = self.definition.mode == "bag", symmetric_terms(self.tree) is not None
-        return Pieces(self.tree, self.plan.union, 0, counted=counted, symmetric=symmetric).trees
+        return PartTrees(self.tree, self.plan.union, 0, counted=counted, symmetric=symmetric).trees
 
     def _boxes(self) -> list[Box]:
-        """The tree, the joins and the projection maintained beside it, the trees over parts, and the companions."""
+        """The tree, the joins and the projection maintained beside it, the trees over parts, and the distinct
+        values."""
         boxes = [_box(self.tree, self.tree.root), *(_join(self.tree, join) for join in self.tree.side_joins())]
         if self.tree.output is not None:
             names = ", ".join(map(self.definition.label, self.tree.output))
@@ -424,7 +425,7 @@ def _join(tree: Tree, view: View) -> Box:
     return replace(_box(tree, replace(view, children=[])), title=f"join of {names}")
 
 
-def _tally(tally: Tally) -> Box:
+def _tally(tally: TupleCount) -> Box:
     """The number of rows that is kept beside a tree whose nodes hold them together."""
     tables = tally.tables()
     figures = f"{sum(table.live for table in tables)} rows, {sum(table.bytes() for table in tables)} bytes"

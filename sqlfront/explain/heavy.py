@@ -1,4 +1,4 @@
-"""Heavy and light values, for EXPLAIN and SHOW STATE: the partitions' figures, the pieces', and other epsilons."""
+"""Heavy and light values, for EXPLAIN and SHOW STATE: the partitions' figures, the part trees', and other epsilons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sqlfront.define.epsilon import CHOICES, EPSILON, with_epsilon
 from sqlfront.explain.tradeoff import choice_table
 from sqlfront.maintenance.heavy_light.balance import Balance
-from sqlfront.maintenance.heavy_light.part_trees import Pieces
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.heavy_light.partition import part_name
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -19,8 +19,8 @@ from sqlfront.storage.stores.table import Table
 
 
 def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, Any] | None:
-    """epsilon, choices [{epsilon, update, delay, space}], pieces [{name, parts, reading}], those that keep rows or are
-    read, and figures {N, size, threshold, minor, major, tables, pieces}.
+    """epsilon, choices [{epsilon, update, delay, space}], part trees [{name, parts, reading}], those that keep rows or
+    are read, and figures {N, size, threshold, minor, major, tables, part trees}.
 
     None for a view to which epsilon does not apply; no figures if it is not running, or nothing is told apart. O(1).
     """
@@ -65,8 +65,8 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
     yield from choice_table(data["choices"], data["epsilon"])
 
 
-def heavy_tables(pieces: Pieces) -> Iterator[tuple[str, str, Table]]:
-    """The tables kept for pieces, each with its name and kind for SHOW STATE."""
+def heavy_tables(pieces: PartTrees) -> Iterator[tuple[str, str, Table]]:
+    """The tables kept for part trees, each with its name and kind for SHOW STATE."""
     for partition in pieces.partitions:
         atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
         for letters, table in partition.parts.items():
@@ -99,7 +99,7 @@ def _figures(balance: Balance) -> dict[str, Any]:
     }
 
 
-def _columns(pieces: Pieces, atom: str) -> list[str]:
+def _columns(pieces: PartTrees, atom: str) -> list[str]:
     """The partitioned columns of an atom's store, as the user calls them."""
     variables = {column.expression: column.name for column in pieces.base.definition.atom(atom).variables}
     named = [[variables[expression] for expression in one.expressions] for one in pieces.partition(atom).columns]

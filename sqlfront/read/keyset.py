@@ -14,7 +14,7 @@ from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
     from sqlfront.database.database import ViewEntry
-    from sqlfront.maintenance.ranked.keyset_start import After
+    from sqlfront.maintenance.ranked.keyset_start import KeysetBound
     from sqlfront.planner.model.query import Term
 
 _WAYS = {
@@ -52,10 +52,10 @@ def read_bound(where: Tree, value_of: Callable[[Tree], Any]) -> Bound | None:
     return None if bound is None else replace(bound, fixed=fixed)
 
 
-def after_bound(bound: Bound, entry: ViewEntry, number: int) -> After | None:
+def after_bound(bound: Bound, entry: ViewEntry, number: int) -> KeysetBound | None:
     """The rows beyond a bound as those after values in one of the view's orders; None if they are not, or if equalities
     of the bound name columns by which no walk can begin."""
-    from sqlfront.maintenance.ranked.keyset_start import After, sought
+    from sqlfront.maintenance.ranked.keyset_start import KeysetBound, sought
 
     order = entry.definition.orders[number]
     if entry.definition.limit is not None or len(sought(entry.maintained.ranked[number])) < len(bound.fixed):
@@ -74,7 +74,7 @@ def after_bound(bound: Bound, entry: ViewEntry, number: int) -> After | None:
         if given is None:
             return None
         found.append(given)
-    return After(tuple(found), bound.inclusive, bound.in_row and bound.values[0][2], len(fixed))
+    return KeysetBound(tuple(found), bound.inclusive, bound.in_row and bound.values[0][2], len(fixed))
 
 
 def _in_term(entry: ViewEntry, term: Term, column: str, value: Any, *, in_row: bool) -> tuple[str | None, Any] | None:

@@ -21,12 +21,12 @@ from sqlfront.sql.statements import PassThrough
 if TYPE_CHECKING:
     from sqlfront.database.database import ViewEntry
     from sqlfront.database.sessions import Session
-    from sqlfront.maintenance.ranked.keyset_start import After
+    from sqlfront.maintenance.ranked.keyset_start import KeysetBound
 
 
 def served_limit(
     session: Session, statement: PassThrough, entry: ViewEntry, params: Any
-) -> tuple[int, Limit, After | None] | None:
+) -> tuple[int, Limit, KeysetBound | None] | None:
     """The number of a ranked order of the view, how many of its rows the query reads, and after which values if it has
     a WHERE; None if it reads others."""
     from sqlfront.maintenance.output.output import crossover

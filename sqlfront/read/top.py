@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlfront.database.database import Database, ViewEntry
     from sqlfront.database.scans import ReadSession
     from sqlfront.database.sessions import Session
-    from sqlfront.maintenance.ranked.keyset_start import After
+    from sqlfront.maintenance.ranked.keyset_start import KeysetBound
     from sqlfront.maintenance.view.maintained_view import FirstRowsReader, MaintainedView
 
 
@@ -109,13 +109,13 @@ def reader_for(view: MaintainedView) -> FirstRowsReader | None:
 
 
 def ranked_scan(
-    database: Database, entry: ViewEntry, number: int, limit: Limit, session: Any, after: After | None = None
+    database: Database, entry: ViewEntry, number: int, limit: Limit, session: Any, after: KeysetBound | None = None
 ) -> Scan:
     """The maintained core of a view's first rows in one of its orders, or of the first `after` given values; of all
     rows if it is sooner to read these than to pass over those before the values."""
     from sqlfront.maintenance.output.output import Reader, crossover, schema, top_batches
     from sqlfront.maintenance.ranked.cursor import RankedWalk
-    from sqlfront.maintenance.ranked.keyset_start import Start, TooFar
+    from sqlfront.maintenance.ranked.keyset_start import KeysetStart, TooFar
 
     def batches(session: ReadSession) -> Any:
         database.refuse_unreadable(entry, session)
@@ -123,7 +123,7 @@ def ranked_scan(
         if after is None:
             return top_batches(view, RankedWalk(index, None, view.reads), limit)
         try:
-            start = Start(index, after, view.codecs, crossover(view))
+            start = KeysetStart(index, after, view.codecs, crossover(view))
             found = top_batches(view, RankedWalk(index, start, view.reads), limit)
             return chain([batch for batch in [next(found, None)] if batch is not None], found)
         except TooFar:  # All rows, of which DuckDB leaves those that are asked for.

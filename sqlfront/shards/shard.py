@@ -22,7 +22,7 @@ from sqlfront.define.change_table_ddl import create_change_table
 from sqlfront.define.persistence import restore
 from sqlfront.maintenance.output.output_change import OutputChange, plain, view_rows
 from sqlfront.shards.routes import WEIGHT
-from sqlfront.shards.shard_log import START, At, Piece, ShardLog, unpack
+from sqlfront.shards.shard_log import START, At, ShardDelta, ShardLog, unpack
 from sqlfront.shards.shard_plan import ShardPlan
 from sqlfront.sql.statements import CreateChangeTable, parse_statement
 from sqlfront.storage.capture.capture import QualifiedName
@@ -43,7 +43,7 @@ def _let_go() -> None:
         _hot.popitem()[1].close()
 
 
-def advance(plan: ShardPlan, query: str, number: int, log: ShardLog, pieces: Iterable[Piece]) -> pa.Table | None:
+def advance(plan: ShardPlan, query: str, number: int, log: ShardLog, pieces: Iterable[ShardDelta]) -> pa.Table | None:
     """One epoch of a shard: its pieces are applied and logged; the changed rows of the shard's views, with `_weight`.
 
     None if there are none; the first epoch gives what the view of empty tables has too. The engine of (query, number)
@@ -112,7 +112,7 @@ class Shard:
         self.apply(log.all())
         self.at = log.at()
 
-    def apply(self, pieces: Iterable[Piece]) -> list[pa.Table]:
+    def apply(self, pieces: Iterable[ShardDelta]) -> list[pa.Table]:
         """Apply pieces as one epoch; the changed rows of views, with `_weight`."""
         import pyarrow as pa
 

@@ -28,7 +28,7 @@ START = At(0, "")
 
 
 @dataclass(frozen=True)
-class Piece:
+class ShardDelta:
     """Changed rows of one stream, with `_weight`, as Arrow's IPC bytes."""
 
     stream: int
@@ -36,14 +36,14 @@ class Piece:
     count: int
 
 
-def pack(stream: int, rows: pa.Table) -> Piece:
+def pack(stream: int, rows: pa.Table) -> ShardDelta:
     """A piece of these rows."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return Piece(stream, sink.getvalue().to_pybytes(), rows.num_rows)
+    return ShardDelta(stream, sink.getvalue().to_pybytes(), rows.num_rows)
 
 
 def unpack(rows: bytes) -> pa.Table:
@@ -60,8 +60,8 @@ class ShardLog:
     def __init__(self) -> None:
         self._at = self._base = START
         self._rows = (0, 0)
-        self._snapshot: list[Piece] = []
-        self._entries: list[tuple[At, Piece]] = []
+        self._snapshot: list[ShardDelta] = []
+        self._entries: list[tuple[At, ShardDelta]] = []
 
     # What is kept --------------------------------------------------------------------------------
 
@@ -77,26 +77,26 @@ class ShardLog:
         """The numbers of rows in the snapshot and in the log."""
         return self._rows
 
-    def snapshot(self) -> Iterable[Piece]:
+    def snapshot(self) -> Iterable[ShardDelta]:
         return self._snapshot
 
-    def entries(self) -> Iterable[tuple[At, Piece]]:
+    def entries(self) -> Iterable[tuple[At, ShardDelta]]:
         """The pieces since the snapshot, each with where the shard was behind it, oldest first."""
         return self._entries
 
-    def add(self, at: At, rows: tuple[int, int], pieces: Sequence[Piece]) -> None:
+    def add(self, at: At, rows: tuple[int, int], pieces: Sequence[ShardDelta]) -> None:
         """Put pieces behind the others, and note where the shard is and how many rows are kept."""
         self._at, self._rows = at, rows
         self._entries += [(at, piece) for piece in pieces]
 
-    def replace(self, at: At, rows: tuple[int, int], snapshot: Sequence[Piece]) -> None:
+    def replace(self, at: At, rows: tuple[int, int], snapshot: Sequence[ShardDelta]) -> None:
         """Keep a snapshot and no entries."""
         self._at, self._base, self._rows = at, at, rows
         self._snapshot, self._entries = list(snapshot), []
 
     # What is done with it ------------------------------------------------------------------------
 
-    def append(self, at: At, pieces: Sequence[Piece]) -> None:
+    def append(self, at: At, pieces: Sequence[ShardDelta]) -> None:
         """Note an epoch. The first one is the snapshot; a longer log is netted into it: O(1) a row, amortised."""
         new = sum(piece.count for piece in pieces)
         if self.at() == START:
@@ -109,14 +109,14 @@ class ShardLog:
             compacted = list(_netted(self.all()))
             self.replace(at, (sum(piece.count for piece in compacted), 0), compacted)
 
-    def all(self) -> Iterator[Piece]:
+    def all(self) -> Iterator[ShardDelta]:
         """Everything, the snapshot first."""
         yield from self.snapshot()
         yield from (piece for _, piece in self.entries())
 
-    def after(self, at: At) -> list[Piece] | None:
+    def after(self, at: At) -> list[ShardDelta] | None:
         """The pieces since the shard was there; None if it never was, or is not known any more."""
-        found: list[Piece] | None = [] if at == self.base() else None
+        found: list[ShardDelta] | None = [] if at == self.base() else None
         for own, piece in self.entries():
             if own == at:
                 found = []
@@ -125,7 +125,7 @@ class ShardLog:
         return found
 
 
-def _netted(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def _netted(pieces: Iterable[ShardDelta]) -> Iterator[ShardDelta]:
     """The rows that pieces add up to. O(rows)."""
     import pyarrow as pa
 

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import IntegerType, LongType, StructType
 
-from sqlfront.shards.shard_log import START, At, Piece, ShardLog, pack, unpack
+from sqlfront.shards.shard_log import START, At, ShardDelta, ShardLog, pack, unpack
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.outside.change_shapes import WEIGHT, Wanted
 from sqlfront.storage.outside.spark_source import signed_frame
@@ -114,7 +114,7 @@ class ShardProcessor(StatefulProcessor):
         from sqlfront.shards.shard import advance
 
         pieces = [
-            Piece(int(stream), bytes(data), int(count))
+            ShardDelta(int(stream), bytes(data), int(count))
             for frame in rows
             for stream, data, count in zip(frame["stream"], frame["rows"], frame["count"], strict=True)
         ]
@@ -184,17 +184,17 @@ class StateLog(ShardLog):
         found = self._where.get()
         return (0, 0) if found is None else (int(found[2]), int(found[3]))
 
-    def snapshot(self) -> Iterable[Piece]:
+    def snapshot(self) -> Iterable[ShardDelta]:
         return [piece for _, piece in _read(self._kept)]
 
-    def entries(self) -> Iterable[tuple[At, Piece]]:
+    def entries(self) -> Iterable[tuple[At, ShardDelta]]:
         return list(_read(self._since))
 
-    def add(self, at: At, rows: tuple[int, int], pieces: Sequence[Piece]) -> None:
+    def add(self, at: At, rows: tuple[int, int], pieces: Sequence[ShardDelta]) -> None:
         self._where.update((*at, *rows, *self.base()))
         self._since.appendList([_row(at, piece) for piece in pieces])
 
-    def replace(self, at: At, rows: tuple[int, int], snapshot: Sequence[Piece]) -> None:
+    def replace(self, at: At, rows: tuple[int, int], snapshot: Sequence[ShardDelta]) -> None:
         self._where.update((*at, *rows, *at))
         self._since.clear()
         self._kept.clear()
@@ -202,12 +202,12 @@ class StateLog(ShardLog):
             self._kept.put([_row(at, piece) for piece in snapshot])
 
 
-def _read(state: Any) -> Iterator[tuple[At, Piece]]:
+def _read(state: Any) -> Iterator[tuple[At, ShardDelta]]:
     for number, token, stream, count, rows in state.get() if state.exists() else ():
-        yield At(int(number), str(token)), Piece(int(stream), bytes(rows), int(count))
+        yield At(int(number), str(token)), ShardDelta(int(stream), bytes(rows), int(count))
 
 
-def _row(at: At, piece: Piece) -> tuple[Any, ...]:
+def _row(at: At, piece: ShardDelta) -> tuple[Any, ...]:
     return (*at, piece.stream, piece.count, piece.rows)
 
 

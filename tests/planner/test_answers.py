@@ -8,7 +8,7 @@ import pytest
 
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Companion, LeafColumn
+from sqlfront.planner.model.query import DistinctValues, LeafColumn
 from sqlfront.planner.rules.cyclic import STORE
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
@@ -160,7 +160,7 @@ def test_a_bag_of_rows_keeps_what_takes_least() -> None:
 
 def test_companions_add_to_the_cost_of_a_cyclic_query() -> None:
     inner = parse_definition("r(a,b), s(b,c), t(c,a) -> a, b [set]")
-    companion = Companion(inner, (("a", "a"),), ("b",), ordered=True, label="b")
+    companion = DistinctValues(inner, (("a", "a"),), ("b",), ordered=True, label="b")
     definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> a"), companions=(companion,))
     plan = plan_view(definition)
     assert plan.companions[0].projected

@@ -13,7 +13,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.heavy_light.balance import Balance
-from sqlfront.maintenance.heavy_light.union_enumeration import Hops
+from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
 from sqlfront.maintenance.output.reading import read
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import hop as kernels
@@ -486,7 +486,7 @@ def test_rows_come_without_delay(free, power):
         assert walk.steps <= 12 * (seen + 300) * (1 + most)
     assert seen == views.con.view(f"v{free}").count() > 100
     assert any(kept.top().table.live > 0 for kept in balance.pieces.enumerated())
-    assert (free == 3) == (not isinstance(walk, Hops))
+    assert (free == 3) == (not isinstance(walk, UnionEnumeration))
 
 
 @pytest.mark.parametrize("free", [1, 2])

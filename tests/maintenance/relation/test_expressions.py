@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import sqlfront
 from sqlfront.database.loading import Evaluator
-from sqlfront.maintenance.epoch import RowGate
+from sqlfront.maintenance.epoch import RowFastPath
 from sqlfront.maintenance.relation.base_relation import Column, Relation, Rescale
 from sqlfront.maintenance.relation.ingest import Ingest
 from sqlfront.planner.model.query import LeafColumn
@@ -247,7 +247,7 @@ def judge(con, rows):
 
 
 def test_single_rows_take_the_short_way(con, monkeypatch):
-    served = count_calls(monkeypatch, RowGate, "run")
+    served = count_calls(monkeypatch, RowFastPath, "run")
     random = np.random.default_rng(7)
     rows = []
     for number, row in enumerate(some_rows(random, 200)):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from sqlfront.maintenance.epoch import RowGate
+from sqlfront.maintenance.epoch import RowFastPath
 from sqlfront.maintenance.relation.ingest import Ingest
 
 SCHEMA = "id BIGINT, name VARCHAR NOT NULL, tag VARCHAR, day DATE"
@@ -84,7 +84,7 @@ def test_batches_of_text_go_the_short_way(con, monkeypatch, text):
 
 def test_single_rows_of_text_go_the_short_way(con, monkeypatch):
     con.apply_row("t", (0, "first", None, None))
-    served = count_calls(monkeypatch, RowGate, "run")
+    served = count_calls(monkeypatch, RowFastPath, "run")
     random = np.random.default_rng(4)
     bag = Counter({(0, "first", None, None): 1})
     for row in random_rows(random, 300, 100):

@@ -8,7 +8,7 @@ from math import prod
 
 import pytest
 
-from sqlfront.planner.model.query import Atom, Companion, Definition, LeafColumn, Limit, RawColumn
+from sqlfront.planner.model.query import Atom, Definition, DistinctValues, LeafColumn, Limit, RawColumn
 from sqlfront.planner.shards.combination import combine
 from sqlfront.planner.shards.partitioning import exponents, partition
 from tests.planner.notation import parse_definition
@@ -170,7 +170,9 @@ def test_the_exponents_are_those_of_the_linear_programme():
 
 def counting_distinct(free):
     definition = parse_definition(f"R(a, b), S(b, c) -> {free}")
-    companion = Companion(parse_definition(f"R(a, b), S(b, c) -> {free}, c [set]"), ((free, free),), ("c",), False, "c")
+    companion = DistinctValues(
+        parse_definition(f"R(a, b), S(b, c) -> {free}, c [set]"), ((free, free),), ("c",), False, "c"
+    )
     return replace(
         definition, companions=(companion,),
         raw=(RawColumn(free, "variable", "BIGINT", free), RawColumn("n", "count", "BIGINT", companion=0)),
@@ -193,8 +195,8 @@ def test_distinct_values_without_groups_are_counted_where_the_value_is_hashed_to
 
 
 def test_what_cannot_be_combined_is_on_one_shard_with_the_reason():
-    first = Companion(parse_definition("R(a, b), S(b, c) -> a [set]"), (), ("a",), False, "a")
-    second = Companion(parse_definition("R(a, b), S(b, c) -> c [set]"), (), ("c",), False, "c")
+    first = DistinctValues(parse_definition("R(a, b), S(b, c) -> a [set]"), (), ("a",), False, "a")
+    second = DistinctValues(parse_definition("R(a, b), S(b, c) -> c [set]"), (), ("c",), False, "c")
     raw = tuple(RawColumn(f"n{number}", "count", "BIGINT", companion=number) for number in range(2))
     definition = replace(parse_definition("R(a, b), S(b, c) -> "), scalar=True, companions=(first, second), raw=raw)
     found = partition(definition, 4)

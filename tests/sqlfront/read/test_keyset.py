@@ -10,7 +10,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.ranked.cursor import RankedWalk
-from sqlfront.maintenance.ranked.keyset_start import After, Start
+from sqlfront.maintenance.ranked.keyset_start import KeysetBound, KeysetStart
 from sqlfront.read import lookups
 
 
@@ -154,7 +154,9 @@ def test_pages_of_the_rows_with_given_values(con: Any, served: list[bool], walks
                 assert [walk.steps < 60 + 6 * limit for walk in walks] == [True], query
     assert all(served)
     [view] = con.session.database.engine.views.values()
-    walk = RankedWalk(view.ranked[0], Start(view.ranked[0], After((("g", "g3"),), True, False, 1), view.codecs))
+    walk = RankedWalk(
+        view.ranked[0], KeysetStart(view.ranked[0], KeysetBound((("g", "g3"),), True, False, 1), view.codecs)
+    )
     assert [walk.next(1000), walk.next(1000)] == [400, 0]
 
 

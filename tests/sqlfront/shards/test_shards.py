@@ -13,7 +13,7 @@ import pytest
 import sqlfront
 from sqlfront.shards import shard
 from sqlfront.shards.routes import Router
-from sqlfront.shards.shard_log import START, At, Piece, ShardLog, pack, unpack
+from sqlfront.shards.shard_log import START, At, ShardDelta, ShardLog, pack, unpack
 from sqlfront.shards.shard_plan import plan_shards
 from tests.definition_oracle import same_bag
 from tests.shards import LocalShards, arrow, declared, oracle, stream
@@ -238,7 +238,7 @@ def test_the_log_is_compacted_when_it_is_longer_than_the_snapshot(con, monkeypat
 
 def test_a_shard_was_never_where_the_log_does_not_say():
     log = ShardLog()
-    piece = Piece(0, b"", 1)
+    piece = ShardDelta(0, b"", 1)
     log.append(At(0, "base"), [piece])
     log.append(At(1, "one"), [piece])
     log.append(At(2, "two"), [piece, piece])
