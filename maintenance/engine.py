@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath
+from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, is_load
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
@@ -138,6 +138,7 @@ class Engine(State):
             applied.counts = applied.counts[0], self._counts
             for item in applied.encoded:
                 item.relation.passed = True
+                item.relation.loaded += item.rows * is_load(item.rows, item.relation.changes)
                 item.relation.changes += item.rows
                 if item.relation.has_dictionaries:
                     self.dictionaries.sweep_if_needed()

@@ -252,3 +252,11 @@ def netted_rows(item: Encoded) -> int:
     if weights is None:
         weights = np.ones(item.rows, np.int64) if own is None else own.to_numpy()
     return len(net(list(columns.values()), weights)[0])
+
+
+def is_load(rows: int, before: int) -> bool:
+    """Whether an epoch loads a table rather than changes it: with more than a tenth of the rows that came before it.
+
+    A steady stream is no load after its first ten epochs. The mix of changes that a tree is chosen for counts no loads.
+    """
+    return 10 * rows > before

@@ -1,7 +1,7 @@
 """The part trees of a union of view trees at run time: each is a tree over parts of the stores, kept by the same paths.
 
 A delta of an atom goes to every part tree that reads the atom; its rows are routed by the status of their values, and
-climb the part tree's tree as they would climb any other. What part trees share, the output and its count, are tables of
+climb its tree as they would climb any other. What part trees share, the output and its count, are tables of
 the view's own tree, to which several part trees add.
 """
 
@@ -66,9 +66,8 @@ class StoredPartTree:
 
 
 class PartTrees:
-    """The part trees of a view, and the partitions of its stores. `base` is the view's own tree, whose tables hold
-    what is shared; `bounds` is what degrees are compared with. A view that looks the same from each atom
-    (`symmetric`) has one store, and one part tree of each kind."""
+    """The part trees of a view, and the partitions of its stores. `base` is the view's own tree, with the shared tables;
+    `bounds` is what degrees are compared with. A `symmetric` view has one store, and one part tree of each kind."""
 
     def __init__(self, base: Tree, union: Union, number: int, *, counted: bool, symmetric: bool) -> None:
         self.base, self.union, self.number, self.symmetric = base, union, number, symmetric
@@ -162,8 +161,7 @@ class PartTrees:
         return next(kept for kept in self.trees if dict(kept.piece.parts) == dict(parts))
 
     def filled(self, kept: StoredPartTree) -> list[View]:
-        """The views that are filled by a part tree's own joins: of those added to a target, by the changes of one
-        atom."""
+        """The views that a part tree's own joins fill: of those added to a target, by the changes of one atom."""
         if kept.piece.changed is None:
             return [] if self._targeted(kept) else kept.tree.stored_inner()
         others = (

@@ -101,7 +101,8 @@ class LeafStore:
 class Relation:
     """One base table. `retain`: its own rows are kept here, so absent deletes are caught and new views can be built.
 
-    `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it.
+    `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it,
+    `loaded` how many of them came in loads (`is_load` of maintenance/epoch.py).
     `fed_by` are the views, by name, whose rows, together, are its own. `guarded`: an item failed on some row since the
     items last changed (`maintenance/relation/guards.py`).
     """
@@ -117,6 +118,7 @@ class Relation:
         self._expressions = Expressions(self.columns, dictionaries)
         self.width = 1
         self.passed = self.guarded = False
+        self.loaded = 0
         self.counter = np.zeros(1, np.int64)
         self.has_dictionaries = False
         self.fed_by: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """How often the tables of a view change, relative to each other: what its tree is chosen for.
 
-Declared by WITH (updates = 'lineitem: 1000, orders: 100'); else as observed; else by the tables' sizes.
+Declared by WITH (updates = 'lineitem: 1000, orders: 100'); else as observed, without loads; else by the tables' sizes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def update_weights(
         numbers = {names.get(table, table): number for table, number in declared.items()}
         return {table: numbers.get(table, 0) for table in tables}
     relations = database.engine.relations
-    observed = {table: relations[table].changes for table in tables if table in relations}
+    known = {table: relations[table] for table in tables if table in relations}
+    observed = {table: relation.changes - relation.loaded for table, relation in known.items()}
     if any(observed.values()):
         return {table: float(observed.get(table, 0)) for table in tables}
     return {table: size for table, size in _sizes(database, con).items() if table in tables}

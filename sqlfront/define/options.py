@@ -36,7 +36,7 @@ OPTIONS = (
         "materialized view",
         "updates",
         str,
-        "as observed",
+        "as observed, without loads",
         "how often its tables change, `'lineitem: 1000, orders: 100'`: the tree fits it, at REFRESH if altered",
     ),
     Option(
