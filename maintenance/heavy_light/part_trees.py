@@ -66,7 +66,7 @@ class StoredPartTree:
 
 
 class PartTrees:
-    """The part trees of a view, and the partitions of its stores. `base` is the view's own tree, with the shared tables;
+    """The part trees of a view, and the partitions of its stores. `base` is the view's own tree, with shared tables;
     `bounds` is what degrees are compared with. A `symmetric` view has one store, and one part tree of each kind."""
 
     def __init__(self, base: Tree, union: Union, number: int, *, counted: bool, symmetric: bool) -> None:
