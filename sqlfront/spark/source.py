@@ -7,7 +7,7 @@ the process that holds the database.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
+
+from sqlfront.storage.errors import ProgrammingError
 
 
 class Part(InputPartition):
@@ -60,12 +62,18 @@ class ViewSource(DataSource):
     """
 
     address, secret, called, session, parallelism = "", "", "sqlfront", "", 1
+    known: tuple[str, ...] = ("view", "partitions", "where", "order_by", "limit")
 
     @classmethod
     def name(cls) -> str:
         return cls.called
 
     def _client(self) -> Client:
+        unknown = sorted(name for name in self.options if name.casefold() not in self.known)
+        if unknown:
+            raise ProgrammingError(
+                f"unknown option {', '.join(unknown)} of {self.called}", hint=f"its options are {', '.join(self.known)}"
+            )
         return Client(self.address, self.secret, {**self.options, "session": self.session})
 
     def schema(self) -> str:
@@ -82,6 +90,7 @@ class ChangeSource(ViewSource):
     """
 
     called = "sqlfront_changes"
+    known = ("view", "after", "buffer")
 
     def schema(self) -> str:
         return str(self._client().ask("describe")["changes"])
@@ -99,7 +108,7 @@ class ViewReader(DataSourceReader):
 
     def __init__(self, client: Client, schema: StructType, parallelism: int) -> None:
         self._client, self._schema = client, schema
-        self._count = int(client.options.get("partitions", parallelism))
+        self._count = _whole(client.options, "partitions", parallelism, 1)
 
     def partitions(self) -> Sequence[InputPartition]:
         return [Part({"part": [i, self._count], "columns": self._schema.names}) for i in range(self._count)]
@@ -129,3 +138,11 @@ class ChangeReader(DataSourceStreamReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from self._client.rows(partition, to_arrow_schema(self._schema))
+
+
+def _whole(options: Mapping[str, str], name: str, default: int, least: int) -> int:
+    """The whole number that an option gives; ProgrammingError for any other value."""
+    text = options.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and int(text) >= least):
+        raise ProgrammingError(f"option {name} is {text!r}", hint=f"give a whole number from {least} on")
+    return int(text)

@@ -205,3 +205,13 @@ def test_only_who_has_the_secret_is_served(spark, con):
         pytest.raises(flight.FlightUnauthenticatedError),
     ):
         list(client.do_action(flight.Action("epoch", b'{"secret": "guessed"}')))
+
+
+@pytest.mark.parametrize(("options", "told"), [
+    ({"partitions": "0"}, "option partitions is '0'.*from 1 on"),
+    ({"partitions": "many"}, "option partitions is 'many'"),
+    ({"partition": "2"}, "unknown option partition of sqlfront.*partitions"),
+])  # fmt: skip
+def test_options_that_mean_nothing_are_refused(spark, con, options, told):
+    with pytest.raises(Exception, match=rf"(?s){told}"):
+        load(spark, "totals", **options).collect()
