@@ -32,8 +32,22 @@ def register_changes(
         return follow(session, table, source, shape=shape, name=name, checkpoint=checkpoint, trigger=trigger)
     if checkpoint is not None or trigger is not None:
         raise ProgrammingError("checkpoint and trigger belong to streaming DataFrames", hint="leave them out")
-    session.database.attached.sources[table.scan] = _as_source(source, shape, version or VERSION, name)
+    found = _as_source(source, shape, version or VERSION, name)
+    if name is None and found is not source:
+        _refuse_second(session.database, table, found)
+    session.database.attached.sources[table.scan] = found
     return pull(session, [name_parts(table_name)])
+
+
+def _refuse_second(database: Database, table: ChangeTable, source: ChangeSource) -> None:
+    """Refuse another source under a default name: what the first has given would count as taken in from the second."""
+    before = database.attached.sources.get(table.scan)
+    if before is not None and before.name == source.name and (table.scan, source.name) in database.offsets:
+        raise ProgrammingError(
+            f"change table {shown(table.name)} has taken in a source under the name {source.name!r}",
+            why="that is the name of a source without one: the new source would count as read, or its first part",
+            hint="give the new source a name of its own: register_changes(..., name='...')",
+        )
 
 
 def pull(session: Session, names: Sequence[Sequence[str]]) -> Epoch | None:

@@ -48,7 +48,7 @@ class ViewServer(flight.FlightServerBase):
         self._connection = connection
         self._lock = threading.Lock()
         self._snapshots: OrderedDict[str, pa.Table | None] = OrderedDict()
-        self._subscriptions: dict[str, Subscription] = {}
+        self._subscriptions: dict[str, tuple[ViewEntry, Subscription]] = {}
 
     # Requests: JSON in, JSON or Arrow out ----------------------------------------------------------
 
@@ -125,21 +125,28 @@ class ViewServer(flight.FlightServerBase):
         return {"epoch": self._connection.session.database.engine.epoch}
 
     def _follow(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Hold a view's changes from now on; the epoch after which they are held."""
+        """Hold a view's changes from now on: the epoch after which they are held, and the build of the view."""
         entry = self._entry(request)
         name = str(entry.name)
         with self._lock, self._connection.session.database.engine.lock:
-            if name not in self._subscriptions:
+            known = self._subscriptions.get(name)
+            if known is None or known[0] is not entry:
                 with self._connection.cursor() as cursor:
                     buffer = int(request.get("buffer") or HELD_ROWS)
                     found = cursor.view(request["view"]).subscribe(snapshot=False, buffer=buffer)
                 assert isinstance(found, Subscription)
-                self._subscriptions[name] = found
-            return {"epoch": self._connection.session.database.engine.epoch}
+                self._subscriptions[name] = entry, found
+            return {"epoch": self._connection.session.database.engine.epoch, "build": entry.scan}
 
     def _changes(self, request: dict[str, Any]) -> pa.Table:
         """A view's changes of the epochs after `start` up to `end`."""
         entry = self._entry(request)
+        if request.get("build") not in (None, entry.scan):
+            raise ProgrammingError(
+                f"materialized view {request['view']} was dropped or replaced",
+                why="the stream began on the view before; its changes ended with it",
+                hint="start a new stream, with a new checkpoint, which begins with the view of now",
+            )
         self._follow(request)
         feed = entry.feed
         tables = feed.after(request["start"]) if feed is not None and request["end"] > request["start"] else []

@@ -69,7 +69,9 @@ class ViewSource(DataSource):
         return cls.called
 
     def _client(self) -> Client:
-        unknown = sorted(name for name in self.options if name.casefold() not in self.known)
+        # What begins with "option." and the rest are a table's properties: Spark gives them for CREATE TABLE ... USING.
+        given = (name for name in self.options if name.casefold() not in ("owner", "provider", "path", "location"))
+        unknown = sorted(name for name in given if name.casefold() not in self.known and not name.startswith("option."))
         if unknown:
             raise ProgrammingError(
                 f"unknown option {', '.join(unknown)} of {self.called}", hint=f"its options are {', '.join(self.known)}"
@@ -117,27 +119,27 @@ class ViewReader(DataSourceReader):
         task = TaskContext.get()
         assert task is not None
         execution = task.getLocalProperty("spark.sql.execution.id") or f"stage {task.stageId()}"
-        yield from self._client.rows(partition, to_arrow_schema(self._schema), execution=execution)
+        yield from self._client.rows(partition, to_arrow_schema(self._schema, timezone="UTC"), execution=execution)
 
 
 class ChangeReader(DataSourceStreamReader):
-    """Reads a view's changes between two epochs."""
+    """Reads a view's changes between two epochs. The offset names the build of the view, which CREATE makes anew."""
 
     def __init__(self, client: Client, schema: StructType) -> None:
         self._client, self._schema = client, schema
 
     def initialOffset(self) -> dict:
-        held = self._client.ask("follow")["epoch"]
-        return {"epoch": int(self._client.options.get("after", held))}
+        held = self._client.ask("follow")
+        return {"epoch": int(self._client.options.get("after", held["epoch"])), "build": held["build"]}
 
     def latestOffset(self, start: dict, limit: Any) -> dict:
-        return {"epoch": self._client.ask("epoch")["epoch"]}
+        return {"epoch": self._client.ask("epoch")["epoch"], "build": start.get("build")}
 
     def partitions(self, start: dict, end: dict) -> Sequence[InputPartition]:
-        return [Part({"start": start["epoch"], "end": end["epoch"]})]
+        return [Part({"start": start["epoch"], "end": end["epoch"], "build": start.get("build")})]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield from self._client.rows(partition, to_arrow_schema(self._schema))
+        yield from self._client.rows(partition, to_arrow_schema(self._schema, timezone="UTC"))
 
 
 def _whole(options: Mapping[str, str], name: str, default: int, least: int) -> int:

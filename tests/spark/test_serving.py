@@ -215,3 +215,44 @@ def test_only_who_has_the_secret_is_served(spark, con):
 def test_options_that_mean_nothing_are_refused(spark, con, options, told):
     with pytest.raises(Exception, match=rf"(?s){told}"):
         load(spark, "totals", **options).collect()
+
+
+def test_a_stream_of_a_replaced_view_fails_and_a_new_one_works(spark, con, tmp_path):
+    def start(place, seen):
+        changes = spark.readStream.format("sqlfront_changes").option("view", "replaced").load()
+        writer = changes.writeStream.foreachBatch(lambda frame, number: seen.extend(frame.collect()))
+        return writer.option("checkpointLocation", str(tmp_path / place)).trigger(availableNow=True).start()
+
+    con.execute("CREATE MATERIALIZED VIEW replaced AS SELECT s, count(*) AS n FROM t GROUP BY s")
+    old, new = [], []
+    start("old", old).awaitTermination()
+    con.execute(
+        "CREATE OR REPLACE MATERIALIZED VIEW replaced AS SELECT s, count(*) AS n FROM t WHERE a >= 0 GROUP BY s"
+    )
+    con.execute("INSERT INTO t (a, s) VALUES (7, 'again')")
+    with pytest.raises(Exception, match="was dropped or replaced"):
+        start("old", old).awaitTermination()
+    start("new", new).awaitTermination()
+    con.execute("DELETE FROM t WHERE s = 'again'")
+    start("new", new).awaitTermination()
+    assert old == [] and [(row.s, row._change_type) for row in new] == [("again", "delete")]
+    con.execute("DROP MATERIALIZED VIEW replaced")
+
+
+def test_instants_are_read(spark, con):
+    con.execute("CREATE CHANGE TABLE instants (i TIMESTAMPTZ)")
+    con.execute("INSERT INTO instants VALUES (TIMESTAMPTZ '2024-05-06 07:08:09+00'), (NULL)")
+    con.execute("CREATE MATERIALIZED VIEW moments AS SELECT i FROM instants")
+    sqlfront.spark.refresh(spark, con)
+    found = spark.sql("SELECT unix_timestamp(i) AS i FROM moments ORDER BY i NULLS FIRST").collect()
+    assert [row.i for row in found] == [None, 1714979289]
+    con.execute("DROP MATERIALIZED VIEW moments")
+
+
+def test_a_second_frame_needs_a_name(spark, con):
+    con.execute("CREATE CHANGE TABLE given (a BIGINT)")
+    con.register_changes("given", spark.range(3).selectExpr("id AS a"))
+    with pytest.raises(sqlfront.ProgrammingError, match=r"name='\.\.\.'"):
+        con.register_changes("given", spark.range(5).selectExpr("id AS a"))
+    con.register_changes("given", spark.range(5).selectExpr("id AS a"), name="second")
+    assert con.execute("SELECT count(*) FROM given").fetchone() == (8,)

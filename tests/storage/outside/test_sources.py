@@ -235,3 +235,13 @@ def test_triggers_in_another_file_see_all_its_clients(tmp_path):
     client("DROP TRIGGER __sqlfront_source_insert ON t")
     with pytest.raises(sqlfront.OperationalError, match="may have been missed"):
         take()
+
+
+def test_a_second_stream_of_tables_needs_a_name():
+    with sqlfront.connect() as con:
+        con.execute("CREATE CHANGE TABLE given (a BIGINT)")
+        con.register_changes("given", [pa.table({"a": [1]})])
+        with pytest.raises(sqlfront.ProgrammingError, match=r"name='\.\.\.'"):
+            con.register_changes("given", [pa.table({"a": [2]})])
+        con.register_changes("given", [pa.table({"a": [2]})], name="second")
+        assert con.execute("SELECT a FROM given ORDER BY a").fetchall() == [(1,), (2,)]
