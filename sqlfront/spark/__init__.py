@@ -10,6 +10,7 @@ sqlfront.spark.shards(con, "SELECT ...", {"t": stream}, shards=8)   # a view tha
 from __future__ import annotations
 
 import re
+import warnings
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
+    from sqlfront.database.database import ViewEntry
     from sqlfront.spark.server import ViewServer
     from sqlfront.spark.shard_job import ShardedView
 
@@ -50,13 +52,30 @@ def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str =
 
 
 def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
-    """Make temporary views in Spark for the materialized views that there are now, without their schemas."""
+    """Make temporary views in Spark for the materialized views of now, and drop those of views that are gone.
+
+    They have the views' names, without their schemas. A name that another temporary view has, or a view of schema main,
+    is not taken: a warning says so, and `spark.read.format("sqlfront").option("view", "schema.v")` reads the view.
+    """
     from sqlfront.database.names import shown
     from sqlfront.storage.outside.spark_source import spark_name
 
-    for entry in con.session.database.views.values():
+    database = con.session.database
+    made = _servers[database].made.setdefault(spark.sparkContext.applicationId, {})
+    taken = {table.name.casefold() for table in spark.catalog.listTables() if table.isTemporary} - made.keys()
+    wanted: dict[str, ViewEntry] = {}
+    for entry in sorted(database.views.values(), key=lambda entry: (entry.name.schema != "main", entry.scan)):
+        key = entry.name.name.casefold()
+        if key in wanted or key in taken:
+            warnings.warn(f"{shown(entry.name)} has no view in Spark: its name is taken", stacklevel=3)
+        else:
+            wanted[key] = entry
+    for key in [key for key in made if key not in wanted]:
+        spark.catalog.dropTempView(made.pop(key))
+    for key, entry in wanted.items():
         frame = spark.read.format(name).option("view", shown(entry.name)).load()
         frame.createOrReplaceTempView(spark_name(entry.name.name))
+        made[key] = entry.name.name
 
 
 def unregister(con: Connection) -> None:
@@ -77,10 +96,7 @@ def sql(spark: Any, con: Connection, statement: str) -> Any:
         raise ProgrammingError("this session is not registered", hint="sqlfront.spark.register(spark, con) first")
     if not is_ours(statement):
         return spark.sql(_as_view(spark, statement, _servers[con.session.database].sources))
-    before = {entry.name.name for entry in con.session.database.views.values()}
     con.execute(statement, dialect="spark")
-    for gone in before - {entry.name.name for entry in con.session.database.views.values()}:
-        spark.catalog.dropTempView(gone)
     refresh(spark, con)
     if con.description is None:
         return None

@@ -256,3 +256,21 @@ def test_a_second_frame_needs_a_name(spark, con):
         con.register_changes("given", spark.range(5).selectExpr("id AS a"))
     con.register_changes("given", spark.range(5).selectExpr("id AS a"), name="second")
     assert con.execute("SELECT count(*) FROM given").fetchone() == (8,)
+
+
+def test_temporary_views_of_others_are_left_alone(spark, con):
+    spark.range(2).createOrReplaceTempView("mine")
+    con.execute("CREATE SCHEMA IF NOT EXISTS other")
+    con.execute("CREATE MATERIALIZED VIEW Mine AS SELECT count(*) AS n FROM t")
+    con.execute("CREATE MATERIALIZED VIEW other.totals AS SELECT count(*) AS n FROM t")
+    con.execute("CREATE MATERIALIZED VIEW going AS SELECT count(*) AS n FROM t")
+    with pytest.warns(UserWarning, match="its name is taken") as told:
+        sqlfront.spark.refresh(spark, con)
+    assert [str(warning.message).split()[0] for warning in told] == ['"Mine"', "other.totals"]
+    assert spark.table("mine").columns == ["id"] and "total" in spark.table("totals").columns
+    assert spark.table("going").columns == ["n"]
+    for view in ("Mine", "other.totals", "going"):
+        con.execute(f"DROP MATERIALIZED VIEW {view}")
+    sqlfront.spark.refresh(spark, con)
+    assert not spark.catalog.tableExists("going") and spark.table("mine").columns == ["id"]
+    spark.catalog.dropTempView("mine")
