@@ -62,7 +62,7 @@ def _classes(definition: Definition) -> str:
 
 
 def test_class_is_the_definitions_and_plan_keeps_the_contract() -> None:
-    """The queries reach every class: at least 4 % of each, and of plans that only declared keys make constant."""
+    """The queries reach every class: at least 2 % of each, and of plans that only declared keys make constant."""
     found: Counter[str] = Counter()
 
     @settings(max_examples=500, deadline=None, database=None)
@@ -76,7 +76,7 @@ def test_class_is_the_definitions_and_plan_keeps_the_contract() -> None:
 
     check()
     for kind in ("q-hierarchical", "free-connex", "acyclic", "cyclic", "by keys"):
-        assert found[kind] >= 20, found
+        assert found[kind] >= 10, found
 
 
 @settings(max_examples=200, deadline=None)

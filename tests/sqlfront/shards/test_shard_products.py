@@ -202,7 +202,8 @@ def test_a_view_over_the_shards_rows_tells_the_change_of_the_product(con, name):
         described = [row[:2] for row in reader.execute("DESCRIBE v").fetchall()]
         assert described == list(plan.definition.columns)
         reader.execute("CREATE MATERIALIZED VIEW m AS FROM v")
-        assert reader.explain("m").to_dict()["cost"]["update"] == "O(1)"
+        expected = "O(log N)" if "max(" in PRODUCTS[name] else "O(1)"  # The values of an extreme are kept sorted.
+        assert reader.explain("m").to_dict()["cost"]["update"] == expected
         feed, copy = reader.view("m").subscribe(timeout=0), Counter()
 
         class Told(LocalShards):
