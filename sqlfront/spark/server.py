@@ -22,6 +22,7 @@ import pyarrow.flight as flight
 from sqlfront.database.loading import lossless
 from sqlfront.database.names import locate, name_parts
 from sqlfront.feeds.feed import HELD_ROWS, Subscription
+from sqlfront.spark.clauses import clauses
 from sqlfront.sql.search_path import look_up
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import Error, OperationalError, ProgrammingError
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 HELD_BYTES = 1 << 30
 MOST_REMEMBERED = 1 << 12
-_CLAUSES = {"where": "WHERE", "order_by": "ORDER BY", "limit": "LIMIT"}  # Options of a read as SQL.
 _CONTROL = "`_change_type` string, `_commit_version` bigint, `_commit_timestamp` timestamp_ntz"
 
 
@@ -97,10 +97,8 @@ class ViewServer(flight.FlightServerBase):
         view, own = self._readable(request)
         types = {name.casefold(): (name, type_) for name, type_ in own}
         columns = spark_columns(types[name.casefold()] for name in request["columns"]) or "1 AS one"
-        given = [(words, request.get(name)) for name, words in _CLAUSES.items()]
-        clauses = "".join(f" {words} {text}" for words, text in given if text)
         with self._connection.cursor() as cursor:
-            rows = f"FROM {view}{clauses}"
+            rows = f"FROM {view}{clauses(request)}"
             if request.get("limit"):  # Casts in the query would hide from the tree that it keeps the order.
                 names = ", ".join(quote(types[name.casefold()][0]) for name in request["columns"]) or "1 AS one"
                 with lossless(cursor.session.duck):
