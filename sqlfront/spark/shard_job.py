@@ -27,7 +27,7 @@ from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.outside.change_shapes import WEIGHT, Wanted
 from sqlfront.storage.outside.spark_source import signed_frame
 from sqlfront.storage.outside.spark_types import spark_schema, spark_type
-from sqlfront.storage.sql_text import quote
+from sqlfront.storage.sql_text import literal, quote
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 SHARD, VERSION = "_shard", "_commit_version"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_MARK = "sqlfront shards"  # Begins the comment of a view that shards keep.
 GATHERED = 1 << 18  # Rows that are routed at once.
 _PIECES = "key INT, stream INT, count BIGINT, rows BINARY"
 
@@ -85,16 +86,33 @@ class ShardedView:
         """Keep the view `name` in the connection's database file; the StreamingQuery that does so.
 
         The shards' rows are in the change table `name`_parts, each micro-batch exactly once, and the view is an
-        ordinary one over it: nothing is maintained here.
+        ordinary one over it: nothing is maintained here. ProgrammingError, before anything changes, if the view is
+        there by another plan: of another query, number of shards, or sizes.
         """
         con, parts = self._connection, f"{name}_parts"
+        mark = f"{_MARK} {self.plan.fingerprint}"
+        self._refuse_other(name, mark)
         columns = ", ".join(f"{quote(column)} {type_}" for column, type_ in self.plan.columns)
         con.execute(f"CREATE CHANGE TABLE IF NOT EXISTS {quote(parts)} ({columns})")
         con.execute(f"CREATE OR REPLACE VIEW {quote(name)} AS {self.query(quote(parts))}")
+        con.execute(f"COMMENT ON VIEW {quote(name)} IS {literal(mark)}")
         rows = self._changes.drop(SHARD, VERSION)
         return con.register_changes(
             quote(parts), rows, shape="weight", name="shards", checkpoint=checkpoint, trigger=trigger
         )
+
+    def _refuse_other(self, name: str, mark: str) -> None:
+        """Raise if shards of another plan keep a view of this name: its rows would be read by the wrong query."""
+        named = "database_name = current_database() AND lower(view_name) = lower(?)"
+        rows = self._connection.execute(f"SELECT comment FROM duckdb_views() WHERE {named}", [name]).fetchall()
+        kept = [row[0] for row in rows if row[0]]
+        if any(comment.startswith(_MARK) and comment != mark for comment in kept):
+            raise ProgrammingError(
+                f"view {name} is kept by another plan",
+                why="its shards' rows are those of another query, number of shards or sizes of tables",
+                hint=f"start with the same ones, or take another name, or DROP VIEW {name} and "
+                f"DROP CHANGE TABLE {name}_parts, and begin with a new checkpoint",
+            )
 
 
 class ShardProcessor(StatefulProcessor):

@@ -81,6 +81,11 @@ def test_shards_keep_the_view(spark, con, tmp_path, query, shards):
     assert view.plan.partitioning.shards == shards
     run(view, tmp_path)
     assert Counter(con.execute("FROM v").fetchall()) == expected(query, 5, range(STEPS))
+    if query == PER_NUMBER:
+        other = sqlfront.spark.shards(con, query, streams(spark, tmp_path), shards=1)
+        with pytest.raises(sqlfront.ProgrammingError, match="another plan"):
+            run(other, tmp_path)
+        assert Counter(con.execute("FROM v").fetchall()) == expected(query, 5, range(STEPS))
     if query == PAIRS:
         sqlfront.spark.register(spark, con)
         served = spark.read.format("sqlfront").option("view", "v").load().select("a", "n").collect()
