@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sqlfront.spark.shard_job import ShardedView
 
 _servers: weakref.WeakKeyDictionary[Any, ViewServer] = weakref.WeakKeyDictionary()
+_made: dict[str, dict[str, tuple[str, ViewServer]]] = {}
+"""The temporary views that were made in each Spark application, by their names in lower case, and who serves them."""
 
 
 def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str = "127.0.0.1") -> None:
@@ -61,8 +63,10 @@ def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
     from sqlfront.storage.outside.spark_source import spark_name
 
     database = con.session.database
-    made = _servers[database].made.setdefault(spark.sparkContext.applicationId, {})
-    taken = {table.name.casefold() for table in spark.catalog.listTables() if table.isTemporary} - made.keys()
+    server, made = _servers[database], _made.setdefault(spark.sparkContext.applicationId, {})
+    # A view whose server is gone is nobody's.
+    free = {key for key, (_, other) in made.items() if other is server or other not in _servers.values()}
+    taken = {table.name.casefold() for table in spark.catalog.listTables() if table.isTemporary} - free
     wanted: dict[str, ViewEntry] = {}
     for entry in sorted(database.views.values(), key=lambda entry: (entry.name.schema != "main", entry.scan)):
         key = entry.name.name.casefold()
@@ -70,18 +74,22 @@ def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
             warnings.warn(f"{shown(entry.name)} has no view in Spark: its name is taken", stacklevel=3)
         else:
             wanted[key] = entry
-    for key in [key for key in made if key not in wanted]:
-        spark.catalog.dropTempView(made.pop(key))
+    for key in [key for key, (_, other) in made.items() if other is server and key not in wanted]:
+        spark.catalog.dropTempView(made.pop(key)[0])
     for key, entry in wanted.items():
         frame = spark.read.format(name).option("view", shown(entry.name)).load()
         frame.createOrReplaceTempView(spark_name(entry.name.name))
-        made[key] = entry.name.name
+        made[key] = entry.name.name, server
 
 
 def unregister(con: Connection) -> None:
-    """Serve a database's views no more."""
-    server = _servers.pop(con.session.database, None)
+    """Serve a database's views no more, and drop its temporary views in the session that was registered last."""
+    server, spark = _servers.pop(con.session.database, None), con.session.database.spark
     if server is not None:
+        running = spark is not None and spark.getActiveSession() is not None  # None after spark.stop().
+        made = _made.get(spark.sparkContext.applicationId, {}) if running else {}
+        for key in [key for key, (_, other) in made.items() if other is server]:
+            spark.catalog.dropTempView(made.pop(key)[0])
         server.shutdown()
     con.session.database.spark = None
 

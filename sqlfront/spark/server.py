@@ -45,7 +45,6 @@ class ViewServer(flight.FlightServerBase):
         super().__init__(f"grpc://{host}:0")
         self.address, self.secret = f"grpc://{host}:{self.port}", secrets.token_hex(16)
         self.sources: set[str] = set()  # The names under which Spark knows it.
-        self.made: dict[str, dict[str, str]] = {}  # Temporary views of ours, by session and name.
         self._connection = connection
         self._lock = threading.Lock()
         self._snapshots: OrderedDict[str, pa.Table | None] = OrderedDict()
