@@ -43,7 +43,7 @@ def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str =
     if database not in _servers:
         _servers[database] = ViewServer(con, host)
     server, context = _servers[database], spark.sparkContext
-    database.spark = spark
+    database.spark = server.spark = spark
     for kind, called in ((ViewSource, name), (ChangeSource, f"{name}_changes")):
         # A class made here travels to the workers with its values.
         values = {"address": server.address, "secret": server.secret, "called": called}

@@ -1,9 +1,7 @@
 """Serves views to Spark's Python workers: an Arrow Flight server in the process that holds the database.
 
-The first task of an execution that reads a view pins a *snapshot*: the wanted columns and rows, of one epoch. The
-execution's tasks get slices of that table, so all executors, and tasks that run again, see one epoch whatever is
-committed meanwhile. Snapshots are dropped, oldest first, when those held together exceed `HELD_BYTES`. Every request
-carries the server's secret.
+Tasks get slices of the snapshot that their execution has pinned (snapshots.py). Every request carries the server's
+secret.
 """
 
 from __future__ import annotations
@@ -12,20 +10,15 @@ import hmac
 import json
 import secrets
 import threading
-from collections import OrderedDict
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from sqlfront.database.loading import lossless
-from sqlfront.database.names import locate, name_parts
 from sqlfront.feeds.feed import HELD_ROWS, Subscription
-from sqlfront.spark.clauses import clauses
-from sqlfront.sql.search_path import look_up
-from sqlfront.storage.capture.trigger_sql import table_sql
-from sqlfront.storage.errors import Error, OperationalError, ProgrammingError
+from sqlfront.spark.plans import Request, job_of, planned_reads
+from sqlfront.spark.snapshots import MOST_REMEMBERED, Snapshots, readable, view_name
+from sqlfront.storage.errors import Error, ProgrammingError
 from sqlfront.storage.outside.spark_types import spark_columns, spark_schema
 from sqlfront.storage.sql_text import quote
 
@@ -33,8 +26,6 @@ if TYPE_CHECKING:
     from sqlfront.connection import Connection
     from sqlfront.database.database import ViewEntry
 
-HELD_BYTES = 1 << 30
-MOST_REMEMBERED = 1 << 12
 _CONTROL = "`_change_type` string, `_commit_version` bigint, `_commit_timestamp` timestamp_ntz"
 
 
@@ -45,9 +36,11 @@ class ViewServer(flight.FlightServerBase):
         super().__init__(f"grpc://{host}:0")
         self.address, self.secret = f"grpc://{host}:{self.port}", secrets.token_hex(16)
         self.sources: set[str] = set()  # The names under which Spark knows it.
+        self.spark: Any = None
+        self.snapshots = Snapshots(connection, self._planned)
         self._connection = connection
         self._lock = threading.Lock()
-        self._snapshots: OrderedDict[str, pa.Table | None] = OrderedDict()
+        self._jobs: dict[int, str] = {}
         self._subscriptions: dict[str, tuple[ViewEntry, Subscription]] = {}
 
     # Requests: JSON in, JSON or Arrow out ----------------------------------------------------------
@@ -62,67 +55,42 @@ class ViewServer(flight.FlightServerBase):
         return flight.RecordBatchStream(_told(self._changes if "start" in request else self._slice, request))
 
     def _request(self, body: bytes) -> dict[str, Any]:
-        request: dict[str, Any] = json.loads(body)
+        request: Request = json.loads(body)
         if not hmac.compare_digest(str(request.get("secret")), self.secret):
             raise flight.FlightUnauthenticatedError("not the secret of this server")
         return request
 
-    def _describe(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _describe(self, request: Request) -> dict[str, Any]:
         """A view's columns, and its changes' columns, as Spark's DDL."""
-        columns = spark_schema(self._readable(request)[1])
+        with self._connection.cursor() as cursor:
+            columns = spark_schema(readable(cursor, view_name(request))[1])
         return {"schema": columns, "changes": f"{columns}, {_CONTROL}"}
 
-    def _slice(self, request: dict[str, Any]) -> pa.Table:
-        """Part `i` of `n` of what an execution reads of a view: the first part that is asked for pins the snapshot."""
-        wanted = ("session", "execution", "view", "columns", "where", "order_by", "limit")
-        key = json.dumps([request.get(name) for name in wanted])
-        with self._lock:
-            if key not in self._snapshots:
-                self._snapshots[key] = self._read(request)
-                self._drop_oldest()
-            table = self._snapshots[key]
-        if table is None:
-            raise OperationalError(
-                f"the snapshot of {request['view']} that this execution reads is not held any more",
-                why=f"snapshots of more than {HELD_BYTES >> 20} MB were read since it began",
-                hint="run it again",
-            )
-        i, n = request["part"]
+    def _slice(self, request: Request) -> pa.Table:
+        """Part `i` of `n` of what an execution reads of a view."""
+        if request["execution"] is None:
+            request = request | {"execution": self._job(request["stage"])}
+        table, (i, n) = self.snapshots.read(request), request["part"]
         first, end = table.num_rows * i // n, table.num_rows * (i + 1) // n
         return table.slice(first, end - first)
 
-    def _read(self, request: dict[str, Any]) -> pa.Table:
-        """The wanted columns of a view's rows, of the present epoch."""
-        view, own = self._readable(request)
-        types = {name.casefold(): (name, type_) for name, type_ in own}
-        columns = spark_columns(types[name.casefold()] for name in request["columns"]) or "1 AS one"
-        with self._connection.cursor() as cursor:
-            rows = f"FROM {view}{clauses(request)}"
-            if request.get("limit"):  # Casts in the query would hide from the tree that it keeps the order.
-                names = ", ".join(quote(types[name.casefold()][0]) for name in request["columns"]) or "1 AS one"
-                with lossless(cursor.session.duck):
-                    first = cursor.execute(f"SELECT {names} {rows}").to_arrow_table()
-                cursor.register("first_rows", first)
-                rows = "FROM first_rows"
-            return cursor.execute(f"SELECT {columns} {rows}").to_arrow_table()
+    def _planned(self, request: Request) -> list[Request]:
+        here = self.spark is not None and request["session"] == self.spark.sparkContext.applicationId
+        return planned_reads(self.spark, request["execution"], self.sources) if here else []
 
-    def _drop_oldest(self) -> None:
-        """Hold no more than `HELD_BYTES`, but always the latest. What was dropped is remembered: to read it again in
-        the same execution would mix epochs."""
-        held = [key for key, table in self._snapshots.items() if table is not None]
-        total = sum(table.nbytes for table in self._snapshots.values() if table is not None)
-        for key in held[:-1]:
-            if total <= HELD_BYTES:
-                break
-            total -= self._snapshots[key].nbytes  # type: ignore[union-attr]
-            self._snapshots[key] = None
-        while len(self._snapshots) > MOST_REMEMBERED:
-            self._snapshots.popitem(last=False)
+    def _job(self, stage: int) -> str:
+        """The name, in place of an execution's, of a job over RDDs: all its stages have the same."""
+        if stage not in self._jobs:
+            job = job_of(self.spark, stage)
+            self._jobs[stage] = f"stage {stage}" if job is None else f"job {job}"
+            while len(self._jobs) > MOST_REMEMBERED:
+                del self._jobs[next(iter(self._jobs))]
+        return self._jobs[stage]
 
-    def _epoch(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _epoch(self, request: Request) -> dict[str, Any]:
         return {"epoch": self._connection.session.database.engine.epoch}
 
-    def _follow(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _follow(self, request: Request) -> dict[str, Any]:
         """Hold a view's changes from now on: the epoch after which they are held, and the build of the view."""
         entry = self._entry(request)
         name = str(entry.name)
@@ -136,7 +104,7 @@ class ViewServer(flight.FlightServerBase):
                 self._subscriptions[name] = entry, found
             return {"epoch": self._connection.session.database.engine.epoch, "build": entry.scan}
 
-    def _changes(self, request: dict[str, Any]) -> pa.Table:
+    def _changes(self, request: Request) -> pa.Table:
         """A view's changes of the epochs after `start` up to `end`."""
         entry = self._entry(request)
         if request.get("build") not in (None, entry.scan):
@@ -162,36 +130,13 @@ class ViewServer(flight.FlightServerBase):
             query = f"SELECT {spark_columns(columns)} FROM (SELECT {own} FROM __sqlfront_changes)"
             return cursor.execute(f"{query} WHERE _commit_version <= {int(request['end'])}").to_arrow_table()
 
-    def _readable(self, request: dict[str, Any]) -> tuple[str, Sequence[tuple[str, str]]]:
-        """A view as SQL calls it, and its columns: a materialized one, or an ordinary one, as shards are read by."""
-        parts = self._name(request)
-        with self._connection.cursor() as cursor:
-            database, con = cursor.session.database, cursor.session.duck
-            found = look_up(con, parts, temporary=False).first()
-            if found is not None and found.is_view and locate(database, con, parts, temporary=False) is None:
-                view = ".".join(map(quote, (found.database, found.schema, found.name)))
-                return view, [(name, type_) for name, type_, *_ in cursor.execute(f"DESCRIBE FROM {view}").fetchall()]
-            entry = database.view(con, parts)
-            return table_sql(database.name, entry.name), entry.definition.columns
-
-    def _entry(self, request: dict[str, Any]) -> ViewEntry:
-        parts = self._name(request)
+    def _entry(self, request: Request) -> ViewEntry:
+        parts = view_name(request)
         with self._connection.cursor() as cursor:
             return cursor.session.database.view(cursor.session.duck, parts)
 
-    @staticmethod
-    def _name(request: dict[str, Any]) -> list[str]:
-        if not request.get("view"):
-            raise ProgrammingError(
-                "no view is named",
-                why="Spark keeps no options of a CREATE TABLE ... USING a Python data source",
-                hint='sqlfront.spark.sql(spark, con, "CREATE TABLE ..."), which makes a temporary view of it, or '
-                "CREATE TEMPORARY VIEW v USING sqlfront OPTIONS (view 'v'), or .option('view', 'v')",
-            )
-        return name_parts(request["view"])
 
-
-def _told(answer: Any, request: dict[str, Any]) -> Any:
+def _told(answer: Any, request: Request) -> Any:
     """The answer; our errors as Flight's, with their text."""
     try:
         return answer(request)

@@ -118,8 +118,8 @@ class ViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         task = TaskContext.get()
         assert task is not None
-        execution = task.getLocalProperty("spark.sql.execution.id") or f"stage {task.stageId()}"
-        yield from self._client.rows(partition, to_arrow_schema(self._schema, timezone="UTC"), execution=execution)
+        own = {"execution": task.getLocalProperty("spark.sql.execution.id"), "stage": task.stageId()}
+        yield from self._client.rows(partition, to_arrow_schema(self._schema, timezone="UTC"), **own)
 
 
 class ChangeReader(DataSourceStreamReader):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 
 import pytest
@@ -67,11 +68,11 @@ def test_only_wanted_rows_and_columns_travel(spark, con):
     from sqlfront.spark import _servers
 
     server = _servers[con.session.database]
-    before = set(server._snapshots)
+    before = len(server.snapshots.held())
     assert load(spark, "everything", where="a = 3 AND s = 's0'").select("a").collect() == [(3,)]
     narrow = spark.read.format("sqlfront").schema("total DECIMAL(38,0)").option("view", "totals").load()
     same(narrow, con, "SELECT total::DECIMAL(38, 0) FROM totals")
-    tables = [table for key, table in server._snapshots.items() if key not in before]
+    tables = server.snapshots.held()[before:]
     assert [table.num_rows for table in tables] == [1, 4]
     assert tables[1].column_names == ["total"]
 
@@ -119,10 +120,69 @@ def test_the_parts_of_an_execution_are_of_one_epoch(spark, con, monkeypatch):
     assert part(0, "1") + part(1, "1") == whole
     assert part(0, "2") + part(1, "2") == whole + 10
     con.execute("DELETE FROM t WHERE a = 9000")
-    monkeypatch.setattr("sqlfront.spark.server.HELD_BYTES", 0)
+    monkeypatch.setattr("sqlfront.spark.snapshots.HELD_BYTES", 0)
     assert part(0, "3") + part(1, "3") == whole
     with pytest.raises(sqlfront.OperationalError, match="not held any more"):
         part(1, "2")
+
+
+BOTH = "SELECT (SELECT count(*) FROM everything) AS rows, (SELECT sum(n) FROM totals) AS counted"
+
+
+@pytest.fixture
+def commits_between(spark, con, monkeypatch):
+    """A writer that commits a row after each first read of a view by an execution, and is undone after the test."""
+    from sqlfront.spark import _servers
+
+    server, seen, turn = _servers[con.session.database], set(), threading.Lock()
+    answer = server._slice
+
+    def slice_(request):
+        found = answer(request)
+        read = (request["execution"], request["stage"], request["view"], request.get("where"))
+        with turn, con.cursor() as writer:
+            if read not in seen:
+                seen.add(read)
+                writer.execute("INSERT INTO t (a) VALUES (9100)")
+        return found
+
+    monkeypatch.setattr(server, "_slice", slice_)
+    yield seen
+    con.execute("DELETE FROM t WHERE a = 9100")
+
+
+def cached(spark):
+    """By the execution that fills the cache."""
+    frame = spark.sql(BOTH).cache()
+    try:
+        return frame.collect()
+    finally:
+        frame.unpersist()
+
+
+def joined(spark):
+    """Columns of one view and rows of the other, each with a filter or a schema of its own."""
+    rows = spark.read.format("sqlfront").schema("a BIGINT").option("view", "everything").load()
+    new = load(spark, "everything", where="a = 9100").selectExpr("count(*) + 202")
+    return rows.selectExpr("count(a) + 1").crossJoin(new).collect()
+
+
+@pytest.mark.parametrize("read", [
+    lambda spark: spark.sql(BOTH).collect(), lambda spark: list(spark.sql(BOTH).toLocalIterator()), joined, cached,
+], ids=["subqueries", "iterator", "join", "cached"])  # fmt: skip
+def test_all_that_an_execution_reads_is_of_one_epoch(spark, con, commits_between, read):
+    [(rows, counted)] = read(spark)
+    assert len(commits_between) > 1
+    assert int(rows) == int(counted)
+    [(rows, again)] = read(spark)
+    assert int(rows) == int(again) > int(counted)
+
+
+def test_a_read_that_no_plan_shows_never_mixes_epochs(spark, con, commits_between):
+    first, second = load(spark, "everything", partitions="1").rdd, load(spark, "totals", partitions="1").rdd
+    assert first.count() > 200
+    with pytest.raises(Exception, match=r"(?s)cannot be read at the epoch that this execution reads.*DataFrames"):
+        first.union(second).coalesce(1).count()
 
 
 def test_the_changes_of_a_view_are_a_stream(spark, con, tmp_path):
