@@ -34,13 +34,13 @@ _FEW = 1000
 class Reader:
     """The raw columns of a view as a stream of record batches.
 
-    `where` fixes variables to codes; it narrows the walk where an index allows and is otherwise ignored, so
-    the caller filters again. Valid until the state changes: the caller holds the engine's lock for each batch
-    and checks its version in between.
+    `where` fixes variables to codes; it narrows the walk where a key, an index or an order allows and is otherwise
+    ignored, so the caller filters again. Valid until the state changes: the caller holds the engine's lock for each
+    batch and checks its version in between.
     """
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
-        self._view = view
+        self._view, self._where = view, where
         self._walk = read(view, where, *_needed(view))
 
     @property
@@ -50,7 +50,8 @@ class Reader:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if isinstance(self._walk, RankedWalk):
-            yield from top_batches(self._view, self._walk, self._view.definition.limit or Limit(None))
+            batches = top_batches(self._view, self._walk, self._view.definition.limit or Limit(None))
+            yield from self._few(batches) if self._where else batches
             return
         capacity, any_rows = FIRST_BATCH, False
         while rows := self._walk.next(capacity):
@@ -59,6 +60,18 @@ class Reader:
             capacity = min(2 * capacity, BATCH)
         if self._view.definition.scalar and not any_rows:
             yield empty_group(self._view)
+
+    def _few(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of constants along an order, or all rows, if so many have the constants that this is sooner."""
+        found: list[pa.RecordBatch] = []
+        most = crossover(self._view)
+        for batch in batches:
+            found.append(batch)
+            if most is not None and sum(map(len, found)) > most:
+                self._walk = read(self._view, self._where, *_needed(self._view), by_order=False)
+                yield from self
+                return
+        yield from found
 
     def count_tuples(self) -> int:
         """The number of distinct tuples of the free variables, by walking them without decoding."""

@@ -10,6 +10,7 @@ import numpy as np
 from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.cursor import RankedWalk
+from sqlfront.maintenance.ranked.keyset_start import equal_start
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.tree.walk import BATCH, Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -37,9 +38,11 @@ def read(
     where: Mapping[str, tuple[int, ...]] | None = None,
     variables: Iterable[str] = (),
     parts: Iterable[Part] = (),
+    by_order: bool = True,
 ) -> Rows:
-    """The rows of a view's core, as `Walk` has them; `where` may narrow them. A view that is the first rows of its
-    order has them in order, and all that the order goes on with."""
+    """The rows of a view's core, as `Walk` has them; `where` may narrow them: by a key or an index of the tree, or, if
+    `by_order`, by an order of the view. A view that is the first rows of its order has them in order, and all that the
+    order goes on with."""
     if view.plan.ranked_only:
         return RankedWalk(view.ranked[0], None, view.reads)
     merged = merging(view, where)
@@ -47,7 +50,18 @@ def read(
         return merged
     variables, parts = tuple(variables), tuple(parts)
     walks = (Walk(tree, where, variables, parts, view.reads) for tree in trees_read(view))
-    return Chain(walks) if view.divided else next(walks)
+    if view.divided:
+        return Chain(walks)
+    walk = next(walks)
+    return (_ordered(view, where) if where and by_order and walk.scans else None) or walk
+
+
+def _ordered(view: MaintainedView, where: Mapping[str, tuple[int, ...]]) -> RankedWalk | None:
+    """The rows that have these codes along an order of the view whose first terms they are; None if there is none."""
+    for index in view.ranked.values():
+        if (start := equal_start(index, where)) is not None:
+            return RankedWalk(index, start, view.reads)
+    return None
 
 
 def merging(view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> UnionEnumeration | None:

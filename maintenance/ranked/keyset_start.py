@@ -8,8 +8,9 @@ among them, is passed over, as OFFSET passes over rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,13 @@ class KeysetBound:
     nulls: bool
     fixed: int = 0
 
+    def codes(self, codecs: Mapping[str, Codec]) -> list[Sequence[int]]:
+        """The words of each value. Those of a string that no row has are valid until the state changes."""
+        return [
+            [0, value >> 64, _signed(value)] if variable is None else codecs[variable].encode_value(value)
+            for variable, value in self.values
+        ]
+
 
 def sought(index: RankedOrder) -> list[str]:
     """The variables of the leading terms by whose values a walk of an order can begin; none if it cannot."""
@@ -50,23 +58,27 @@ def sought(index: RankedOrder) -> list[str]:
     return found
 
 
+def equal_start(index: RankedOrder, where: Mapping[str, tuple[int, ...]]) -> KeysetStart | None:
+    """The start of a walk of the rows that have these codes in the leading terms; None if no walk can begin there."""
+    leading = list(takewhile(where.__contains__, sought(index)))
+    codes = [where[variable] for variable in leading]
+    bound = KeysetBound(tuple(zip(leading, codes, strict=True)), inclusive=True, nulls=False, fixed=len(leading))
+    return KeysetStart(index, bound, codes) if leading else None
+
+
 class TooFar(Exception):
     """More rows have been passed over than are read sooner along the tree than all at once."""
 
 
 class KeysetStart:
-    """The start of one walk of an order. What stands for a string that no row has is valid until the state changes.
+    """The start of one walk of an order: at a bound, whose values are given as their words.
 
     TooFar is raised once more than `most` rows are passed over (None: never).
     """
 
     def __init__(
-        self, index: RankedOrder, after: KeysetBound, codecs: Mapping[str, Codec], most: int | None = None
+        self, index: RankedOrder, after: KeysetBound, words: Sequence[Sequence[int]], most: int | None = None
     ) -> None:
-        words = [
-            [0, value >> 64, _signed(value)] if variable is None else codecs[variable].encode_value(value)
-            for variable, value in after.values
-        ]
         nulls = [0 if variable is None else at.NULL_CODE for variable, _ in after.values]
         self._terms = list(zip(index.layout.starts, map(np.array, words), nulls, strict=False))
         self._bound = np.array([word for one in words for word in one], np.int64)

@@ -88,6 +88,11 @@ class Walk(Metered):
                 taken += int(self._state[i + 1, kernels.LOOKED_UP]) if i < last else self._passed
         return taken
 
+    @property
+    def scans(self) -> bool:
+        """Whether the first table is walked from one end to the other: no constants lead to its rows."""
+        return self.levels[0].kind == kernels.SCAN_LEVEL and (self._given is None or self._given[0] > 0)
+
     def words(self, variable: str) -> list[np.ndarray]:
         """The code words of a variable for the rows of the batch (their own: `where` may not have narrowed them)."""
         return [self._column(place) for place in self._places(variable)]

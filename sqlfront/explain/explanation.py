@@ -369,6 +369,9 @@ def _spell_order(order: Mapping[str, Any]) -> list[str]:
         lines.append(f"Queries for more than {order['crossover']:,} rows read all of them and sort: that is sooner.")
     if order["after"]:
         lines.append(f"The rows after given values of {', '.join(order['after'])} are found without those before them.")
+        lines.append(f"WHERE {order['after'][0]} = ... finds the first such row in O(log N) and reads no others.")
+    else:
+        lines.append("WHERE column = ... does not use this order: it looks up the tree's keys and indexes, or scans.")
     return lines
 
 

@@ -123,7 +123,7 @@ def ranked_scan(
         if after is None:
             return top_batches(view, RankedWalk(index, None, view.reads), limit)
         try:
-            start = KeysetStart(index, after, view.codecs, crossover(view))
+            start = KeysetStart(index, after, after.codes(view.codecs), crossover(view))
             found = top_batches(view, RankedWalk(index, start, view.reads), limit)
             return chain([batch for batch in [next(found, None)] if batch is not None], found)
         except TooFar:  # All rows, of which DuckDB leaves those that are asked for.

@@ -154,9 +154,8 @@ def test_pages_of_the_rows_with_given_values(con: Any, served: list[bool], walks
                 assert [walk.steps < 60 + 6 * limit for walk in walks] == [True], query
     assert all(served)
     [view] = con.session.database.engine.views.values()
-    walk = RankedWalk(
-        view.ranked[0], KeysetStart(view.ranked[0], KeysetBound((("g", "g3"),), True, False, 1), view.codecs)
-    )
+    bound = KeysetBound((("g", "g3"),), inclusive=True, nulls=False, fixed=1)
+    walk = RankedWalk(view.ranked[0], KeysetStart(view.ranked[0], bound, bound.codes(view.codecs)))
     assert [walk.next(1000), walk.next(1000)] == [400, 0]
 
 
