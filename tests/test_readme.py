@@ -93,6 +93,16 @@ def test_a_wrong_output_is_seen():
     run_python("x = 1\n# a remark\nprint(x)\n# 1\n", {})
 
 
+def test_the_picture_is_that_of_the_example():
+    """Drawn when the tables of the README's first snippet have their first rows."""
+    [first, *_] = [code for language, code in blocks(ROOT / "README.md") if language == "python"]
+    namespace: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(compile(first.partition("con.execute(\"DELETE")[0], "README.md", "exec"), namespace)
+    with namespace["con"] as con:
+        assert con.explain("spending").svg() == (ROOT / "docs" / "spending.svg").read_text()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]

@@ -44,16 +44,17 @@ def register(spark: Any, con: Connection, *, name: str = "sqlfront", host: str =
         _servers[database] = ViewServer(con, host)
     server, context = _servers[database], spark.sparkContext
     database.spark = server.spark = spark
+    server.called = name
     for kind, called in ((ViewSource, name), (ChangeSource, f"{name}_changes")):
         # A class made here travels to the workers with its values.
         values = {"address": server.address, "secret": server.secret, "called": called}
         values |= {"session": context.applicationId, "parallelism": context.defaultParallelism}
         spark.dataSource.register(type(kind.__name__, (kind,), values))
         server.sources.add(called.casefold())
-    refresh(spark, con, name=name)
+    refresh(spark, con)
 
 
-def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
+def refresh(spark: Any, con: Connection) -> None:
     """Make temporary views in Spark for the materialized views of now, and drop those of views that are gone.
 
     They have the views' names, without their schemas. A name that another temporary view has, or a view of schema main,
@@ -77,7 +78,7 @@ def refresh(spark: Any, con: Connection, *, name: str = "sqlfront") -> None:
     for key in [key for key, (_, other) in made.items() if other is server and key not in wanted]:
         spark.catalog.dropTempView(made.pop(key)[0])
     for key, entry in wanted.items():
-        frame = spark.read.format(name).option("view", shown(entry.name)).load()
+        frame = spark.read.format(server.called).option("view", shown(entry.name)).load()
         frame.createOrReplaceTempView(spark_name(entry.name.name))
         made[key] = entry.name.name, server
 

@@ -35,13 +35,14 @@ class ViewServer(flight.FlightServerBase):
     def __init__(self, connection: Connection, host: str = "127.0.0.1") -> None:
         super().__init__(f"grpc://{host}:0")
         self.address, self.secret = f"grpc://{host}:{self.port}", secrets.token_hex(16)
-        self.sources: set[str] = set()  # The names under which Spark knows it.
+        self.sources: set[str] = set()  # The names under which Spark knows it; the last one.
+        self.called = ""
         self.spark: Any = None
         self.snapshots = Snapshots(connection, self._planned)
         self._connection = connection
         self._lock = threading.Lock()
         self._jobs: dict[int, str] = {}
-        self._subscriptions: dict[str, tuple[ViewEntry, Subscription]] = {}
+        self._subscriptions: dict[str, tuple[ViewEntry, int, Subscription]] = {}
 
     # Requests: JSON in, JSON or Arrow out ----------------------------------------------------------
 
@@ -91,17 +92,19 @@ class ViewServer(flight.FlightServerBase):
         return {"epoch": self._connection.session.database.engine.epoch}
 
     def _follow(self, request: Request) -> dict[str, Any]:
-        """Hold a view's changes from now on: the epoch after which they are held, and the build of the view."""
-        entry = self._entry(request)
+        """Hold a view's changes from now on, as many as the greatest `buffer` of its readers: the epoch after which
+        they are held, and the build of the view."""
+        entry, buffer = self._entry(request), int(request.get("buffer") or HELD_ROWS)
         name = str(entry.name)
         with self._lock, self._connection.session.database.engine.lock:
             known = self._subscriptions.get(name)
-            if known is None or known[0] is not entry:
+            if known is None or known[0] is not entry or known[1] < buffer:
                 with self._connection.cursor() as cursor:
-                    buffer = int(request.get("buffer") or HELD_ROWS)
                     found = cursor.view(request["view"]).subscribe(snapshot=False, buffer=buffer)
                 assert isinstance(found, Subscription)
-                self._subscriptions[name] = entry, found
+                self._subscriptions[name] = entry, buffer, found
+                if known is not None and known[0] is entry:
+                    known[2].close()
             return {"epoch": self._connection.session.database.engine.epoch, "build": entry.scan}
 
     def _changes(self, request: Request) -> pa.Table:

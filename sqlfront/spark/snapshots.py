@@ -157,16 +157,29 @@ def _key(request: Request) -> str:
 def _read(cursor: Connection, request: Request) -> pa.Table:
     """The wanted columns of a view's rows, as the cursor sees them."""
     view, own = readable(cursor, view_name(request))
-    types = {name.casefold(): (name, type_) for name, type_ in own}
-    columns = spark_columns(types[name.casefold()] for name in request["columns"]) or "1 AS one"
+    wanted = _columns(request, own)
+    columns = spark_columns(wanted) or "1 AS one"
     rows = f"FROM {view}{clauses(request)}"
     if request.get("limit"):  # Casts in the query would hide from the tree that it keeps the order.
-        names = ", ".join(quote(types[name.casefold()][0]) for name in request["columns"]) or "1 AS one"
+        names = ", ".join(quote(name) for name, _ in wanted) or "1 AS one"
         with lossless(cursor.session.duck):
             first = cursor.execute(f"SELECT {names} {rows}").to_arrow_table()
         cursor.register("first_rows", first)
         rows = "FROM first_rows"
     return cursor.execute(f"SELECT {columns} {rows}").to_arrow_table()
+
+
+def _columns(request: Request, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The wanted ones of a view's columns. ProgrammingError for a name that is none of them."""
+    known = {column[0].casefold(): column for column in own}
+    unknown = [name for name in request["columns"] if name.casefold() not in known]
+    if unknown:
+        raise ProgrammingError(
+            f"{request['view']} has no column {', '.join(unknown)}",
+            why="the schema that was given for the read names it",
+            hint=f"its columns are {', '.join(name for name, _ in own)}",
+        )
+    return [known[name.casefold()] for name in request["columns"]]
 
 
 def view_name(request: Request) -> list[str]:

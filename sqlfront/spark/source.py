@@ -127,10 +127,11 @@ class ChangeReader(DataSourceStreamReader):
 
     def __init__(self, client: Client, schema: StructType) -> None:
         self._client, self._schema = client, schema
+        _whole(client.options, "buffer", 1, 1)
 
     def initialOffset(self) -> dict:
         held = self._client.ask("follow")
-        return {"epoch": int(self._client.options.get("after", held["epoch"])), "build": held["build"]}
+        return {"epoch": _whole(self._client.options, "after", held["epoch"], 0), "build": held["build"]}
 
     def latestOffset(self, start: dict, limit: Any) -> dict:
         return {"epoch": self._client.ask("epoch")["epoch"], "build": start.get("build")}

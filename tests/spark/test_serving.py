@@ -277,6 +277,34 @@ def test_options_that_mean_nothing_are_refused(spark, con, options, told):
         load(spark, "totals", **options).collect()
 
 
+@pytest.mark.parametrize(("options", "told"), [
+    ({"buffer": "some"}, "option buffer is 'some'.*from 1 on"), ({"buffer": "0"}, "option buffer is '0'"),
+    ({"after": "now"}, "option after is 'now'.*from 0 on"),
+])  # fmt: skip
+def test_options_of_a_stream_that_mean_nothing_are_refused(spark, con, tmp_path, options, told):
+    changes = spark.readStream.format("sqlfront_changes").options(view="totals", **options).load()
+    writer = changes.writeStream.format("memory").queryName("refused").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(Exception, match=rf"(?s){told}"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_schema_with_another_column_is_refused(spark, con):
+    wanted = spark.read.format("sqlfront").schema("total DECIMAL(38,0), sum INT").option("view", "totals").load()
+    with pytest.raises(Exception, match=r"(?s)totals has no column sum.*its columns are s, total, n"):
+        wanted.collect()
+
+
+def test_a_source_under_another_name_serves_new_views(spark, con):
+    sqlfront.spark.register(spark, con, name="second")
+    try:
+        sqlfront.spark.sql(spark, con, "CREATE MATERIALIZED VIEW later AS SELECT count(*) AS n FROM t")
+        assert spark.table("later").columns == ["n"]
+        assert spark.read.format("second").option("view", "later").load().count() == 1
+        sqlfront.spark.sql(spark, con, "DROP MATERIALIZED VIEW later")
+    finally:
+        sqlfront.spark.register(spark, con)
+
+
 def test_a_stream_of_a_replaced_view_fails_and_a_new_one_works(spark, con, tmp_path):
     def start(place, seen):
         changes = spark.readStream.format("sqlfront_changes").option("view", "replaced").load()
