@@ -39,7 +39,7 @@ class Explanation:
     """How a query is kept. `str()` is for people, `to_dict()` for machines, `svg()` is the tree as a picture.
 
     All three come from the plan and the tree that run; figures of a running view are those of the moment they are
-    asked for. `companions` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
+    asked for. `distinct_sets` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
     blocks that are views of their own, by name as the definition calls them; `spent()` gives the steps of updates,
     `views` the tables in the definition whose rows are those of other views; `spread` is about shards, if asked for.
     """
@@ -47,7 +47,7 @@ class Explanation:
     definition: Definition
     plan: Plan
     tree: Tree
-    companions: tuple[Tree, ...] = ()
+    distinct_sets: tuple[Tree, ...] = ()
     blocks: tuple[tuple[str, Tree], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     maintained: MaintainedView | None = None
@@ -94,7 +94,7 @@ class Explanation:
             "tree": _node(self.tree, self.tree.root),
             "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
             "orders": self._orders(),
-            "companions": [_node(tree, tree.root) for tree in self.companions],
+            "distinct_sets": [_node(tree, tree.root) for tree in self.distinct_sets],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
         } | ({} if self.spread is None else {"shards": self.spread.to_dict()})
 
@@ -181,10 +181,10 @@ class Explanation:
         names = enumerate_words(self.tree.leaves)
         return [f"It looks the same from {names}, so they read one store, and a change is joined with it once for all."]
 
-    def _pieces(self) -> list[StoredPartTree]:
+    def _part_trees(self) -> list[StoredPartTree]:
         """The trees over heavy and light parts: those that run, or would."""
         if self.maintained is not None:
-            return self.maintained.balance.pieces.trees if self.maintained.balance is not None else []
+            return self.maintained.balance.part_trees.trees if self.maintained.balance is not None else []
         if self.plan.union is None:
             return []
         counted, symmetric = self.definition.mode == "bag", symmetric_terms(self.tree) is not None
@@ -197,21 +197,21 @@ class Explanation:
         if self.tree.output is not None:
             names = ", ".join(map(self.definition.label, self.tree.output))
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
-        if self.maintained is not None and self.maintained.tally is not None:
-            boxes.append(_tally(self.maintained.tally))
-        for kept in (one for one in self._pieces() if one.piece.changed is None):
-            parts = ", ".join(f"{atom} {part}" for atom, part in kept.piece.parts if not is_whole(part))
+        if self.maintained is not None and self.maintained.tuple_count is not None:
+            boxes.append(_tuple_count(self.maintained.tuple_count))
+        for kept in (one for one in self._part_trees() if one.part_tree.changed is None):
+            parts = ", ".join(f"{atom} {part}" for atom, part in kept.part_tree.parts if not is_whole(part))
             boxes.append(
                 Box(
-                    f"piece {kept.piece.name}",
-                    (kept.piece.reading, parts),
+                    f"part tree {kept.part_tree.name}",
+                    (kept.part_tree.reading, parts),
                     "projection",
                     (_box(kept.tree, kept.tree.root),),
                 )
             )
-        for companion, tree in zip(self.definition.companions, self.companions, strict=True):
-            notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
-            boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
+        for distinct_set, tree in zip(self.definition.distinct_sets, self.distinct_sets, strict=True):
+            notes = ("sorted" if distinct_set.ordered else "counted", *_figures(tree.projection))
+            boxes.append(Box(f"values of {distinct_set.label}", notes, "projection", (_box(tree, tree.root),)))
         for order in self._orders():
             if order["trees"]:
                 ranked = tuple(map(_ranked_box, order["trees"]))
@@ -276,10 +276,10 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
     view = entry.maintained
     spent = partial(database.engine.counters, view)
     rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
-    companions = tuple(one.tree for one in view.companions)
+    distinct_sets = tuple(one.tree for one in view.distinct_sets)
     read = _views_read(database, view.definition)
     blocks = _blocks(database, view.name)
-    return Explanation(view.definition, view.plan, view.tree, companions, blocks, rewrites, view, spent, read)
+    return Explanation(view.definition, view.plan, view.tree, distinct_sets, blocks, rewrites, view, spent, read)
 
 
 def explain_query(
@@ -289,11 +289,13 @@ def explain_query(
     *inner, own = _planned(database, con, query, statement, offset)
     definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)
-    blocks = tuple((part.name, _unbuilt(database, part.definition, part.plan, passes=part.passes)) for part in inner)
-    kept = zip(definition.companions, plan.companions, strict=True)
-    companions = tuple(_unbuilt(database, companion.definition, own) for companion, own in kept)
+    blocks = tuple(
+        (part.name, _unbuilt(database, part.definition, part.plan, stateless=part.stateless)) for part in inner
+    )
+    kept = zip(definition.distinct_sets, plan.distinct_sets, strict=True)
+    distinct_sets = tuple(_unbuilt(database, distinct_set.definition, own) for distinct_set, own in kept)
     rewrites = _rewrites(database, con, query, definition, plan)
-    return Explanation(definition, plan, tree, companions, blocks, rewrites, views=_views_read(database, definition))
+    return Explanation(definition, plan, tree, distinct_sets, blocks, rewrites, views=_views_read(database, definition))
 
 
 def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree], ...]:
@@ -310,11 +312,11 @@ def _views_read(database: Database, definition: Definition) -> frozenset[str]:
     return frozenset(table for table in tables if table in views or table_name(table).startswith(("block ", "union ")))
 
 
-def _unbuilt(database: Database, definition: Definition, plan: Plan, *, passes: bool = False) -> Tree:
+def _unbuilt(database: Database, definition: Definition, plan: Plan, *, stateless: bool = False) -> Tree:
     codecs = codecs_of(definition, database.engine.dictionaries)
     tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
     for leaf in tree.leaves.values():
-        leaf.passes = passes
+        leaf.stateless = stateless
     return tree
 
 
@@ -417,7 +419,7 @@ def _box(tree: Tree, view: View) -> Box:
         notes.insert(0, f"where {' and '.join(node['comparisons'])}")
     kind = "leaf" if name is not None else "enumerated" if view.node.connex else "stored"
     children = tuple(_box(tree, child) for child in view.children)
-    if view.passes or not view.stored:
+    if view.stateless or not view.stored:
         kind = "passed"
     return Box(title, (*notes, *_figures(view.table)), kind, children)
 
@@ -428,9 +430,9 @@ def _join(tree: Tree, view: View) -> Box:
     return replace(_box(tree, replace(view, children=[])), title=f"join of {names}")
 
 
-def _tally(tally: TupleCount) -> Box:
+def _tuple_count(tuple_count: TupleCount) -> Box:
     """The number of rows that is kept beside a tree whose nodes hold them together."""
-    tables = tally.tables()
+    tables = tuple_count.tables()
     figures = f"{sum(table.live for table in tables)} rows, {sum(table.bytes() for table in tables)} bytes"
     return Box("number of rows", ("counted in a tree of the same shape", figures), "projection")
 
@@ -444,7 +446,7 @@ def _labels(tree: Tree, variables: Sequence[str]) -> list[str]:
 
 
 def _form(view: View) -> str:
-    if view.passes:
+    if view.stateless:
         return "passed on, not stored"
     if not view.stored:
         return "computed on the way"
