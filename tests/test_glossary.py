@@ -22,14 +22,21 @@ REPLACED = {
 """Words with a meaning of our own, and the word of the glossary instead."""
 
 PLAIN = {
-    ("piece", "sqlfront/shards"), ("piece", "sqlfront/spark"), ("pieces", "sqlfront/shards"),
-    ("pieces", "sqlfront/spark"), ("piece", "sqlfront/bind/leaves.py"), ("piece", "sqlfront/bind/row_numbers.py"),
-    ("pieces", "sqlfront/bind/row_numbers.py"), ("pieces", "planner/search/ranges.py"),
-    ("piece", "planner/search/ranges.py"), ("piece", "planner/theory/connex.py"),
-    ("pieces", "maintenance/ranked/cursor.py"), ("settling", "maintenance/heavy_light"),
-    ("settling", "maintenance/view/maintained_view.py"), ("passes", "storage/kernels/programs"),
-    ("passes", "planner/passes"), ("seek", "storage/kernels"), ("asked", "sqlfront/bind/requested_order.py"), ("asked", "sqlfront/shards/shard_explanation.py"),
-}  # fmt: skip
+    ("asked", "sqlfront/shards/shard_explanation.py"),
+    ("passes", "storage/kernels/programs"),
+    ("piece", "planner/search/ranges.py"),
+    ("piece", "planner/theory/connex.py"),
+    ("piece", "sqlfront/bind/leaves.py"),
+    ("piece", "sqlfront/shards"),
+    ("pieces", "maintenance/ranked/cursor.py"),
+    ("pieces", "planner/search/ranges.py"),
+    ("pieces", "sqlfront/bind/row_numbers.py"),
+    ("pieces", "sqlfront/shards"),
+    ("pieces", "sqlfront/spark"),
+    ("seek", "storage/kernels"),
+    ("settling", "maintenance/heavy_light"),
+    ("settling", "maintenance/view/maintained_view.py"),
+}
 """Where a word has its everyday meaning, such as a piece of text. The list may only shrink."""
 
 DOCSTRINGS = {"companion", "companions", "piece", "pieces", "letters", "tally", "outlet", "outlets", "settling", "twin"}
