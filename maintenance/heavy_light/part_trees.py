@@ -46,7 +46,7 @@ class StoredPartTree:
     """A part tree and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
     atoms' parts as they were before the store's change (0) or after it (1); its ranked trees, by the order's number."""
 
-    part_tree: PartTree
+    planned: PartTree
     tree: Tree
     part_keys: dict[str, PartKey] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class StoredPartTree:
 
     def listed(self) -> set[str]:
         """The variables of the rows that are enumerated."""
-        return {variable for node in self.part_tree.root.walk() if node.connex for variable in node.variables}
+        return {variable for node in self.planned.root.walk() if node.connex for variable in node.variables}
 
     def pair(self) -> View:
         """Of an enumerated part tree, the join of two atoms below `top`, which has all variables."""
@@ -82,11 +82,10 @@ class PartTrees:
             asked = counted and part_tree.reading != "looked up"
             tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=part_tree.changed)
             self.trees.append(StoredPartTree(part_tree, tree, ranked=self._ranked(tree, orders)))
-        self._serving = {
-            frozenset(kept.part_tree.parts): kept for kept in self.trees if kept.part_tree.reading == "looked up"
-        }
+        serving = (kept for kept in self.trees if kept.planned.reading == "looked up")
+        self._serving = {frozenset(kept.planned.parts): kept for kept in serving}
         for kept in self.trees:
-            for view in kept.tree.stored_inner() if kept.part_tree.changed is not None else ():
+            for view in kept.tree.stored_inner() if kept.planned.changed is not None else ():
                 if view is not kept.tree.root:
                     served = self._served(kept, view).tree.root
                     served.indexes += [index for index in view.indexes if index not in served.indexes]
@@ -96,7 +95,7 @@ class PartTrees:
 
     def enumerated(self) -> list[StoredPartTree]:
         """The part trees whose rows are read from their trees."""
-        return [kept for kept in self.trees if kept.part_tree.reading == "enumerated"]
+        return [kept for kept in self.trees if kept.planned.reading == "enumerated"]
 
     def overlapping(self) -> list[StoredPartTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
@@ -107,7 +106,7 @@ class PartTrees:
     def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
         """The trees that read all rows of an atom, with its leaf there."""
         for kept in self.trees:
-            if atom in kept.tree.leaves and is_whole(kept.part_tree.part(atom)):
+            if atom in kept.tree.leaves and is_whole(kept.planned.part(atom)):
                 yield kept.tree, kept.tree.leaves[atom]
 
     def tables(self) -> list[Table]:
@@ -140,8 +139,8 @@ class PartTrees:
 
     def joined(self) -> list[Table]:
         """The tables of values that are heavy in one of several columns that are joined."""
-        found = {id(column.routing): column.routing for column in self.columns() if column.routing is not column.heavy}
-        return list(found.values())
+        own = (column for column in self.columns() if column.routing is not column.heavy)
+        return list({id(column.routing): column.routing for column in own}.values())
 
     def own(self, kept: StoredPartTree) -> list[View]:
         """The stored views of a part tree that it does not share."""
@@ -160,26 +159,23 @@ class PartTrees:
         """The part tree that joins these parts of two atoms, and nothing else."""
         if self.symmetric:
             return self.trees[0]
-        return next(kept for kept in self.trees if dict(kept.part_tree.parts) == dict(parts))
+        return next(kept for kept in self.trees if dict(kept.planned.parts) == dict(parts))
 
     def filled(self, kept: StoredPartTree) -> list[View]:
         """The views that a part tree's own joins fill: of those added to a target, by the changes of one atom."""
-        if kept.part_tree.changed is None:
+        if kept.planned.changed is None:
             return [] if self._targeted(kept) else kept.tree.stored_inner()
-        others = (
-            one.part_tree.changed
-            for one in self.trees
-            if one.part_tree.target == kept.part_tree.target and one.part_tree.changed
-        )
-        return [kept.tree.root] if next(others) == kept.part_tree.changed else []
+        alike = (one.planned for one in self.trees if one.planned.target == kept.planned.target)
+        first = next(planned.changed for planned in alike if planned.changed)
+        return [kept.tree.root] if first == kept.planned.changed else []
 
     def _targeted(self, kept: StoredPartTree) -> bool:
         """Whether other part trees are added to this one, which keeps nothing by itself."""
-        return any(one.part_tree.target == kept.part_tree.name for one in self.trees)
+        return any(one.planned.target == kept.planned.name for one in self.trees)
 
     def _served(self, kept: StoredPartTree, view: View) -> StoredPartTree:
         """The part tree that a view inside an added one stands for."""
-        return self._serving[frozenset(pair for pair in kept.part_tree.parts if pair[0] in view.atoms)]
+        return self._serving[frozenset(pair for pair in kept.planned.parts if pair[0] in view.atoms)]
 
     # Construction --------------------------------------------------------------------------------
 
@@ -205,17 +201,17 @@ class PartTrees:
             ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
             for variable in dict(ends):
                 join_columns([column for v, column in ends if v == variable], self.columns())
-        passing = [kept.part_tree for kept in self.trees if not kept.tree.stored_inner()]
+        passing = [kept.planned for kept in self.trees if not kept.tree.stored_inner()]
         for edge in self.union.edges:
             for part in self._parts(edge, passing):
                 if not is_whole(part):
                     self.partition(edge.atom).need(self.part_key(edge, part))
         for kept in self.trees:
             for edge in self._edges(kept):
-                kept.part_keys[edge.atom] = self.part_key(edge, kept.part_tree.part(edge.atom))
+                kept.part_keys[edge.atom] = self.part_key(edge, kept.planned.part(edge.atom))
                 place = [e.atom for e in self._edges(kept)].index(edge.atom)
                 kept.positions[edge.atom] = place if self.symmetric else sources[edge.atom].position
-                if not is_whole(kept.part_tree.part(edge.atom)) and kept.part_tree not in passing:
+                if not is_whole(kept.planned.part(edge.atom)) and kept.planned not in passing:
                     leaf = kept.tree.leaves[edge.atom]
                     names = [tuple(self._expression(edge, v) for v in index) for index in leaf.indexes]
                     sums = [kept.tree.summed(leaf, index) > 0 for index in leaf.indexes]
@@ -230,7 +226,7 @@ class PartTrees:
             for view in kept.tree.stored_inner():
                 shared = self._shared(kept, view)
                 view.shape = kept.tree.shape(view, limbs)
-                view.table = shared.table if shared is not None else view_table(kept.tree, view, kept.part_tree.name)
+                view.table = shared.table if shared is not None else view_table(kept.tree, view, kept.planned.name)
             for index in kept.ranked.values():
                 index.make_tables(self.stores)
 
@@ -251,8 +247,8 @@ class PartTrees:
             for edge in self._edges(kept):
                 leaf, own = kept.tree.leaves[edge.atom], self.base.leaves[edge.atom]
                 leaf.shape, leaf.table, leaf.indexes = own.shape, own.table, own.indexes
-                if not is_whole(kept.part_tree.part(edge.atom)):
-                    leaf.table, leaf.indexes = self.part(edge, kept.part_tree.part(edge.atom))
+                if not is_whole(kept.planned.part(edge.atom)):
+                    leaf.table, leaf.indexes = self.part(edge, kept.planned.part(edge.atom))
 
     def part(self, edge: Edge, part: str) -> tuple[Table | None, list[tuple[str, ...]]]:
         """The table of a part, and its groupings, in an atom's variables; None of one that joins nothing."""
@@ -275,12 +271,8 @@ class PartTrees:
     def _parts(self, edge: Edge, passing: Collection[PartTree] = ()) -> list[str]:
         """The parts of an atom that part trees and covers read, but for those `passing` changes on, which join
         nothing."""
-        part_trees = (
-            part_tree
-            for part_tree in self.union.part_trees
-            if edge.atom in dict(part_tree.parts) and part_tree not in passing
-        )
-        read = [part_tree.part(edge.atom) for part_tree in part_trees]
+        others = (one for one in self.union.part_trees if edge.atom in dict(one.parts) and one not in passing)
+        read = [one.part(edge.atom) for one in others]
         for cover in self.union.covers:
             read += [cover.after, cover.before]
         return list(dict.fromkeys(read))
@@ -303,15 +295,15 @@ class PartTrees:
 
     def _shared(self, kept: StoredPartTree, view: View) -> View | None:
         """The view of the base tree to which a stored view of a part tree adds; None if it is the part tree's own."""
-        if kept.part_tree.reading == "looked up":
+        if kept.planned.reading == "looked up":
             return None
-        if kept.part_tree.changed is not None and view is not kept.tree.root:
+        if kept.planned.changed is not None and view is not kept.tree.root:
             return self._served(kept, view).tree.root
-        if kept.part_tree.target is not None:
-            return next(one for one in self.trees if one.part_tree.name == kept.part_tree.target).tree.root
+        if kept.planned.target is not None:
+            return next(one for one in self.trees if one.planned.name == kept.planned.target).tree.root
         if view is kept.tree.root:
             return self.base.root
-        if kept.part_tree.reading == "shared" and view is kept.top() and view.node.connex:
+        if kept.planned.reading == "shared" and view is kept.top() and view.node.connex:
             return self.base.root.children[0]
         return None
 
@@ -357,7 +349,7 @@ class PartTrees:
             for atom, part_key in kept.part_keys.items()
             if self.stores[atom] is store
             and kept.positions[atom] == position
-            and kept.part_tree.changed in (None, atom)
+            and kept.planned.changed in (None, atom)
             and not self._targeted(kept)
             and partition.tells(part_key, routing)
         ]
@@ -424,7 +416,7 @@ class PartTrees:
             shared = [view for view in kept.tree.stored_inner() if self._shared(kept, view) is not None]
             for view in self.filled(kept):
                 assembler = Assembler()
-                avoid = shared if kept.part_tree.changed is None else self._aside(kept)
+                avoid = shared if kept.planned.changed is None else self._aside(kept)
                 scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=avoid)
                 goal = self._goal(kept, view)
                 taken = sum(table.bytes() for table in own if table is not goal.table)
@@ -437,15 +429,13 @@ class PartTrees:
 
     def _aside(self, kept: StoredPartTree) -> list[View]:
         """The views of an added part tree from which it is not filled: all but the leaf whose changes are added."""
-        return [view for view in kept.tree.root.walk() if view.node.atom != kept.part_tree.changed]
+        return [view for view in kept.tree.root.walk() if view.node.atom != kept.planned.changed]
 
     def _goal(self, kept: StoredPartTree, view: View) -> Goal:
         """A table of a part tree, to be filled with what joins below it."""
         assert view.table is not None and view.shape is not None
-        leaves = [
-            (leaf.node.variables, leaf.table) for leaf in kept.tree.leaves.values() if leaf.node.atom in view.atoms
-        ]
-        sizes = [(frozenset(variables), table.live) for variables, table in leaves if table is not None]
+        leaves = [leaf for leaf in kept.tree.leaves.values() if leaf.node.atom in view.atoms]
+        sizes = [(frozenset(leaf.node.variables), leaf.table.live) for leaf in leaves if leaf.table is not None]
         labels = [self.base.definition.label(variable) for variable in view.shape.variables]
         return Goal(view.table, view.shape.variables, labels, sizes)
 

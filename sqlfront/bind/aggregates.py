@@ -29,6 +29,7 @@ from sqlfront.sql.parse_tree import (
 from sqlfront.storage.errors import NotSupportedError
 
 COUNTS = ("count", "count_star")
+"""The spellings of COUNT that DuckDB knows. Others are rewritten before DuckDB reads the query: `build.rewritten`."""
 SUMS = ("sum", "count_if", "countif")
 AVERAGES = ("avg", "mean")
 LEAST = ("min", "bool_and", "arg_min", "argmin", "min_by")

@@ -1,10 +1,10 @@
 """From a SELECT to the planner's Definition: DuckDB parses, names and types; this decides what is maintained how.
 
-The steps, one file each: parse_tree reads DuckDB's tree, bind_from inlines FROM and WHERE into
-atoms and conditions, bind_conditions finds the equality classes, bind_output and bind_aggregates
-turn the SELECT list into free variables, measures and a projection, bind_leaves writes what each
-table's leaf computes. Blocks that are no part of the join become views of their own in bind_derived, and unions
-relations of several of these: bind_unions.
+The steps, one file each: sql/parse_tree.py reads DuckDB's tree. from_clause.py inlines FROM and WHERE into atoms and
+conditions. conditions.py finds the equality classes. select_list.py and aggregates.py turn the SELECT list into free
+variables, measures and a projection. leaves.py writes the expressions that each table's leaf computes. Blocks that are
+no part of the join become views of their own in blocks_of.py, and unions relations of several views in
+set_operations.py. Text is rewritten before binding by `define/build.py: rewritten`.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def bind(
     catalog: EngineCatalog, con: Any, query: str, *, statement: str | None = None, offset: int = 0, **shape: Any
 ) -> Bound:
     """Bind and minimise a query; the rest is as for `bind_view`. On any error nothing has changed."""
-    if (changed := with_qualify(query)) != query:
+    if (changed := rewritten(query)) != query:
         query, statement, offset = changed, None, 0
     definition = minimise(bind_view(query, con, catalog, statement=statement, offset=offset, **shape))
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
@@ -145,6 +145,11 @@ class Part:
     plan: Plan
     feeds: str | None
     stateless: bool = False
+
+
+def rewritten(query: str) -> str:
+    """The query in words that the binder and DuckDB know: the first step of binding. Each rewrite is a function."""
+    return with_qualify(query)
 
 
 def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.explain.drawing import Box, draw_svg, draw_text
 from sqlfront.explain.heavy import skew_data, skew_lines
+from sqlfront.explain.kept_orders import kept_orders, order_lines
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
 from sqlfront.explain.tradeoff import choice_plot
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
-from sqlfront.maintenance.ranked.index import RankedNode
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -22,7 +22,7 @@ from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.view.unbuilt import codecs_of
 from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, is_grouped
+from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import spell_deciding
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
@@ -93,7 +93,7 @@ class Explanation:
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
             "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
-            "orders": self._orders(),
+            "orders": kept_orders(self.definition, self.plan, self.maintained),
             "distinct_sets": [_node(tree, tree.root) for tree in self.distinct_sets],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
         } | ({} if self.spread is None else {"shards": self.spread.to_dict()})
@@ -108,7 +108,7 @@ class Explanation:
         rows += [(task.name, self._spell_task(task)) for task in self.tasks]
         for rewrite in self.rewrites:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
-        rows += [("order", line) for order in data["orders"] for line in _spell_order(order)]
+        rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("heavy", line) for line in skew_lines(data["heavy"])]
         rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
@@ -138,35 +138,6 @@ class Explanation:
             for key, value in self.lines()
             for i, line in enumerate(value.splitlines() or [""])
         )
-
-    def _orders(self) -> list[dict[str, Any]]:
-        """The orders that the view keeps or is asked for, and how their first rows are found."""
-        from sqlfront.maintenance.output.output import crossover
-        from sqlfront.maintenance.ranked.keyset_start import sought
-
-        found = []
-        grouped = is_grouped(self.definition)
-        for number, (order, plan) in enumerate(zip(self.definition.orders, self.plan.orders, strict=True)):
-            running = self.maintained.ranked.get(number) if self.maintained is not None else None
-            keyset = sought(running) if running is not None and self.definition.limit is None else []
-            members = [self.maintained, *self.maintained.branches] if self.maintained is not None else []
-            found.append(
-                {
-                    "order": order.label + (" of each group" if grouped and number == 0 else ""),
-                    "strategy": "ranked enumeration" if plan.is_ranked else "sorted when read",
-                    "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
-                    "reason": plan.reason,
-                    "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
-                    "after": list(map(self.definition.label, keyset)),
-                    "trees": [
-                        _ranked(tree.root, member.definition)
-                        for member in members
-                        if number in member.ranked
-                        for tree in member.ranked[number].trees()
-                    ],
-                }
-            )
-        return found
 
     def _spell_task(self, task: Task) -> str:
         source = f" ({task.theorem})" if task.theorem else ""
@@ -199,12 +170,12 @@ class Explanation:
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
         if self.maintained is not None and self.maintained.tuple_count is not None:
             boxes.append(_tuple_count(self.maintained.tuple_count))
-        for kept in (one for one in self._part_trees() if one.part_tree.changed is None):
-            parts = ", ".join(f"{atom} {part}" for atom, part in kept.part_tree.parts if not is_whole(part))
+        for kept in (one for one in self._part_trees() if one.planned.changed is None):
+            parts = ", ".join(f"{atom} {part}" for atom, part in kept.planned.parts if not is_whole(part))
             boxes.append(
                 Box(
-                    f"part tree {kept.part_tree.name}",
-                    (kept.part_tree.reading, parts),
+                    f"part tree {kept.planned.name}",
+                    (kept.planned.reading, parts),
                     "projection",
                     (_box(kept.tree, kept.tree.root),),
                 )
@@ -212,7 +183,7 @@ class Explanation:
         for distinct_set, tree in zip(self.definition.distinct_sets, self.distinct_sets, strict=True):
             notes = ("sorted" if distinct_set.ordered else "counted", *_figures(tree.projection))
             boxes.append(Box(f"values of {distinct_set.label}", notes, "projection", (_box(tree, tree.root),)))
-        for order in self._orders():
+        for order in kept_orders(self.definition, self.plan, self.maintained):
             if order["trees"]:
                 ranked = tuple(map(_ranked_box, order["trees"]))
                 boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", ranked))
@@ -361,33 +332,6 @@ def _order(tree: Tree, view: View) -> dict[str, Any] | None:
         return None
     index, variable = view.order
     return {"index": _labels(tree, index), "by": tree.definition.label(variable), "sums": view.ranges}
-
-
-def _spell_order(order: Mapping[str, Any]) -> list[str]:
-    cost = order["cost"]
-    figures = f"{cost['update']} per change, {cost['delay']} between rows, {cost['space']} space"
-    lines = [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
-    if order["crossover"] is not None:
-        lines.append(f"Queries for more than {order['crossover']:,} rows read all of them and sort: that is sooner.")
-    if order["after"]:
-        lines.append(f"The rows after given values of {', '.join(order['after'])} are found without those before them.")
-        lines.append(f"WHERE {order['after'][0]} = ... finds the first such row in O(log N) and reads no others.")
-    else:
-        lines.append("WHERE column = ... does not use this order: it looks up the tree's keys and indexes, or scans.")
-    return lines
-
-
-def _ranked(node: RankedNode, definition: Definition) -> dict[str, Any]:
-    """A node of a ranked tree that runs."""
-    assert node.table is not None
-    return {
-        "variables": [definition.label(variable) for variable in node.node.variables],
-        "atom": node.node.atom,
-        "anchor": [definition.label(variable) for variable in node.link],
-        "rows": node.table.live,
-        "bytes": node.table.bytes(),
-        "children": [_ranked(child, definition) for child in node.children],
-    }
 
 
 def _ranked_box(node: Mapping[str, Any]) -> Box:

@@ -80,8 +80,8 @@ def heavy_tables(part_trees: PartTrees) -> Iterator[tuple[str, str, Table]]:
         for view in part_trees.own(tree):
             if view.table is not None:
                 yield (
-                    tree.part_tree.name,
-                    "product" if tree.part_tree.reading == "looked up" else "part_tree",
+                    tree.planned.name,
+                    "product" if tree.planned.reading == "looked up" else "part_tree",
                     view.table,
                 )
 
@@ -99,7 +99,7 @@ def _figures(balance: Balance) -> dict[str, Any]:
         "minor": found.minors,
         "major": found.majors,
         "tables": tables,
-        "part_trees": {kept.part_tree.name: rows for kept, rows in zip(part_trees.trees, found.views, strict=True)},
+        "part_trees": {kept.planned.name: rows for kept, rows in zip(part_trees.trees, found.views, strict=True)},
     }
 
 

@@ -14,8 +14,15 @@ if TYPE_CHECKING:
     from sqlfront.database.database import Database, ViewEntry
 
 
+STATE = {
+    "view": "string", "node": "string", "kind": "string", "rows": "int64", "entries": "int64", "bytes": "int64",
+    "load": "float64", "longest_probe": "int64", "shared": "bool_",
+}  # fmt: skip
+"""The columns of SHOW STATE and View.state, with their Arrow types. `entries` counts groups too."""
+
+
 def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[Any, ...]]:
-    """One row per stored node: view, node, kind, rows, entries (with groups), bytes, load, longest probe, shared.
+    """One row per stored node, with the columns of STATE.
 
     Under the engine's lock: dictionaries are swept, so that only values that are in use count.
     """

@@ -204,15 +204,15 @@ def rows_of(views: Views, name: str) -> dict[str, tuple[int, int]]:
             last = tuple((one | two)[v] for v in places["t"])
             if all(one[v] == two[v] for v in one.keys() & two.keys()) and last in tables["t"]:
                 output[tuple((one | two)[v] for v in free)] += m * n * tables["t"][last][0]
-        found[kept.part_tree.name] = (len(output), sum(output.values()))
+        found[kept.planned.name] = (len(output), sum(output.values()))
     return found
 
 
 def stored(views: Views, name: str, part_tree: str) -> list[tuple[int, int]]:
     """What a part tree stores besides what it shares: of an enumerated one the join, its sums and the upper part."""
     part_trees = views.balance(name).part_trees
-    kept = next(one for one in part_trees.trees if one.part_tree.name == part_tree)
-    if kept.part_tree.reading != "enumerated":
+    kept = next(one for one in part_trees.trees if one.planned.name == part_tree)
+    if kept.planned.reading != "enumerated":
         return [figure(view.table) for view in part_trees.own(kept)]
     pair, top = kept.pair(), kept.top()
     assert pair.table is not None
@@ -283,7 +283,7 @@ def test_the_micro_instance():
     assert sorted(views.con.execute("SELECT * FROM v2").fetchall()) == [(1, 1, 4), (1, 2, 3), (2, 1, 2)]
     assert sorted(views.con.execute("SELECT * FROM v1").fetchall()) == [(1, 7), (2, 2)]
     assert (views.balance("v3").base, views.balance("v3").threshold) == (25, 5)
-    kept = next(one for one in views.balance("v3").part_trees.trees if one.part_tree.name == "LLL")
+    kept = next(one for one in views.balance("v3").part_trees.trees if one.planned.name == "LLL")
     assert list(kept.top().table.rows()) == [(1, 2, 1)]
 
 

@@ -139,7 +139,7 @@ def test_each_part_tree_has_the_rings_of_its_status():
     rings.apply(rows)
     assert is_right(rings) and rings.con.view("v").count() == 16
     for kept in rings.balance("v").part_trees.trees:
-        assert kept.top().table.live == sum(fits(kept.part_tree.name, status) for status in statuses)
+        assert kept.top().table.live == sum(fits(kept.planned.name, status) for status in statuses)
 
 
 @pytest.mark.parametrize("text", [

@@ -172,7 +172,7 @@ def test_of_three_atoms_it_is_the_singly_partitioned_triangle():
     assert all(len(group) == 1 for edge in union.edges for group in edge.groups)
     views.apply({name: hub_rows() for name in THREE})
     views.con.execute("REFRESH MATERIALIZED VIEW v1")
-    kept = next(one for one in views.balance("v1").part_trees.trees if one.part_tree.name == "*HL")
+    kept = next(one for one in views.balance("v1").part_trees.trees if one.planned.name == "*HL")
     (pair,) = views.balance("v1").part_trees.own(kept)
     assert figure(pair.table) == (36, 293)
 

@@ -72,7 +72,7 @@ def test_random_streams_against_duckdb(number: int) -> None:
         assert +followed == Counter(wanted)
         seen.add(tuple(wanted))
         for kept in maintained.balance.part_trees.trees:
-            part_trees[kept.part_tree.name] += bool(kept.ranked[0].root.table.live)
+            part_trees[kept.planned.name] += bool(kept.ranked[0].root.table.live)
     assert len(seen) > 2 and all(part_trees.values()), (len(seen), part_trees)
     con.execute("DELETE FROM r; DELETE FROM s")
     assert con.view("v").count() == 0
