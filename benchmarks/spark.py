@@ -207,10 +207,10 @@ def durations(query: Any) -> list[float]:
 
 def sent_bytes(plan: Any, directory: Path) -> int:
     """The bytes that the last micro-batch sends to shards."""
-    return sum(len(piece) for piece in pieces(plan, directory))
+    return sum(len(part_tree) for part_tree in part_trees(plan, directory))
 
 
-def pieces(plan: Any, directory: Path) -> Iterator[bytes]:
+def part_trees(plan: Any, directory: Path) -> Iterator[bytes]:
     import pyarrow.parquet
 
     from sqlfront.shards.routes import Router

@@ -58,8 +58,10 @@ def measured(edges: np.ndarray, epsilon: float | None) -> dict[str, Any]:
         con.execute(f"CREATE MATERIALIZED VIEW v {given}AS {QUERY}")
         con.apply({"e": pa.table({"a": edges[:, 0].copy(), "b": edges[:, 1].copy()})})
         [view] = con.session.database.engine.views.values()
-        pieces = view.balance.pieces.trees if view.balance is not None else []
-        stored = sum(table.live for piece in pieces for table in (one.table for one in piece.tree.stored_inner()))
+        part_trees = view.balance.part_trees.trees if view.balance is not None else []
+        stored = sum(
+            table.live for part_tree in part_trees for table in (one.table for one in part_tree.tree.stored_inner())
+        )
         start = time.perf_counter()
         read = len(con.view("v").top(10**9))
         seconds = time.perf_counter() - start

@@ -133,7 +133,7 @@ class Engine(State):
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
         with self.lock:
             self.epoch += 1
-            self._outlets.tell(self.epoch, {item.relation.name for item in applied.encoded}, applied.changes)
+            self._subscribers.tell(self.epoch, {item.relation.name for item in applied.encoded}, applied.changes)
             self._counts = self.machine.counters[: self._highest + 1].copy()  # What listeners are told has been read.
             applied.counts = applied.counts[0], self._counts
             for item in applied.encoded:
@@ -193,8 +193,8 @@ class Engine(State):
 
         `done` collects what has run, for undo, also when this raises. An overflow ends it early.
         """
-        self._outlets.begin()
-        waiting, touched = self._outlets.feeding(), set[str]()
+        self._subscribers.begin()
+        waiting, touched = self._subscribers.feeding(), set[str]()
         changes: dict[str, OutputChange] = {}
         stage, flags = encoded, 0
         while stage:
@@ -210,7 +210,7 @@ class Engine(State):
             stage = []
             while waiting and not stage and flags & at.OVERFLOW == 0:
                 relation, views = waiting.pop(0)
-                read = {view.name: self._outlets.read(view) for view in views if view.relations & touched}
+                read = {view.name: self._subscribers.read(view) for view in views if view.relations & touched}
                 changes |= read
                 stage = self._encode_together(relation, [change for change in read.values() if len(change)])
         return flags, changes

@@ -47,7 +47,7 @@ class State:
         self.machine = Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
-        self._outlets = Subscribers(self.views, self.machine, evaluate)
+        self._subscribers = Subscribers(self.views, self.machine, evaluate)
         self._highest = 0
         self._rebuilt = 0
         self._counts = self.machine.counters[:1].copy()
@@ -79,7 +79,7 @@ class State:
         """Forget a base table, or a view exposed as one, that no view reads."""
         with self.lock:
             relation = self.relations.pop(name)
-            self._outlets.unfeed(name)
+            self._subscribers.unfeed(name)
             for store in relation.stores.values():
                 store.table.release()
             self._assemble()
@@ -93,17 +93,17 @@ class State:
         epsilon: float = 0.5,
         room: Room | None = None,
         *,
-        passes: bool = False,
+        stateless: bool = False,
     ) -> MaintainedView:
         """Build a view and keep it from now on. `load(table)` gives the present rows of a table that is not retained,
         as record batches, and their number. `epsilon` is when a value of a triangle is heavy,
-        `room` what memory a view over bags may take. One that `passes` its rows on shares no store (see pass_on).
+        `room` what memory a view over bags may take. A `stateless` one shares no store (see pass_on).
 
         O(rows of its tables) for free-connex plans. On failure nothing has changed.
         """
         with self.lock:
             view = self._plan_view(name, definition, plan, epsilon)
-            view.passes = passes
+            view.stateless = stateless
             try:
                 fresh = [opened for member in view.members for opened in self._open_stores(member)]
                 for relation, store in fresh:
@@ -134,14 +134,14 @@ class State:
         """
         with self.lock:
             view = self.views[name]
-            before = view.epsilon, view.pieces, view.balance, view.ranked
+            before = view.epsilon, view.part_trees, view.balance, view.ranked
             try:
                 view.balance_by(epsilon)
                 self._assemble()
             except BaseException:
-                view.epsilon, view.pieces, view.balance, view.ranked = before
+                view.epsilon, view.part_trees, view.balance, view.ranked = before
                 if view.balance is not None:
-                    view.balance.stale = view.divided  # What pieces share has been made anew.
+                    view.balance.stale = view.divided  # What part trees share has been made anew.
                 self._assemble()
                 raise
             view.plan = plan
@@ -151,7 +151,7 @@ class State:
         """Forget a view; stores that no other view reads go with it."""
         with self.lock:
             view = self.views.pop(name)
-            self._outlets.close(name)
+            self._subscribers.close(name)
             self._close_stores(view)
             self._rebuilt += 1
             self._assemble()
@@ -169,13 +169,13 @@ class State:
         Listeners are called under the engine's lock and must not raise.
         """
         with self.lock:
-            self._outlets.listen(name, listener)
+            self._subscribers.listen(name, listener)
             self._assemble()
 
     def forget(self, name: str, listener: Listener) -> None:
         """Call a listener no more."""
         with self.lock:
-            self._outlets.forget(name, listener)
+            self._subscribers.forget(name, listener)
             self._assemble()
 
     def expose(self, name: str, views: Sequence[str] = (), *, inner: bool = False) -> None:
@@ -193,7 +193,7 @@ class State:
             self.relations[name].fed_by = feeding
             for view in feeding:
                 self.views[view].inner = inner
-            self._outlets.feed(name, feeding)
+            self._subscribers.feed(name, feeding)
             self._assemble()
 
     def pass_on(self, name: str) -> None:
@@ -303,7 +303,7 @@ class State:
             occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
             known = set(relation.stores)
             indexes, summed, order, ranges = demanded_indexes(view, atom.name)
-            copy: int | str = f"passed on by {view.name}" if view.passes else occurrence // 2
+            copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
             store = relation.open_store(atom.variables, atom.factors, conditions, required, copy)
             if view.tree.sums_ranges and order is not None and store.order not in (None, order):
                 # A sum over a range needs its order: the store of another one will not do.

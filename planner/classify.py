@@ -8,7 +8,7 @@ from functools import partial
 
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
-from sqlfront.planner.passes.distinct_plans import add_companions
+from sqlfront.planner.passes.distinct_plans import add_distinct_sets
 from sqlfront.planner.passes.orders import add_orders
 from sqlfront.planner.rules.cyclic import plan_cyclic
 from sqlfront.planner.rules.extension import plan_extension
@@ -47,5 +47,5 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
                 plan = materialize_joins(definition, plan)
             plan = replace(plan, weights=tuple(rates.items()))
             plan = add_orders(plan, definition, rates)
-            return add_companions(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
+            return add_distinct_sets(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
     raise AssertionError("the last rule answers every query")

@@ -70,7 +70,7 @@ _KEYS = "the query with what the declared keys fix filled in is q-hierarchical (
 def classify_tasks(definition: Definition, plan: Plan, views: Collection[str] = ()) -> tuple[Task, ...]:
     """The four tasks of a view and its plan; `views` are those of its tables whose rows are other views'."""
     read, membership = _read(definition, plan), _membership(definition, plan)
-    read, membership = (_with_companions(task, definition) for task in (read, membership))
+    read, membership = (_with_distinct_sets(task, definition) for task in (read, membership))
     tasks = read, _count(definition, plan), _exists(definition, plan), membership
     if not views:
         return tasks
@@ -136,27 +136,27 @@ def _membership(definition: Definition, plan: Plan) -> Task:
     return _decide("membership", definition, plan, found, question)
 
 
-def _with_companions(task: Task, definition: Definition) -> Task:
+def _with_distinct_sets(task: Task, definition: Definition) -> Task:
     """A task that tells values of aggregates which are no sums: to count the distinct values of all groups is to count
     the tuples of a query that puts out groups and values."""
-    if task.verdict != "constant" or not definition.companions:
+    if task.verdict != "constant" or not definition.distinct_sets:
         return task
-    counted = {column.companion for column in definition.raw if column.kind not in ("least", "greatest")}
-    for number, companion in enumerate(definition.companions):
-        query = _core(companion.definition, companion.definition.free)
+    counted = {column.distinct_set for column in definition.raw if column.kind not in ("least", "greatest")}
+    for number, distinct_set in enumerate(definition.distinct_sets):
+        query = _core(distinct_set.definition, distinct_set.definition.free)
         found = list(violations(hypergraph(query), query.free))
         easy = reduct(query)
         if not found or next(violations(hypergraph(easy), easy.free), None) is None:
             continue
         proved = next((violation for violation in found if _objection(query, violation) is None), None)
         if number not in counted:
-            return _opened(task, f"no bound is known for the least and the greatest of {companion.label}")
+            return _opened(task, f"no bound is known for the least and the greatest of {distinct_set.label}")
         if proved is None:
             return _opened(task, _objection(query, found[0]) or "")
         bound = f"{_CHANGE} answer unless {OV if proved.condition == 'free' else OMV} fails"
         spelled = spell_violation(query, proved)
         return replace(task, verdict="hard", bound=bound, theorem="BKS 2017, Theorem 3.5", witness=spelled)
-    if any(companion.ordered for companion in definition.companions):
+    if any(distinct_set.ordered for distinct_set in definition.distinct_sets):
         bound = task.bound.replace("O(1) per change", "O(log N) per change")
         return replace(task, bound=bound, theorem=f"{task.theorem}; the values of a group in a search tree")
     return task
@@ -270,13 +270,13 @@ def _is_edges_between_loops(core: Definition) -> bool:
 def _joined(definition: Definition) -> Definition:
     """The join with all its columns put out: what a bag repeats rows of, and what COUNT(*) counts."""
     return replace(
-        definition, free=ordered_variables(definition), mode="set", measures=(), raw=(), scalar=False, companions=()
+        definition, free=ordered_variables(definition), mode="set", measures=(), raw=(), scalar=False, distinct_sets=()
     )
 
 
 def _core(definition: Definition, free: tuple[str, ...]) -> Definition:
     """The core of the query that puts out `free` without multiplicities."""
-    return minimise(replace(definition, free=free, mode="set", measures=(), raw=(), scalar=False, companions=()))
+    return minimise(replace(definition, free=free, mode="set", measures=(), raw=(), scalar=False, distinct_sets=()))
 
 
 def _objection(query: Definition, violation: Violation) -> str | None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront import dispatch
+from sqlfront.database import arguments
 from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, require_pandas, translated
-from sqlfront.database.file_path import path_text
 from sqlfront.database.names import name_parts
 from sqlfront.database.sessions import Session
 from sqlfront.define.persistence import restore
@@ -44,10 +44,10 @@ def connect(database: str | os.PathLike[str] = ":memory:", *, config: Mapping[st
 
     `config` is handed to DuckDB; with access_mode = 'READ_ONLY' views are read and nothing is written.
     Connections of one process to one file share its views.
-    Raises OperationalError if the file cannot be opened, InterfaceError for an argument that is no path.
+    Raises OperationalError if the file cannot be opened, InterfaceError for an argument of another kind.
     """
     with translated(None):
-        return Connection(Database.open(path_text(database), config, restore))
+        return Connection(Database.open(arguments.path_text(database), arguments.options(config, "config"), restore))
 
 
 class Connection:
@@ -72,7 +72,7 @@ class Connection:
         Errors are sqlfront.Error's; a failing statement changes nothing.
         """
         self.session.check_open()
-        statements = parse_statement(sql if dialect is None else to_duckdb(sql, dialect))
+        statements = parse_statement(sql if dialect is None else to_duckdb(sql, arguments.text(dialect, "dialect")))
         for statement in statements:
             self.session.ready()
             last = statement is statements[-1]
@@ -86,8 +86,9 @@ class Connection:
         statements = parse_statement(sql)
         if len(statements) != 1:
             raise ProgrammingError("executemany takes one statement", hint="use execute for several")
+        sets = arguments.several(parameter_sets, "parameter_sets")
         with translated(self.session.reading_error):
-            dispatch.run(self.session, statements[0], list(parameter_sets), many=True)
+            dispatch.run(self.session, statements[0], sets, many=True)
         return self
 
     def sql(self, query: str) -> Relation | Any:
@@ -188,7 +189,7 @@ class Connection:
         The low-latency path into change tables: no SQL, no Arrow. On ordinary tables it writes through DuckDB.
         Within BEGIN the row joins the transaction and None is returned.
         """
-        gate = self.session.gates.get(table)
+        gate = self.session.gates.get(table) if type(table) is str else None
         if gate is not None:
             number = gate.run(row, weight)
             if number is not None:
@@ -197,7 +198,7 @@ class Connection:
 
         self.session.ready()
         with translated(self.session.reading_error):
-            return apply.apply_row(self.session, table, row, weight)
+            return apply.apply_row(self.session, arguments.text(table, "table"), row, weight)
 
     def register_changes(
         self, table: str, source: Any, *, shape: str = "auto", version: str | None = None, name: str | None = None,
@@ -213,10 +214,12 @@ class Connection:
         from sqlfront.feeds.table_sources import register_changes
 
         self.session.ready()
+        given = {"version": version, "name": name, "checkpoint": checkpoint}
+        texts = {key: value if value is None else arguments.text(value, key) for key, value in given.items()}
         with translated(self.session.reading_error):
             return register_changes(
-                self.session, table, source, shape=shape, version=version, name=name, checkpoint=checkpoint,
-                trigger=dict(trigger) if trigger else None,
+                self.session, table, source, shape=arguments.text(shape, "shape"), **texts,
+                trigger=arguments.options(trigger, "trigger") or None,
             )  # fmt: skip
 
     # Views ---------------------------------------------------------------------------------------
@@ -226,8 +229,10 @@ class Connection:
         from sqlfront.explain.explanation import explain
 
         self.session.ready()
+        asked = arguments.text(view_or_sql, "view_or_sql")
+        most = shards if shards is None else arguments.whole(shards, "shards")
         with translated(None):
-            return explain(self.session.database, self.session.duck, view_or_sql, shards)
+            return explain(self.session.database, self.session.duck, asked, most)
 
     def view(self, name: str) -> View:
         """A handle on a materialized view: count, membership, rows, state, cost."""
@@ -257,15 +262,25 @@ class Connection:
         return Connection(self.session.database)
 
     def register(self, name: str, data: Any) -> Connection:
-        """Give Arrow data or a DataFrame a name in this connection's SQL."""
+        """Give Arrow data or a DataFrame a name in this connection's SQL. ProgrammingError for other data."""
         self.session.ready()
         self.session.forget_names()
-        self.session.duck.register(name, data)
+        try:
+            with translated(None):
+                self.session.duck.register(arguments.text(name, "name"), data)
+        except (TypeError, RuntimeError) as error:  # DuckDB's, of an object that it cannot take for a table.
+            raise ProgrammingError(
+                f"an object of type {type(data).__name__} cannot be registered",
+                why=str(error).partition("\n")[0],
+                hint="give a pyarrow table or reader, a DataFrame, or a relation",
+            ) from error
         return self
 
     def unregister(self, name: str) -> Connection:
         """Take a name given by `register` away."""
-        self.session.duck.unregister(name)
+        self.session.check_open()
+        with translated(None):
+            self.session.duck.unregister(arguments.text(name, "name"))
         return self
 
     def interrupt(self) -> None:

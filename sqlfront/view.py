@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.database import arguments
 from sqlfront.database.names import shown
 from sqlfront.explain.explanation import Explanation, explain_view
-from sqlfront.explain.state_rows import state_rows
+from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
 from sqlfront.storage.capture.trigger_sql import table_sql
@@ -86,7 +87,7 @@ class View:
         from sqlfront.read.top import top_rows
 
         self._connection.session.ready()
-        return top_rows(self._connection.session, self._entry, k)
+        return top_rows(self._connection.session, self._entry, arguments.whole(k, "k"))
 
     def ordered(self) -> Iterator[tuple[Any, ...]]:
         """The view's rows in its order, found one after the other as they are asked for, O(log N) each.
@@ -101,10 +102,9 @@ class View:
 
     def state(self) -> list[dict[str, Any]]:
         """What the view keeps, one dictionary per stored node, as SHOW STATE FOR it."""
-        keys = ("view", "node", "kind", "rows", "entries", "bytes", "load", "longest_probe", "shared")
         with self._reading():
             rows = state_rows(self._connection.session.database, [self._entry])
-        return [dict(zip(keys, row, strict=True)) for row in rows if row[0] is not None]
+        return [dict(zip(STATE, row, strict=True)) for row in rows if row[0] is not None]
 
     def cost(self) -> dict[str, int]:
         """Elementary steps since the view was built: slots looked at, list members visited, rows written.
@@ -150,7 +150,12 @@ class View:
         connection.session.ready()
         connection.session.start_reading()
         found = subscribe(
-            connection.session.database, self._entry, snapshot=snapshot, after=after, timeout=timeout, buffer=buffer
+            connection.session.database,
+            self._entry,
+            snapshot=snapshot if snapshot is None else bool(arguments.whole(snapshot, "snapshot")),
+            after=after if after is None else arguments.whole(after, "after"),
+            timeout=timeout if timeout is None else arguments.number(timeout, "timeout"),
+            buffer=arguments.whole(buffer, "buffer"),
         )
         return found if callback is None else CallbackThread(found, callback)
 
@@ -166,7 +171,9 @@ class View:
 
         self._connection.session.ready()
         self._connection.session.start_reading()
-        return Copy(self._connection.session.database, self._entry, path, table, format)
+        place, kind = arguments.path_text(path, "path"), arguments.text(format, "format")
+        name = table if table is None else arguments.text(table, "table")
+        return Copy(self._connection.session.database, self._entry, place, name, kind)
 
     def _values(self, row: Any) -> list[Any]:
         """A row's values in column order. ProgrammingError if it is no row of this view."""

@@ -34,12 +34,12 @@ def evaluate_definition(definition: Definition, con: Any, tables: Callable[[str]
         groups.setdefault(_hashable(row[:width]), (row[:width], []))[1].append(row[width:])
     columns = {(atom, factor.name): i for i, (atom, factor) in enumerate(factors)}
     types = {(atom, factor.name): factor.type for atom, factor in factors}
-    kept = [_kept_values(companion, con, tables) for companion in definition.companions]
+    kept = [_kept_values(distinct_set, con, tables) for distinct_set in definition.distinct_sets]
     raw = []
     for key, members in groups.values():
         products = [_products(measure.factors, members, columns, types) for measure in definition.measures]
         values = dict(zip(definition.free, key, strict=True))
-        decided = [_hashable(tuple(values[name] for name, _ in one.group)) for one in definition.companions]
+        decided = [_hashable(tuple(values[name] for name, _ in one.group)) for one in definition.distinct_sets]
         own = [found.get(part, []) if members else [] for found, part in zip(kept, decided, strict=True)]
         raw.append(tuple(_raw_value(column, products, values, own) for column in definition.raw))
     return _project(definition, con, raw)
@@ -70,18 +70,18 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
 
 
 def _kept_values(
-    companion: DistinctValues, con: Any, tables: Callable[[str], str] | None
+    distinct_set: DistinctValues, con: Any, tables: Callable[[str], str] | None
 ) -> dict[Row, list[dict[str, Any]]]:
     """For each group the distinct values of the argument's variables, sorted by DuckDB."""
-    free = companion.definition.free
-    order = ", ".join(_quote(name) for name in companion.argument)
+    free = distinct_set.definition.free
+    order = ", ".join(_quote(name) for name in distinct_set.argument)
     names = ", ".join(map(_quote, free))
-    inner = join_sql(companion.definition, tables=tables)
+    inner = join_sql(distinct_set.definition, tables=tables)
     rows = con.execute(f"SELECT DISTINCT * FROM ({inner}) AS q({names}) ORDER BY {order}").fetchall()
     found: dict[Row, list[dict[str, Any]]] = {}
     for row in rows:
         values = dict(zip(free, row, strict=True))
-        found.setdefault(_hashable(tuple(values[name] for _, name in companion.group)), []).append(values)
+        found.setdefault(_hashable(tuple(values[name] for _, name in distinct_set.group)), []).append(values)
     return found
 
 
@@ -182,8 +182,8 @@ def _unscaled(value: Any, kind: str) -> Any:
 def _raw_value(
     column: RawColumn, products: list[list[Any]], values: dict[str, Any], kept: list[list[dict[str, Any]]]
 ) -> Any:
-    if column.companion is not None:
-        return _kept_value(column, kept[column.companion])
+    if column.distinct_set is not None:
+        return _kept_value(column, kept[column.distinct_set])
     if column.kind == "variable":
         assert column.variable is not None
         return values[column.variable]

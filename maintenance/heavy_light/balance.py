@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
-from sqlfront.maintenance.heavy_light.partition import Column, Partition, cells, part_name
+from sqlfront.maintenance.heavy_light.partition import Column, Partition, part_name, single_keys
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.machine import Machine, Program
 from sqlfront.maintenance.program.programs import Assembler, Join
@@ -55,8 +55,10 @@ class Balance:
     made anew from the stores, which `refresh` does.
     """
 
-    def __init__(self, pieces: PartTrees, epsilon: float, limbs: Callable[[], int], widen: Callable[[], None]) -> None:
-        self.pieces, self.epsilon = pieces, epsilon
+    def __init__(
+        self, part_trees: PartTrees, epsilon: float, limbs: Callable[[], int], widen: Callable[[], None]
+    ) -> None:
+        self.part_trees, self.epsilon = part_trees, epsilon
         self._limbs, self._widen = limbs, widen
         self.base = self.minors = self.majors = 0
         self.stale = True
@@ -70,7 +72,7 @@ class Balance:
     @property
     def size(self) -> int:
         """The number of distinct tuples of the atoms. O(1)."""
-        return sum(store.table.live for store in self.pieces.stores.values())
+        return sum(store.table.live for store in self.part_trees.stores.values())
 
     def figures(self) -> SkewFigures:
         """The partition's figures. O(1)."""
@@ -79,11 +81,11 @@ class Balance:
             self.threshold,
             self.base,
             self.size,
-            tuple(tuple(column.heavy.live for column in one.columns) for one in self.pieces.partitions),
-            tuple(map(_sizes, self.pieces.partitions)),
+            tuple(tuple(column.heavy.live for column in one.columns) for one in self.part_trees.partitions),
+            tuple(map(_sizes, self.part_trees.partitions)),
             tuple(
-                tuple(view.table.live for view in self.pieces.own(kept) if view.table is not None)
-                for kept in self.pieces.trees
+                tuple(view.table.live for view in self.part_trees.own(kept) if view.table is not None)
+                for kept in self.part_trees.trees
             ),
             self.minors,
             self.majors,
@@ -92,9 +94,9 @@ class Balance:
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit the tables to the stores, whose layout may have changed. O(N^1.5) if stale, else O(rows)."""
         self._moves.clear()
-        for partition in self.pieces.partitions:
+        for partition in self.part_trees.partitions:
             partition.fit()
-        self.pieces.bind_leaves()
+        self.part_trees.bind_leaves()
         if self.stale:
             self.base = self.base or 2 * self.size + 1
             self._rebuild(machine, room)
@@ -124,17 +126,17 @@ class Balance:
         """Partition strictly by the present threshold, with wider values as they prove needed."""
         theta = self.threshold
         upper = 1 if self.epsilon == 0 else math.ceil(1.5 * theta)
-        self.pieces.bounds[:] = math.ceil(theta / 2), upper, self.base // 4, self.base
+        self.part_trees.bounds[:] = math.ceil(theta / 2), upper, self.base // 4, self.base
         while True:
-            for table in self.pieces.all_tables():
+            for table in self.part_trees.all_tables():
                 table.reset()
-            for table in self.pieces.shared_tables():
+            for table in self.part_trees.shared_tables():
                 table.reset()
-            for partition in self.pieces.partitions:
+            for partition in self.part_trees.partitions:
                 for column in partition.columns:
                     keys, sizes = partition.groups(column).members()
                     self._mark(machine, column, keys[sizes >= theta], 1)
-            if self.pieces.fill(machine, self._limbs(), room) & at.OVERFLOW == 0:
+            if self.part_trees.fill(machine, self._limbs(), room) & at.OVERFLOW == 0:
                 return
             self._widen()
             self._moves.clear()
@@ -144,7 +146,7 @@ class Balance:
     def _move_all(self, machine: Machine) -> int:
         """Change the status of all pending values that are out of bounds; returns the flags."""
         flags = 0
-        for partition in self.pieces.partitions:
+        for partition in self.part_trees.partitions:
             for column in partition.columns:
                 keys = np.array(sorted(column.pending.rows()), np.int64).reshape(-1, column.pending.keys)
                 column.pending.reset()
@@ -157,7 +159,7 @@ class Balance:
 
     def _crossing(self, partition: Partition, column: Column, keys: np.ndarray) -> np.ndarray:
         """By value: 1 if it has to become heavy, 0 if it has to become light, else -1."""
-        lower, upper = (int(bound) for bound in self.pieces.bounds[[at.BOUND_LOWER, at.BOUND_UPPER]])
+        lower, upper = (int(bound) for bound in self.part_trees.bounds[[at.BOUND_LOWER, at.BOUND_UPPER]])
         group = partition.groups(column)
         status = np.full(len(keys), -1)
         for number, key in enumerate(keys):
@@ -182,13 +184,16 @@ class Balance:
         """Take the tuples of values out of their parts, change the values' status, and put the tuples in again."""
         place = id(column.routing)
         if place not in self._moves:
-            self._moves[place] = _Move(self.pieces, column.routing, self._limbs())
+            self._moves[place] = _Move(self.part_trees, column.routing, self._limbs())
         move = self._moves[place]
         flags = move.take(machine, np.ascontiguousarray(np.column_stack([keys, np.ones(len(keys), np.int64)])))
         self._mark(machine, column, keys, weight)
         flags |= move.put(machine)
         if machine.run_once(move.sweep) & at.SHRINK:
-            for table in (*self.pieces.tables(), *(table for one in self.pieces.ranked() for table in one.tables())):
+            for table in (
+                *self.part_trees.tables(),
+                *(table for one in self.part_trees.ranked() for table in one.tables()),
+            ):
                 table.shrink()
         return flags
 
@@ -201,11 +206,11 @@ class Balance:
         assembler, sweep = Assembler(), Assembler()
         assembler.lift(data.shape[1], 1, -1, [], range(keys.shape[1]), [])
         for table in tables:
-            assembler.path(self.pieces.number)
+            assembler.path(self.part_trees.number)
             assembler.upsert(table)
             assembler.path_end()
         machine.run(assembler.program(), data, len(data))
-        sweep.finish(at.SWEEP, tables, self.pieces.number)
+        sweep.finish(at.SWEEP, tables, self.part_trees.number)
         machine.run_once(sweep.program())
 
     # Invariants ----------------------------------------------------------------------------------
@@ -213,17 +218,17 @@ class Balance:
     def _check(self) -> None:
         """Assert every invariant of partitions and of all that part trees keep. O(size * degree), between epochs
         only."""
-        low, high = self.pieces.bounds[at.BOUND_SMALLEST], self.pieces.bounds[at.BOUND_LIMIT]
+        low, high = self.part_trees.bounds[at.BOUND_SMALLEST], self.part_trees.bounds[at.BOUND_LIMIT]
         assert (low, high) == (self.base // 4, self.base) and low <= self.size < high, "the size is out of bounds"
-        for partition in self.pieces.partitions:
+        for partition in self.part_trees.partitions:
             self._check_partition(partition)
         self._check_views()
-        for joined in self.pieces.joined():
+        for joined in self.part_trees.joined():
             counts = Counter(
-                key for column in self.pieces.columns() if column.routing is joined for key in column.heavy.rows()
+                key for column in self.part_trees.columns() if column.routing is joined for key in column.heavy.rows()
             )
             assert {key: count for key, (count,) in joined.rows().items()} == counts, "joined heavy values are wrong"
-        for table in self.pieces.all_tables():
+        for table in self.part_trees.all_tables():
             table._check()
 
     def _check_partition(self, partition: Partition) -> None:
@@ -242,18 +247,18 @@ class Balance:
         expected: dict[tuple[str, ...], dict[tuple[int, ...], tuple[int, ...]]] = {name: {} for name in partition.parts}
         for key, values in partition.store.table.rows().items():
             own = ["H" if tuple(key[p] for p in places) in heavy else "L" for heavy, places in status]
-            for letters, rows in expected.items():
-                if any(all(map(_fits, cell, own)) for cell in cells(letters)):
+            for part_key, rows in expected.items():
+                if any(all(map(_fits, single, own)) for single in single_keys(part_key)):
                     rows[key] = values
-        for letters, part in partition.parts.items():
-            assert part.rows() == expected[letters], f"part {letters} is wrong"
+        for part_key, part in partition.parts.items():
+            assert part.rows() == expected[part_key], f"part {part_key} is wrong"
 
     def _check_views(self) -> None:
         """Each table that part trees keep, or share, is the sum over the joins of the parts that its part trees
         read."""
         expected: dict[int, tuple[Table, dict[tuple[int, ...], tuple[int, ...]]]] = {}
-        for kept in self.pieces.trees:
-            for view in self.pieces.filled(kept):
+        for kept in self.part_trees.trees:
+            for view in self.part_trees.filled(kept):
                 assert view.table is not None and view.shape is not None
                 found = expected.setdefault(id(view.table), (view.table, {}))[1]
                 for key, values in recomputed(view).items():
@@ -305,9 +310,9 @@ def _fits(letter: str, status: str) -> bool:
 
 def _sizes(partition: Partition) -> dict[str, int]:
     """The sizes of a partition's parts; of the one that nobody reads, if there is just one, too."""
-    sizes = {part_name(letters): table.live for letters, table in partition.parts.items()}
-    every = ["".join(letters) for letters in product("HL", repeat=len(partition.columns))]
-    missing = [cell for cell in every if cell not in sizes]
+    sizes = {part_name(part_key): table.live for part_key, table in partition.parts.items()}
+    every = ["".join(part_key) for part_key in product("HL", repeat=len(partition.columns))]
+    missing = [single for single in every if single not in sizes]
     if len(missing) == 1 and len(sizes) == len(every) - 1:
         sizes[missing[0]] = partition.store.table.live - sum(sizes.values())
     return dict(sorted(sizes.items()))
@@ -316,12 +321,12 @@ def _sizes(partition: Partition) -> dict[str, int]:
 class _Move:
     """The programs that move the tuples of values from part to part, in all stores that tell them by one table."""
 
-    def __init__(self, pieces: PartTrees, routing: Table, limbs: int) -> None:
-        partitions = [one for one in pieces.partitions if any(column.routing is routing for column in one.columns)]
-        self._stores = [_Tuples(pieces, partition, routing, limbs) for partition in partitions]
+    def __init__(self, part_trees: PartTrees, routing: Table, limbs: int) -> None:
+        partitions = [one for one in part_trees.partitions if any(column.routing is routing for column in one.columns)]
+        self._stores = [_Tuples(part_trees, partition, routing, limbs) for partition in partitions]
         sweep = Assembler()
-        sweep.finish(at.SWEEP, [*pieces.tables(), *pieces.shared_tables()], pieces.number)
-        pieces.add_ranking(sweep)
+        sweep.finish(at.SWEEP, [*part_trees.tables(), *part_trees.shared_tables()], part_trees.number)
+        part_trees.add_ranking(sweep)
         self.sweep = sweep.program()
 
     def take(self, machine: Machine, values: np.ndarray) -> int:
@@ -343,7 +348,7 @@ class _Move:
 class _Tuples:
     """The tuples of one store that are moved, each once, whichever of its columns has a value that changes."""
 
-    def __init__(self, pieces: PartTrees, partition: Partition, routing: Table, limbs: int) -> None:
+    def __init__(self, part_trees: PartTrees, partition: Partition, routing: Table, limbs: int) -> None:
         columns = [column for column in partition.columns if column.routing is routing]
         shape, keys = partition.delta, columns[0].heavy.keys
         self.tuples = Table(shape.keys, len(shape.parts), shape.limbs, name="moving")
@@ -353,13 +358,13 @@ class _Tuples:
         for i, column in enumerate(columns):
             find, add = Assembler(), Assembler()
             find.lift(keys + 1, 1, -1, [], range(keys), [])
-            self._add_search(find, partition, column, pieces.number)
+            self._add_search(find, partition, column, part_trees.number)
             if i == 0:
-                find.path(pieces.number)
+                find.path(part_trees.number)
                 find.upsert(self._values)
                 find.path_end()
             add.scan(self._found)
-            add.path(pieces.number)
+            add.path(part_trees.number)
             add.status([(self._values, shape.places(one.expressions)) for one in columns[:i]])
             add.route(dict.fromkeys(range(i), False))
             add.upsert(self.tuples)
@@ -368,8 +373,8 @@ class _Tuples:
         take, put = Assembler(), Assembler()
         for program, times in ((take, -1), (put, 1)):
             program.scan(self.tuples)
-            pieces.add_status(program, partition)
-            pieces.add_moves(program, partition.store, routing, times, limbs)
+            part_trees.add_status(program, partition)
+            part_trees.add_moves(program, partition.store, routing, times, limbs)
         self.take, self.put = take.program(), put.program()
 
     def collect(self, machine: Machine, values: np.ndarray) -> int:

@@ -28,44 +28,44 @@ class Operand:
     indexes: Sequence[tuple[str, ...]] = ()
 
 
-def status_of_partners(pieces: PartTrees, i: int) -> list[tuple[Table, tuple[int, ...]]]:
+def status_of_partners(part_trees: PartTrees, i: int) -> list[tuple[Table, tuple[int, ...]]]:
     """What covers test a row of edge i's delta for: its second value in the next atom, its first in the one before."""
-    if not pieces.union.covers:
+    if not part_trees.union.covers:
         return []
-    edges, shape = pieces.union.edges, pieces.base.leaves[pieces.union.edges[i].atom].shape
+    edges, shape = part_trees.union.edges, part_trees.base.leaves[part_trees.union.edges[i].atom].shape
     assert shape is not None
     after, before = edges[(i + 1) % 3], edges[(i + 2) % 3]
     return [
-        (pieces.column(after, after.first).heavy, shape.places([edges[i].second])),
-        (pieces.column(before, before.second).heavy, shape.places([edges[i].first])),
+        (part_trees.column(after, after.first).heavy, shape.places([edges[i].second])),
+        (part_trees.column(before, before.second).heavy, shape.places([edges[i].first])),
     ]
 
 
-def add_sum_paths(pieces: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
+def add_sum_paths(part_trees: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
     """Add what a delta of edge i, counted `times` times, changes in the sum; its status is known.
 
     Covers of two heavy values are passed over where a delta has none.
     """
-    for cover in (one for one in pieces.union.covers if not one.both):
-        _Path(pieces, assembler, i, limbs, times).add(cover)
+    for cover in (one for one in part_trees.union.covers if not one.both):
+        _Path(part_trees, assembler, i, limbs, times).add(cover)
     with assembler.unless_light():
-        for cover in (one for one in pieces.union.covers if one.both):
-            _Path(pieces, assembler, i, limbs, times).add(cover)
+        for cover in (one for one in part_trees.union.covers if one.both):
+            _Path(part_trees, assembler, i, limbs, times).add(cover)
 
 
 class _Path:
     """The path of one cover for a delta of one edge."""
 
-    def __init__(self, pieces: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
-        self.pieces, self.assembler, self.limbs, self.times = pieces, assembler, limbs, times
-        self.tree, edges = pieces.base, pieces.union.edges
+    def __init__(self, part_trees: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
+        self.part_trees, self.assembler, self.limbs, self.times = part_trees, assembler, limbs, times
+        self.tree, edges = part_trees.base, part_trees.union.edges
         self.here, self.after, self.before = edges[i], edges[(i + 1) % 3], edges[(i + 2) % 3]
 
     def add(self, cover: Cover) -> None:
         leaf = self.tree.leaves[self.here.atom]
         assert leaf.shape is not None
-        first = len(self.pieces.partition(self.here.atom).columns)
-        self.assembler.path(self.pieces.number)
+        first = len(self.part_trees.partition(self.here.atom).columns)
+        self.assembler.path(self.part_trees.number)
         self.assembler.route({first: True, first + 1: True}, cover.both)
         delta = Delta(leaf.shape, frozenset({self.here.atom}))
         if not cover.listed:
@@ -81,14 +81,14 @@ class _Path:
         assert leaf.table is not None and leaf.shape is not None
         if is_whole(part):
             return Operand(leaf.table, leaf.shape, leaf.atoms, leaf.indexes)
-        edge = next(edge for edge in self.pieces.union.edges if edge.atom == atom)
-        table, indexes = self.pieces.part(edge, part)
+        edge = next(edge for edge in self.part_trees.union.edges if edge.atom == atom)
+        table, indexes = self.part_trees.part(edge, part)
         assert table is not None
         return Operand(table, leaf.shape, leaf.atoms, indexes)
 
     def _joined(self, cover: Cover) -> Operand:
         """The part tree that joins the two parts, in these atoms' variables."""
-        kept = self.pieces.joining({self.after.atom: cover.after, self.before.atom: cover.before})
+        kept = self.part_trees.joining({self.after.atom: cover.after, self.before.atom: cover.before})
         atoms = frozenset({self.after.atom, self.before.atom})
         parts = parts_of(self.tree.definition.measures, atoms)
         shape = shape_of((self.after.first, self.before.second), self.tree.widths, parts, self.limbs)

@@ -17,12 +17,12 @@ from sqlfront.maintenance.heavy_light.partition import (
     Column,
     Partition,
     PartKey,
-    cells,
     group_expressions,
     join_columns,
-    letters_of,
+    part_key_of,
     partition_column,
     partition_of,
+    single_keys,
 )
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler
@@ -46,9 +46,9 @@ class StoredPartTree:
     """A part tree and its tree; the part that each atom reads, by its store's columns; whether an atom joins the other
     atoms' parts as they were before the store's change (0) or after it (1); its ranked trees, by the order's number."""
 
-    piece: PartTree
+    planned: PartTree
     tree: Tree
-    letters: dict[str, PartKey] = field(default_factory=dict)
+    part_keys: dict[str, PartKey] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     ranked: dict[int, RankedIndex] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class StoredPartTree:
 
     def listed(self) -> set[str]:
         """The variables of the rows that are enumerated."""
-        return {variable for node in self.piece.root.walk() if node.connex for variable in node.variables}
+        return {variable for node in self.planned.root.walk() if node.connex for variable in node.variables}
 
     def pair(self) -> View:
         """Of an enumerated part tree, the join of two atoms below `top`, which has all variables."""
@@ -75,16 +75,17 @@ class PartTrees:
         self.partitions: list[Partition] = []
         self.stores: dict[str, LeafStore] = {}
         self.trees: list[StoredPartTree] = []
-        for place, piece in enumerate(union.pieces[: 1 if symmetric else None]):
-            free = base.plan.free if piece.reading != "looked up" else ()
-            orders = tuple(order.of_piece(place) for order in base.plan.orders)
-            plan = replace(base.plan, root=piece.root, free=free, union=None, orders=orders)
-            asked = counted and piece.reading != "looked up"
-            tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=piece.changed)
-            self.trees.append(StoredPartTree(piece, tree, ranked=self._ranked(tree, orders)))
-        self._serving = {frozenset(kept.piece.parts): kept for kept in self.trees if kept.piece.reading == "looked up"}
+        for place, part_tree in enumerate(union.part_trees[: 1 if symmetric else None]):
+            free = base.plan.free if part_tree.reading != "looked up" else ()
+            orders = tuple(order.of_part_tree(place) for order in base.plan.orders)
+            plan = replace(base.plan, root=part_tree.root, free=free, union=None, orders=orders)
+            asked = counted and part_tree.reading != "looked up"
+            tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=part_tree.changed)
+            self.trees.append(StoredPartTree(part_tree, tree, ranked=self._ranked(tree, orders)))
+        serving = (kept for kept in self.trees if kept.planned.reading == "looked up")
+        self._serving = {frozenset(kept.planned.parts): kept for kept in serving}
         for kept in self.trees:
-            for view in kept.tree.stored_inner() if kept.piece.changed is not None else ():
+            for view in kept.tree.stored_inner() if kept.planned.changed is not None else ():
                 if view is not kept.tree.root:
                     served = self._served(kept, view).tree.root
                     served.indexes += [index for index in view.indexes if index not in served.indexes]
@@ -94,7 +95,7 @@ class PartTrees:
 
     def enumerated(self) -> list[StoredPartTree]:
         """The part trees whose rows are read from their trees."""
-        return [kept for kept in self.trees if kept.piece.reading == "enumerated"]
+        return [kept for kept in self.trees if kept.planned.reading == "enumerated"]
 
     def overlapping(self) -> list[StoredPartTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
@@ -105,7 +106,7 @@ class PartTrees:
     def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
         """The trees that read all rows of an atom, with its leaf there."""
         for kept in self.trees:
-            if atom in kept.tree.leaves and is_whole(kept.piece.part(atom)):
+            if atom in kept.tree.leaves and is_whole(kept.planned.part(atom)):
                 yield kept.tree, kept.tree.leaves[atom]
 
     def tables(self) -> list[Table]:
@@ -138,8 +139,8 @@ class PartTrees:
 
     def joined(self) -> list[Table]:
         """The tables of values that are heavy in one of several columns that are joined."""
-        found = {id(column.routing): column.routing for column in self.columns() if column.routing is not column.heavy}
-        return list(found.values())
+        own = (column for column in self.columns() if column.routing is not column.heavy)
+        return list({id(column.routing): column.routing for column in own}.values())
 
     def own(self, kept: StoredPartTree) -> list[View]:
         """The stored views of a part tree that it does not share."""
@@ -158,24 +159,23 @@ class PartTrees:
         """The part tree that joins these parts of two atoms, and nothing else."""
         if self.symmetric:
             return self.trees[0]
-        return next(kept for kept in self.trees if dict(kept.piece.parts) == dict(parts))
+        return next(kept for kept in self.trees if dict(kept.planned.parts) == dict(parts))
 
     def filled(self, kept: StoredPartTree) -> list[View]:
         """The views that a part tree's own joins fill: of those added to a target, by the changes of one atom."""
-        if kept.piece.changed is None:
+        if kept.planned.changed is None:
             return [] if self._targeted(kept) else kept.tree.stored_inner()
-        others = (
-            one.piece.changed for one in self.trees if one.piece.target == kept.piece.target and one.piece.changed
-        )
-        return [kept.tree.root] if next(others) == kept.piece.changed else []
+        alike = (one.planned for one in self.trees if one.planned.target == kept.planned.target)
+        first = next(planned.changed for planned in alike if planned.changed)
+        return [kept.tree.root] if first == kept.planned.changed else []
 
     def _targeted(self, kept: StoredPartTree) -> bool:
         """Whether other part trees are added to this one, which keeps nothing by itself."""
-        return any(one.piece.target == kept.piece.name for one in self.trees)
+        return any(one.planned.target == kept.planned.name for one in self.trees)
 
     def _served(self, kept: StoredPartTree, view: View) -> StoredPartTree:
         """The part tree that a view inside an added one stands for."""
-        return self._serving[frozenset(pair for pair in kept.piece.parts if pair[0] in view.atoms)]
+        return self._serving[frozenset(pair for pair in kept.planned.parts if pair[0] in view.atoms)]
 
     # Construction --------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class PartTrees:
         """The ranked trees of a part tree, without tables."""
         definition, found = self.base.definition, dict[int, RankedIndex]()
         for number, (order, plan) in enumerate(zip(definition.orders, orders, strict=True)):
-            if self.base.plan.orders[number].pieces:
+            if self.base.plan.orders[number].part_trees:
                 found[number] = RankedIndex(order, plan, tree, self.number, distinct=definition.mode == "set")
         return found
 
@@ -201,21 +201,21 @@ class PartTrees:
             ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
             for variable in dict(ends):
                 join_columns([column for v, column in ends if v == variable], self.columns())
-        passing = [kept.piece for kept in self.trees if not kept.tree.stored_inner()]
+        passing = [kept.planned for kept in self.trees if not kept.tree.stored_inner()]
         for edge in self.union.edges:
             for part in self._parts(edge, passing):
                 if not is_whole(part):
-                    self.partition(edge.atom).need(self.letters(edge, part))
+                    self.partition(edge.atom).need(self.part_key(edge, part))
         for kept in self.trees:
             for edge in self._edges(kept):
-                kept.letters[edge.atom] = self.letters(edge, kept.piece.part(edge.atom))
+                kept.part_keys[edge.atom] = self.part_key(edge, kept.planned.part(edge.atom))
                 place = [e.atom for e in self._edges(kept)].index(edge.atom)
                 kept.positions[edge.atom] = place if self.symmetric else sources[edge.atom].position
-                if not is_whole(kept.piece.part(edge.atom)) and kept.piece not in passing:
+                if not is_whole(kept.planned.part(edge.atom)) and kept.planned not in passing:
                     leaf = kept.tree.leaves[edge.atom]
                     names = [tuple(self._expression(edge, v) for v in index) for index in leaf.indexes]
                     sums = [kept.tree.summed(leaf, index) > 0 for index in leaf.indexes]
-                    self.partition(edge.atom).need(kept.letters[edge.atom], names, sums)
+                    self.partition(edge.atom).need(kept.part_keys[edge.atom], names, sums)
         self._need_listed()
         for partition in self.partitions:
             partition.make()
@@ -226,7 +226,7 @@ class PartTrees:
             for view in kept.tree.stored_inner():
                 shared = self._shared(kept, view)
                 view.shape = kept.tree.shape(view, limbs)
-                view.table = shared.table if shared is not None else view_table(kept.tree, view, kept.piece.name)
+                view.table = shared.table if shared is not None else view_table(kept.tree, view, kept.planned.name)
             for index in kept.ranked.values():
                 index.make_tables(self.stores)
 
@@ -247,32 +247,32 @@ class PartTrees:
             for edge in self._edges(kept):
                 leaf, own = kept.tree.leaves[edge.atom], self.base.leaves[edge.atom]
                 leaf.shape, leaf.table, leaf.indexes = own.shape, own.table, own.indexes
-                if not is_whole(kept.piece.part(edge.atom)):
-                    leaf.table, leaf.indexes = self.part(edge, kept.piece.part(edge.atom))
+                if not is_whole(kept.planned.part(edge.atom)):
+                    leaf.table, leaf.indexes = self.part(edge, kept.planned.part(edge.atom))
 
     def part(self, edge: Edge, part: str) -> tuple[Table | None, list[tuple[str, ...]]]:
         """The table of a part, and its groupings, in an atom's variables; None of one that joins nothing."""
-        partition, letters = self.partition(edge.atom), self.letters(edge, part)
-        if letters not in partition.parts:
+        partition, part_key = self.partition(edge.atom), self.part_key(edge, part)
+        if part_key not in partition.parts:
             return None, []
         columns = self.base.definition.atom(edge.atom).variables
         names = {column.expression: column.name for column in columns}
-        indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[letters]]
-        return partition.parts[letters], indexes
+        indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[part_key]]
+        return partition.parts[part_key], indexes
 
     def told(self, edge: Edge) -> list[tuple[str, ...]]:
         """The columns of an atom that one of its parts tells the heavy values of."""
         groups, parts = group_expressions(edge, self.base.definition), self._parts(edge)
         return [group for i, group in enumerate(groups) if any(part[i] != "*" for part in parts)]
 
-    def letters(self, edge: Edge, part: str) -> PartKey:
-        return letters_of(self.partition(edge.atom), edge, part, self.base.definition)
+    def part_key(self, edge: Edge, part: str) -> PartKey:
+        return part_key_of(self.partition(edge.atom), edge, part, self.base.definition)
 
     def _parts(self, edge: Edge, passing: Collection[PartTree] = ()) -> list[str]:
         """The parts of an atom that part trees and covers read, but for those `passing` changes on, which join
         nothing."""
-        pieces = (piece for piece in self.union.pieces if edge.atom in dict(piece.parts) and piece not in passing)
-        read = [piece.part(edge.atom) for piece in pieces]
+        others = (one for one in self.union.part_trees if edge.atom in dict(one.parts) and one not in passing)
+        read = [one.part(edge.atom) for one in others]
         for cover in self.union.covers:
             read += [cover.after, cover.before]
         return list(dict.fromkeys(read))
@@ -284,7 +284,7 @@ class PartTrees:
                 for part, variable in ((cover.after, edge.first), (cover.before, edge.second)):
                     if not is_whole(part):
                         index = (self._expression(edge, variable),)
-                        self.partition(edge.atom).need(self.letters(edge, part), [index], [False])
+                        self.partition(edge.atom).need(self.part_key(edge, part), [index], [False])
 
     def _edges(self, kept: StoredPartTree) -> list[Edge]:
         return [edge for edge in self.union.edges if edge.atom in kept.tree.leaves]
@@ -295,15 +295,15 @@ class PartTrees:
 
     def _shared(self, kept: StoredPartTree, view: View) -> View | None:
         """The view of the base tree to which a stored view of a part tree adds; None if it is the part tree's own."""
-        if kept.piece.reading == "looked up":
+        if kept.planned.reading == "looked up":
             return None
-        if kept.piece.changed is not None and view is not kept.tree.root:
+        if kept.planned.changed is not None and view is not kept.tree.root:
             return self._served(kept, view).tree.root
-        if kept.piece.target is not None:
-            return next(one for one in self.trees if one.piece.name == kept.piece.target).tree.root
+        if kept.planned.target is not None:
+            return next(one for one in self.trees if one.planned.name == kept.planned.target).tree.root
         if view is kept.tree.root:
             return self.base.root
-        if kept.piece.reading == "shared" and view is kept.top() and view.node.connex:
+        if kept.planned.reading == "shared" and view is kept.top() and view.node.connex:
             return self.base.root.children[0]
         return None
 
@@ -314,17 +314,17 @@ class PartTrees:
         its parts between the two positions. The status of its values is known."""
         last = max(self._positions(store), default=0)
         if position == 0:
-            self._add_pieces(assembler, store, 0, limbs)
+            self._add_part_trees(assembler, store, 0, limbs)
         if position == last or self.symmetric:
             self.partition_of(store).add_parts(assembler, self.number)
-            self._add_pieces(assembler, store, 1, limbs)
+            self._add_part_trees(assembler, store, 1, limbs)
 
     def add_moves(self, assembler: Assembler, store: LeafStore, routing: Table, times: int, limbs: int) -> None:
         """Take rows (times = -1) out of the parts and part trees that tell heavy values from light ones by
         `routing`, or put them in (1). Their status is known, and the store has them all the time."""
-        self._add_pieces(assembler, store, 0, limbs, times, routing)
+        self._add_part_trees(assembler, store, 0, limbs, times, routing)
         self.partition_of(store).add_parts(assembler, self.number, times, routing)
-        self._add_pieces(assembler, store, 1, limbs, times, routing)
+        self._add_part_trees(assembler, store, 1, limbs, times, routing)
 
     def add_ranking(self, assembler: Assembler) -> None:
         """Bring the ranked trees up to date with what has changed."""
@@ -338,30 +338,30 @@ class PartTrees:
         for kept in self.trees:
             yield from (place for atom, place in kept.positions.items() if self.stores[atom] is store)
 
-    def _add_pieces(
+    def _add_part_trees(
         self, assembler: Assembler, store: LeafStore, position: int, limbs: int, times: int = 1,
         routing: Table | None = None,
     ) -> None:  # fmt: skip
         partition = self.partition_of(store)
         reading = [
-            (kept, atom, letters)
+            (kept, atom, part_key)
             for kept in self.trees
-            for atom, letters in kept.letters.items()
+            for atom, part_key in kept.part_keys.items()
             if self.stores[atom] is store
             and kept.positions[atom] == position
-            and kept.piece.changed in (None, atom)
+            and kept.planned.changed in (None, atom)
             and not self._targeted(kept)
-            and partition.tells(letters, routing)
+            and partition.tells(part_key, routing)
         ]
 
         def add(chosen: Iterable[tuple[StoredPartTree, str, PartKey]]) -> None:
-            for kept, atom, letters in chosen:
+            for kept, atom, part_key in chosen:
                 leaf = kept.tree.leaves[atom]
                 top = kept.tree.top(leaf)
-                for cell in cells(letters) if top is not None else ():
+                for single in single_keys(part_key) if top is not None else ():
                     assert top is not None
                     assembler.path(self.number)
-                    partition.route(assembler, cell)
+                    partition.route(assembler, single)
                     if times != 1:
                         assembler.scale(partition.delta, times)
                     climb(kept.tree, leaf, top, assembler, limbs, write_all=True)
@@ -378,9 +378,9 @@ class PartTrees:
         """Add the paths of an atom's delta, `times` times, into the leaves of a part tree's ranked trees."""
         delta = kept.tree.leaves[atom].shape
         for index in (index for index in kept.ranked.values() if atom in index.leaves):
-            for cell in cells(kept.letters[atom]):
+            for single in single_keys(kept.part_keys[atom]):
                 assembler.path(self.number)
-                partition.route(assembler, cell)
+                partition.route(assembler, single)
                 if times != 1:
                     assembler.scale(partition.delta, times)
                 assert delta is not None
@@ -408,7 +408,7 @@ class PartTrees:
             self.add_status(assembler, partition)
             partition.add_parts(assembler, self.number)
             for kept in self.trees:
-                for atom in (atom for atom in kept.letters if self.stores[atom] is partition.store):
+                for atom in (atom for atom in kept.part_keys if self.stores[atom] is partition.store):
                     self._add_ranked(assembler, partition, kept, atom)
             flags |= machine.run(assembler.program(), rows=partition.store.table.used)
         own = self.tables() if room is not None else []
@@ -416,7 +416,7 @@ class PartTrees:
             shared = [view for view in kept.tree.stored_inner() if self._shared(kept, view) is not None]
             for view in self.filled(kept):
                 assembler = Assembler()
-                avoid = shared if kept.piece.changed is None else self._aside(kept)
+                avoid = shared if kept.planned.changed is None else self._aside(kept)
                 scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=avoid)
                 goal = self._goal(kept, view)
                 taken = sum(table.bytes() for table in own if table is not goal.table)
@@ -429,15 +429,13 @@ class PartTrees:
 
     def _aside(self, kept: StoredPartTree) -> list[View]:
         """The views of an added part tree from which it is not filled: all but the leaf whose changes are added."""
-        return [view for view in kept.tree.root.walk() if view.node.atom != kept.piece.changed]
+        return [view for view in kept.tree.root.walk() if view.node.atom != kept.planned.changed]
 
     def _goal(self, kept: StoredPartTree, view: View) -> Goal:
         """A table of a part tree, to be filled with what joins below it."""
         assert view.table is not None and view.shape is not None
-        leaves = [
-            (leaf.node.variables, leaf.table) for leaf in kept.tree.leaves.values() if leaf.node.atom in view.atoms
-        ]
-        sizes = [(frozenset(variables), table.live) for variables, table in leaves if table is not None]
+        leaves = [leaf for leaf in kept.tree.leaves.values() if leaf.node.atom in view.atoms]
+        sizes = [(frozenset(leaf.node.variables), leaf.table.live) for leaf in leaves if leaf.table is not None]
         labels = [self.base.definition.label(variable) for variable in view.shape.variables]
         return Goal(view.table, view.shape.variables, labels, sizes)
 

@@ -47,7 +47,7 @@ class Partition:
     indexes: dict[PartKey, dict[tuple[str, ...], bool]] = field(default_factory=dict)
 
     @property
-    def letters(self) -> list[PartKey]:
+    def part_key(self) -> list[PartKey]:
         """The names of the parts."""
         return list(self.parts)
 
@@ -57,20 +57,20 @@ class Partition:
         for column in self.columns:
             yield from (column.heavy, column.pending)
 
-    def need(self, letters: PartKey, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
+    def need(self, part_key: PartKey, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
         """Ask for a part with groupings by expressions; before `make`."""
-        wanted = self.indexes.setdefault(letters, {})
+        wanted = self.indexes.setdefault(part_key, {})
         for index, sums in zip(indexes, summed, strict=True):
             wanted[index] = wanted.get(index, False) or sums
 
     def make(self) -> None:
         """Make the parts asked for, empty."""
         values = len(self.layout.parts)
-        for letters, wanted in self.indexes.items():
+        for part_key, wanted in self.indexes.items():
             places = [self.layout.places(index) for index in wanted]
             sums = [values if summed else 0 for summed in wanted.values()]
-            name = part_name(letters)
-            self.parts[letters] = Table(self.layout.keys, values, self.store.limbs, places, sums, name=name)
+            name = part_name(part_key)
+            self.parts[part_key] = Table(self.layout.keys, values, self.store.limbs, places, sums, name=name)
 
     def fit(self) -> None:
         """Give the values of the parts as many limbs as those of the store have."""
@@ -92,30 +92,30 @@ class Partition:
     def add_parts(self, assembler: Assembler, owner: int, times: int = 1, routing: Table | None = None) -> None:
         """Add a delta whose status is known, counted `times` times, to the parts; with `routing`, to those alone that
         tell heavy values from light ones by it."""
-        changing = [letters for letters in self.parts if self.tells(letters, routing)]
+        changing = [part_key for part_key in self.parts if self.tells(part_key, routing)]
 
         def add(chosen: Iterable[PartKey]) -> None:
-            for letters in chosen:
-                for cell in cells(letters):
+            for part_key in chosen:
+                for single in single_keys(part_key):
                     assembler.path(owner)
-                    self.route(assembler, cell)
+                    self.route(assembler, single)
                     if times != 1:
                         assembler.scale(self.delta, times)
-                    assembler.upsert(self.parts[letters])
+                    assembler.upsert(self.parts[part_key])
                     assembler.path_end()
 
-        add(letters for letters in changing if "H" not in letters)
+        add(part_key for part_key in changing if "H" not in part_key)
         with assembler.unless_light():
-            add(letters for letters in changing if "H" in letters)
+            add(part_key for part_key in changing if "H" in part_key)
 
-    def tells(self, letters: PartKey, routing: Table | None) -> bool:
+    def tells(self, part_key: PartKey, routing: Table | None) -> bool:
         """Whether a part's rows go by `routing`; any part if it is None."""
-        pairs = zip(self.columns, letters, strict=True)
+        pairs = zip(self.columns, part_key, strict=True)
         return routing is None or any(column.routing is routing and letter != "*" for column, letter in pairs)
 
-    def route(self, assembler: Assembler, cell: PartKey) -> None:
+    def route(self, assembler: Assembler, part_key: PartKey) -> None:
         """Keep the rows of a part, or of one of several, on a path that has just begun."""
-        wanted = {number: letter == "H" for number, letter in enumerate(cell) if letter != "*"}
+        wanted = {number: letter == "H" for number, letter in enumerate(part_key) if letter != "*"}
         if wanted:
             assembler.route(wanted)
 
@@ -169,20 +169,20 @@ def join_columns(columns: Sequence[Column], every: Sequence[Column]) -> None:
             one.routing = joined
 
 
-def letters_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> PartKey:
+def part_key_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> PartKey:
     """The name, by the store's columns, of a part that an atom's columns name."""
-    own = [dict(zip(group_expressions(edge, definition), cell, strict=True)) for cell in part.split("|")]
-    return tuple("".join(cell.get(column.expressions, "*") for cell in own) for column in partition.columns)
+    own = [dict(zip(group_expressions(edge, definition), single, strict=True)) for single in part.split("|")]
+    return tuple("".join(single.get(column.expressions, "*") for single in own) for column in partition.columns)
 
 
-def cells(letters: PartKey) -> list[PartKey]:
+def single_keys(part_key: PartKey) -> list[PartKey]:
     """The parts that a part is together, which have no row in common; itself if it is one."""
-    return list(zip(*letters, strict=True)) or [()]
+    return list(zip(*part_key, strict=True)) or [()]
 
 
-def part_name(letters: PartKey) -> str:
+def part_name(part_key: PartKey) -> str:
     """A part's name, for people."""
-    return "|".join("".join(cell) for cell in cells(letters))
+    return "|".join("".join(single) for single in single_keys(part_key))
 
 
 def group_expressions(edge: Edge, definition: Definition) -> list[tuple[str, ...]]:

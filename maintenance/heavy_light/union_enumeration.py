@@ -30,12 +30,12 @@ class UnionEnumeration(Metered):
     """
 
     def __init__(
-        self, pieces: PartTrees, where: Mapping[str, tuple[int, ...]] | None = None, meter: Meter | None = None
+        self, part_trees: PartTrees, where: Mapping[str, tuple[int, ...]] | None = None, meter: Meter | None = None
     ) -> None:
         super().__init__(meter)
-        output = pieces.base.root.children[0]
+        output = part_trees.base.root.children[0]
         assert output.table is not None and output.shape is not None
-        kept = pieces.overlapping()
+        kept = part_trees.overlapping()
         limbs = max([output.shape.limbs, *(_limbs(one) for one in kept)]) + 1
         self.shape = Shape(output.shape.variables, output.shape.widths, output.shape.parts, limbs)
         self.rows = 0

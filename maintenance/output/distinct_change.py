@@ -28,10 +28,10 @@ def changed_groups(view: MaintainedView, delta: OutputDelta, machine: Machine) -
     which what a view of distinct values tells did. O(rows log rows), linear without distinct values; where only some
     of a group's columns decide the distinct values' values, and what they tell changes, O(groups that have
     them)."""
-    if not view.companions:
+    if not view.distinct_sets:
         return np.ascontiguousarray(delta.changed())
     keys, rows = delta.shape.keys, [delta.changed()]
-    touched = [_Touched(view, number) for number in range(len(view.companions))]
+    touched = [_Touched(view, number) for number in range(len(view.distinct_sets))]
     told = [part.told() for part in touched]
     with rewound(view, machine):
         before = [part.told() for part in touched]
@@ -52,10 +52,10 @@ class _Touched:
     epoch."""
 
     def __init__(self, view: MaintainedView, number: int) -> None:
-        kept = view.companions[number]
-        assert kept.companion is not None and kept.delta is not None
+        kept = view.distinct_sets[number]
+        assert kept.distinct_set is not None and kept.delta is not None
         self._view, self._number, shape = view, number, kept.delta.shape
-        changed, self._names = kept.delta.changed(), dict(kept.companion.group)
+        changed, self._names = kept.delta.changed(), dict(kept.distinct_set.group)
         places = [place for name in self._names.values() for place in shape.places([name])]
         self._shape = shape_of(self._names, view.tree.widths, (COUNT,), 1)
         self._keys = np.unique(changed[:, places], axis=0) if places else np.empty((min(len(changed), 1), 0), np.int64)
@@ -72,7 +72,7 @@ class _Touched:
         not have."""
         groups = Groups(self._view, self._number, self, len(self._keys))
         try:
-            return [groups.column(raw) for raw in self._view.definition.raw if raw.companion == self._number]
+            return [groups.column(raw) for raw in self._view.definition.raw if raw.distinct_set == self._number]
         except DataError:
             return None
 
@@ -107,13 +107,13 @@ def rewound(view: MaintainedView, machine: Machine) -> Iterator[None]:
 
     DataError if a value occurs too often to be taken back; nothing is rewound then.
     """
-    deltas = [_weighted(kept) for kept in view.companions]
-    for kept, rows in zip(view.companions, deltas, strict=True):
+    deltas = [_weighted(kept) for kept in view.distinct_sets]
+    for kept, rows in zip(view.distinct_sets, deltas, strict=True):
         _add(kept, rows, machine, -1)
     try:
         yield
     finally:
-        for kept, rows in zip(view.companions, deltas, strict=True):
+        for kept, rows in zip(view.distinct_sets, deltas, strict=True):
             _add(kept, rows, machine, 1)
 
 

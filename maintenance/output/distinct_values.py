@@ -32,7 +32,7 @@ class Groups:
     """The groups of one view of distinct values to which `rows` rows of its view belong. O(1) a row to find."""
 
     def __init__(self, view: MaintainedView, number: int, source: Words, rows: int) -> None:
-        self._view, self._companion, self._rows = view, view.companions[number], rows
+        self._view, self._distinct_set, self._rows = view, view.distinct_sets[number], rows
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self._groups = self._find(source)
 
@@ -59,20 +59,20 @@ class Groups:
 
     @property
     def _table(self) -> Table:
-        table = self._companion.tree.projection
+        table = self._distinct_set.tree.projection
         assert table is not None
         return table
 
     @property
     def _shape(self) -> Shape:
-        return self._companion.tree.projection_shape()
+        return self._distinct_set.tree.projection_shape()
 
     def _find(self, source: Words) -> np.ndarray:
         """The address of each row's group, 0 if it has none."""
-        assert self._companion.companion is not None
+        assert self._distinct_set.distinct_set is not None
         named: dict[str, list[np.ndarray]] = {}
         differ = np.zeros(self._rows, bool)
-        for variable, name in self._companion.companion.group:
+        for variable, name in self._distinct_set.distinct_set.group:
             words = source.words(variable)
             for one, other in zip(words, named.setdefault(name, words), strict=True):
                 differ |= one != other  # Two columns that the filter equates, and that differ here.
@@ -115,7 +115,7 @@ class Groups:
             absent = at.NULL_CODE if number == 0 else 0
             kernels.word_of(addresses.ctypes.data, len(addresses), place, absent, word.ctypes.data)
             words.append(word)
-        return self._companion.codecs[raw.variable].decode(words)
+        return self._distinct_set.codecs[raw.variable].decode(words)
 
     def _sum(self, raw: RawColumn) -> pa.Array:
         """SUM and AVG over the distinct values, added up now. O(values of the groups)."""
@@ -123,7 +123,7 @@ class Groups:
         values, specials = self._decoded(raw, self._members()), None
         if raw.argument_type in ("FLOAT", "DOUBLE"):
             values, specials = self._finite(values.to_numpy(zero_copy_only=False))
-        limbs, shift = self._added(values, self._companion.codecs[raw.variable].type)
+        limbs, shift = self._added(values, self._distinct_set.codecs[raw.variable].type)
         if raw.kind == "avg":
             array = decode_avg(limbs, shift, raw.scale, self.sizes, raw.argument_type, raw.from_sum)
         else:

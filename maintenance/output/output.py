@@ -115,15 +115,15 @@ def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterato
 def _needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
     """The variables and the parts that a view's raw columns are made of."""
     definition = view.definition
-    own = [raw for raw in definition.raw if raw.companion is None]
+    own = [raw for raw in definition.raw if raw.distinct_set is None]
     variables = [raw.variable for raw in own if raw.kind == "variable" and raw.variable is not None]
     measures = [measure for raw in own for _, measure in raw.terms]
     measures += [raw.present for raw in own if raw.present is not None]
     measures += [measure for raw in own for measure in raw.specials or ()]
     parts = [frozenset(definition.measures[measure].factors) for measure in measures]
-    if definition.mode == "bag" or (definition.scalar and view.companions):
+    if definition.mode == "bag" or (definition.scalar and view.distinct_sets):
         parts.append(COUNT)
-    return [*variables, *(definition.free if view.companions else ())], parts
+    return [*variables, *(definition.free if view.distinct_sets else ())], parts
 
 
 class Source(Protocol):
@@ -139,10 +139,10 @@ def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarra
     import pyarrow as pa
 
     arrays, fields = [], []
-    companions = [Groups(view, number, source, rows) for number in range(len(view.companions))]
+    distinct_sets = [Groups(view, number, source, rows) for number in range(len(view.distinct_sets))]
     for raw in view.definition.raw:
-        if raw.companion is not None:
-            array = companions[raw.companion].column(raw)
+        if raw.distinct_set is not None:
+            array = distinct_sets[raw.distinct_set].column(raw)
         else:
             array = _column(view, source, raw)
         arrays.append(array if repeat is None else array.take(pa.array(repeat)))
@@ -269,8 +269,8 @@ def _core_rows(view: MaintainedView, *, about: bool = False) -> int:
         return next((values[0] for values in tree.root.table.rows().values()), 0)
     if view.definition.scalar:
         return 1
-    if view.tally is not None:
-        return view.tally.total
+    if view.tuple_count is not None:
+        return view.tuple_count.total
     if is_spread(view.definition, view.plan) and not view.divided:
         if about:
             held = [one.table for one in tree.root.walk() if one.node.connex and one.table is not None]

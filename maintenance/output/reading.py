@@ -66,16 +66,18 @@ def _ordered(view: MaintainedView, where: Mapping[str, tuple[int, ...]]) -> Rank
 
 def merging(view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> UnionEnumeration | None:
     """The reading of a union whose trees may have a tuple in common; None for any other view."""
-    pieces = view.balance.pieces if view.divided and view.balance is not None else None
-    return UnionEnumeration(pieces, where, view.reads) if pieces is not None and pieces.overlapping() else None
+    part_trees = view.balance.part_trees if view.divided and view.balance is not None else None
+    return (
+        UnionEnumeration(part_trees, where, view.reads) if part_trees is not None and part_trees.overlapping() else None
+    )
 
 
 def trees_read(view: MaintainedView) -> list[Tree]:
     """The trees whose tables are walked; none if they are found along a ranked tree."""
     if view.plan.ranked_only:
         return []
-    pieces = view.balance.pieces.enumerated() if view.divided and view.balance is not None else []
-    return [view.tree, *(kept.tree for kept in pieces)]
+    part_trees = view.balance.part_trees.enumerated() if view.divided and view.balance is not None else []
+    return [view.tree, *(kept.tree for kept in part_trees)]
 
 
 class Chain:

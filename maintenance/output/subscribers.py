@@ -22,7 +22,7 @@ Listener = Callable[[int, "OutputChange | Error"], None]
 class Subscribers:
     """The listeners of views, and the relations that views feed.
 
-    A view's output change is gathered only while it has an outlet: an epoch costs as much more as it changes.
+    A view's output change is gathered only while it has a subscriber: an epoch costs as much more as it changes.
     """
 
     def __init__(self, views: Mapping[str, MaintainedView], machine: Machine, evaluate: Evaluate) -> None:

@@ -1,4 +1,7 @@
-"""Assembling delta programs: from symbolic steps to the words that the driver kernel interprets."""
+"""Assembling delta programs: from symbolic steps to the words that the interpreter runs, opcode by opcode.
+
+The interpreter is storage/kernels/programs/interpreter.py, the opcodes are in storage/kernels/layout.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The ranked trees of a union's pieces, which have no row in common, as one order of the view.
+"""The ranked trees of a union's part trees, which have no row in common, as one order of the view.
 
-What reads an order sees of each row what all pieces have: the rows of the atoms' leaves or, of a distinct row, the
+What reads an order sees of each row what all part trees have: the rows of the atoms' leaves or, of a distinct row, the
 words of its variables.
 """
 
@@ -18,7 +18,7 @@ from sqlfront.storage.stores.table import Table
 
 
 class RankedUnion:
-    """One order of a view whose pieces keep a ranked tree each, `indexes`; their paths are the pieces' (pieces.py).
+    """One order of a view whose part trees keep a ranked tree each: `indexes`. Their paths are those of part_trees.py.
 
     Rows that are counted are made of the atoms' leaves, which all trees have; `distinct` ones of their variables.
     """

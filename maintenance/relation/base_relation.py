@@ -64,7 +64,7 @@ class LeafStore:
 
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
-    One that `passes` rows on keeps none: its only atom is joined with no other.
+    A `stateless` one keeps none: its only atom is joined with no other.
     `order` is the index whose groups are sorted, and the expression by which they are; `ranges`: with sums over ranges.
     """
 
@@ -80,7 +80,7 @@ class LeafStore:
     summed: list[bool] = field(default_factory=list)
     order: tuple[tuple[str, ...], str] | None = None
     ranges: bool = False
-    passes: bool = False
+    stateless: bool = False
     users: set[str] = field(default_factory=set)
     inputs: dict[str, Input] = field(default_factory=dict)
 
@@ -195,7 +195,7 @@ class Relation:
 
     def pass_on(self, store: LeafStore) -> None:
         """Keep the rows of a store no longer."""
-        store.passes = True
+        store.stateless = True
         store.table.release()
         store.table = self._table(store, store.limbs)
 
@@ -287,7 +287,7 @@ class Relation:
         for store in self.stores.values():
             self.lift(assembler, store)
             add_paths(assembler, store, 0)
-            if not store.passes:
+            if not store.stateless:
                 assembler.path(owner(store))
                 assembler.upsert(store.table)
                 assembler.path_end()
@@ -311,7 +311,7 @@ class Relation:
             factors.append((kind, item.place, item.limbs))
         assembler.lift(self.width, store.limbs, predicate, required, keys, factors)
 
-    def twin(self, store: LeafStore) -> Table:
+    def delta_copy(self, store: LeafStore) -> Table:
         """An empty table laid out and indexed as a store's, which counts no references."""
         return self._table(store, store.limbs, refer=False)
 

@@ -29,7 +29,7 @@ class Term:
 
 
 def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
-    """The terms of a view's change, or None where atom by atom is as good, or where pieces take it so. O(atoms! *
+    """The terms of a view's change, or None where atom by atom is as good, or where part trees take it so. O(atoms! *
     variables), at most 4 atoms."""
     definition, union = tree.definition, tree.plan.union
     if union is not None and not union.covers:

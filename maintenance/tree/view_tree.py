@@ -30,7 +30,7 @@ class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
     may be sorted by a variable: `order` is that index and the variable, `ranges` says that sums over ranges of a group
     are kept too. `gathered` is the empty table in which a leaf's delta is added up by key. What is added to its table
-    is added to those of its `followers` too. A leaf that `passes` its rows on stores none of them."""
+    is added to those of its `followers` too. A `stateless` leaf stores none of its rows."""
 
     node: Node
     parent: View | None
@@ -44,7 +44,7 @@ class View:
     shape: Shape | None = None
     gathered: Table | None = None
     followers: dict[object, Table] = field(default_factory=dict)
-    passes: bool = False
+    stateless: bool = False
 
     @property
     def stored(self) -> bool:

@@ -54,14 +54,15 @@ class FirstRowsReader(Protocol):
 class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
-    `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB. `tally` counts its tuples
-    where no table's size or count is their number (see tuple_count.py); where that would cost too much, `counted` is
-    the number last asked for, after the machine's run of this number. `epsilon` says when a value is heavy, where the
-    plan is a union of `pieces` over heavy and light parts; `balance` keeps these, unless none is told apart (at 0 and
-    1) and the tree by itself keeps what is put out. `passes`: it has one table and passes on what its rows become (see
-    State.pass_on). `ranked` are the ranked trees of the orders that have one, by the order's number; `top` are the rows
-    of a view with a LIMIT whose changes are read, `reader` reads first rows (False: DuckDB does). `branches` are the
-    views whose rows it merges, if it has none of its own. `reads` counts the steps of its readers.
+    `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB. `tuple_count` counts its
+    tuples where no table's size or count is their number (see tuple_count.py); where that would cost too much,
+    `counted` is the number last asked for, after the machine's run of this number. `epsilon` says when a value is
+    heavy, where the plan is a union of `part_trees` over heavy and light parts. `balance` keeps the parts, unless no
+    value is heavy or light (at 0 and 1) and the tree keeps the whole output. `stateless`: the view has one table and
+    hands on its changed rows (see State.pass_on). `ranked` are the ranked trees of the orders that have one, by the
+    order's number; `top` are the rows of a view with a LIMIT whose changes are read, `reader` reads first rows
+    (False: DuckDB does). `branches` are the views whose rows it merges, if it has none of its own. `reads` counts the
+    steps of its readers.
     """
 
     name: str
@@ -76,17 +77,17 @@ class MaintainedView:
     changes_before: dict[str, int] = field(default_factory=dict)
     delta: OutputDelta | None = None
     inner: bool = False
-    passes: bool = False
+    stateless: bool = False
     output_schema: pa.Schema | None = None
     terms: tuple[Term, ...] = ()
-    twin: Table | None = None
-    companion: DistinctValues | None = None
-    companions: list[MaintainedView] = field(default_factory=list)
-    tally: TupleCount | None = None
+    delta_copy: Table | None = None
+    distinct_set: DistinctValues | None = None
+    distinct_sets: list[MaintainedView] = field(default_factory=list)
+    tuple_count: TupleCount | None = None
     counted: tuple[int, int] | None = None
     machine: Machine | None = None
     epsilon: float = 0.5
-    pieces: PartTrees | None = None
+    part_trees: PartTrees | None = None
     balance: Balance | None = None
     ranked: dict[int, RankedOrder] = field(default_factory=dict)
     top: TopRows | BestRows | None = None
@@ -97,7 +98,7 @@ class MaintainedView:
     @property
     def members(self) -> list[MaintainedView]:
         """The view and its distinct values, which share its name and its number."""
-        return [self, *self.companions]
+        return [self, *self.distinct_sets]
 
     @property
     def is_heard(self) -> bool:
@@ -111,15 +112,15 @@ class MaintainedView:
 
     def tables(self) -> list[Table]:
         """The view's own tables; leaf stores belong to the relations."""
-        return self._counted() + (self.balance.pieces.tables() if self.balance is not None else [])
+        return self._counted() + (self.balance.part_trees.tables() if self.balance is not None else [])
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        parted = list(self.balance.pieces.all_tables()) if self.balance is not None else []
+        parted = list(self.balance.part_trees.all_tables()) if self.balance is not None else []
         return [*self._counted(), *parted, *(table for index in self._own_ranked() for table in index.tables())]
 
     def _counted(self) -> list[Table]:
-        return self._summed() + (self.tally.tables() if self.tally is not None else [])
+        return self._summed() + (self.tuple_count.tables() if self.tuple_count is not None else [])
 
     def ranked_tables(self) -> list[Table]:
         """The tables of the ranked trees, which their own steps sweep."""
@@ -134,7 +135,7 @@ class MaintainedView:
         """The codec of a raw column that is a variable's value; None for counts and sums."""
         if raw.kind not in ("variable", "least", "greatest") or raw.variable is None:
             return None
-        view = self if raw.companion is None else self.companions[raw.companion]
+        view = self if raw.distinct_set is None else self.distinct_sets[raw.distinct_set]
         return view.codecs[raw.variable]
 
     def shift(self, part: Part) -> int:
@@ -159,10 +160,10 @@ class MaintainedView:
             order = source.store.order
             leaf.order = (tuple(back[e] for e in order[0]), back[order[1]]) if order is not None else None
             leaf.ranges = source.store.ranges
-            leaf.passes = source.store.passes
+            leaf.stateless = source.store.stateless
         if self.terms:
             source = next(iter(self.sources.values()))
-            self.twin = source.relation.twin(source.store)
+            self.delta_copy = source.relation.delta_copy(source.store)
 
     def make_tables(self) -> None:
         """Make the view's own tables, empty."""
@@ -175,18 +176,18 @@ class MaintainedView:
             words = sum(self.tree.widths[variable] for variable in entry_of(self.tree, base_of(self.tree, leaf)))
             leaf.gathered = Table(words, 1, self.limbs, name="delta of a leaf")
         kept = self.plan.keeps_number and is_spread(self.definition, self.plan)
-        self.tally, self.counted = TupleCount(self.tree, self.limbs) if kept else None, None
+        self.tuple_count, self.counted = TupleCount(self.tree, self.limbs) if kept else None, None
 
     def _projection(self, variables: tuple[str, ...]) -> Table:
         """An empty table of the output's variables; the distinct values' is grouped, and ordered by the
         argument if asked."""
         shape = shape_of(variables, self.tree.widths, self.tree.parts(self.tree.root), self.limbs)
-        if self.companion is None:
+        if self.distinct_set is None:
             return Table(shape.keys, len(shape.parts), self.limbs, name="projection")
-        group = shape.places(dict.fromkeys(name for _, name in self.companion.group))
+        group = shape.places(dict.fromkeys(name for _, name in self.distinct_set.group))
         order = None
-        if self.companion.ordered:
-            starts = [(self.codecs[variable], shape.places([variable])[0]) for variable in self.companion.argument]
+        if self.distinct_set.ordered:
+            starts = [(self.codecs[variable], shape.places([variable])[0]) for variable in self.distinct_set.argument]
             order = 0, [place for codec, start in starts for place in order_places(codec, start)]
         return Table(shape.keys, len(shape.parts), self.limbs, [group], name="values", order=order)
 
@@ -214,7 +215,7 @@ class MaintainedView:
             index.build(machine, self._stores(), {atom: self._leaf_shape(atom) for atom in self.sources})
 
     def _own_ranked(self) -> list[RankedIndex]:
-        """The ranked trees that are not the pieces'."""
+        """The ranked trees that are not the part trees'."""
         return [index for index in self.ranked.values() if isinstance(index, RankedIndex)]
 
     def _stores(self) -> dict[str, LeafStore]:
@@ -222,19 +223,19 @@ class MaintainedView:
 
     @property
     def divided(self) -> bool:
-        """Whether what is put out is kept by the pieces alone."""
+        """Whether what is put out is kept by the part trees alone."""
         return self.plan.union is not None and not self.plan.union.covers
 
     def balance_by(self, epsilon: float) -> None:
         """Tell heavy from light values by another epsilon; `refresh` fills the new tables, which are still empty."""
         self.epsilon, self.balance = epsilon, None
         if self.plan.union is not None and (self.divided or 0 < epsilon < 1):
-            pieces = pieces_of(self)
-            pieces.open(self.sources)
-            pieces.make_tables(self.limbs)
-            self.pieces = pieces
-            self.ranked = self.ranked | ranked_by_pieces(pieces)
-            self.balance = Balance(pieces, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
+            part_trees = part_trees_of(self)
+            part_trees.open(self.sources)
+            part_trees.make_tables(self.limbs)
+            self.part_trees = part_trees
+            self.ranked = self.ranked | ranked_by_part_trees(part_trees)
+            self.balance = Balance(part_trees, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
 
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
@@ -259,8 +260,8 @@ class MaintainedView:
             assert self.tree.projection is not None
             goal = self._goal(self.tree.projection, self.tree.output, self.tree.root)
             flags |= self._run(machine, assembler, scanned, goal, room)
-        if self.tally is not None:
-            flags |= self.tally.build(machine, self.number)
+        if self.tuple_count is not None:
+            flags |= self.tuple_count.build(machine, self.number)
         sweep = Assembler()
         sweep.finish(at.SWEEP, self.tables())
         machine.run_once(sweep.program())
@@ -285,7 +286,7 @@ class MaintainedView:
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position."""
         if self.balance is not None and position == 1 and self._reads(store):
-            self.balance.pieces.partition_of(store).add_notes(assembler, self.number)
+            self.balance.part_trees.partition_of(store).add_notes(assembler, self.number)
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
                 for index in self._own_ranked():
@@ -313,32 +314,32 @@ class MaintainedView:
     def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
         """Ask for a rebalance if a change of `store`, which has been swept, makes one necessary."""
         if self.balance is not None and self._reads(store):
-            self.balance.pieces.add_settling(assembler, store)
+            self.balance.part_trees.add_settling(assembler, store)
 
     def _reads(self, store: LeafStore) -> bool:
         return any(source.store is store for source in self.sources.values())
 
     def _add_terms(self, assembler: Assembler) -> None:
-        """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the twin."""
-        assert self.twin is not None
+        """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the delta copy."""
+        assert self.delta_copy is not None
         for term in self.terms:
             if not term.others:
                 self._add_path(assembler, self.tree.leaves[term.start], 0, term.times)
         with assembler.unless_alone([self._joined_words(term) for term in self.terms if term.others]):
             assembler.path(self.number)
-            assembler.upsert(self.twin)
+            assembler.upsert(self.delta_copy)
             assembler.path_end()
             for term in self.terms:
                 if term.others:
                     self._add_mixed(assembler, term)
-            assembler.clear(self.twin)
+            assembler.clear(self.delta_copy)
 
     def _add_mixed(self, assembler: Assembler, term: Term) -> None:
-        """The path of a term whose other atoms read the delta too, in the twin."""
+        """The path of a term whose other atoms read the delta too, in the delta copy."""
         leaves = [self.tree.leaves[atom] for atom in term.others]
         stored = [leaf.table for leaf in leaves]
         for leaf in leaves:
-            leaf.table = self.twin
+            leaf.table = self.delta_copy
         self._add_path(assembler, self.tree.leaves[term.start], 0, term.times, alone=False)
         for leaf, table in zip(leaves, stored, strict=True):
             leaf.table = table
@@ -362,23 +363,25 @@ class MaintainedView:
         if self.balance is None or not alone:
             update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times)
         else:
-            self._add_pieces(self.balance.pieces, assembler, leaf.node.atom or "", position, times)
+            self._add_part_trees(self.balance.part_trees, assembler, leaf.node.atom or "", position, times)
         if self.delta is not None:
             self.delta.add_path(leaf, assembler, self.number, position, times)
-        if self.tally is not None:
-            self.tally.add_path(leaf, assembler, self.number, position, times)
+        if self.tuple_count is not None:
+            self.tuple_count.add_path(leaf, assembler, self.number, position, times)
 
-    def _add_pieces(self, pieces: PartTrees, assembler: Assembler, atom: str, position: int, times: int) -> None:
+    def _add_part_trees(
+        self, part_trees: PartTrees, assembler: Assembler, atom: str, position: int, times: int
+    ) -> None:
         """The paths of an atom's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
         before joins the parts before they change."""
-        i = [edge.atom for edge in pieces.union.edges].index(atom)
+        i = [edge.atom for edge in part_trees.union.edges].index(atom)
         store = self.sources[atom].store
-        pieces.add_status(assembler, pieces.partition_of(store), status_of_partners(pieces, i))
+        part_trees.add_status(assembler, part_trees.partition_of(store), status_of_partners(part_trees, i))
         if position == 0:
-            add_sum_paths(pieces, assembler, i, self.limbs, times)
-        pieces.add_paths(assembler, store, position, self.limbs)
+            add_sum_paths(part_trees, assembler, i, self.limbs, times)
+        part_trees.add_paths(assembler, store, position, self.limbs)
         if position == 1:
-            add_sum_paths(pieces, assembler, i, self.limbs, times)
+            add_sum_paths(part_trees, assembler, i, self.limbs, times)
 
     def forget_change(self) -> None:
         """Begin to gather the output's change anew."""
@@ -396,8 +399,8 @@ class MaintainedView:
     def _widen_tables(self, limbs: int) -> None:
         """`widen`, without forgetting what has been gathered of the output's change."""
         self.limbs = limbs
-        if self.tally is not None:
-            self.tally.widen(limbs)
+        if self.tuple_count is not None:
+            self.tuple_count.widen(limbs)
         for table in self._summed():
             table.widen(limbs)
         for view in self.tree.stored_inner():
@@ -406,7 +409,7 @@ class MaintainedView:
             if view.gathered is not None:
                 view.gathered.widen(limbs)
         if self.balance is not None:
-            self.balance.pieces.widen(limbs)
+            self.balance.part_trees.widen(limbs)
 
     def rescale(self, store: LeafStore, expression: str, bits: int) -> None:
         """Multiply every sum that contains a factor of this expression by 2**bits, once for each time it does."""
@@ -430,14 +433,14 @@ class MaintainedView:
             self.balance.stale = True
 
 
-def pieces_of(view: MaintainedView) -> PartTrees:
+def part_trees_of(view: MaintainedView) -> PartTrees:
     """The trees of a plan that is a union, without tables."""
     assert view.plan.union is not None
     counted = view.definition.mode == "bag"
     return PartTrees(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
 
 
-def ranked_by_pieces(pieces: PartTrees) -> dict[int, RankedOrder]:
-    """The orders that the pieces of a view keep ranked trees of, by their numbers."""
-    free, trees = pieces.base.definition.free, pieces.trees
+def ranked_by_part_trees(part_trees: PartTrees) -> dict[int, RankedOrder]:
+    """The orders that the part trees of a view keep ranked trees of, by their numbers."""
+    free, trees = part_trees.base.definition.free, part_trees.trees
     return {number: RankedUnion([kept.ranked[number] for kept in trees], free) for number in trees[0].ranked}

@@ -58,8 +58,8 @@ def predict(view: MaintainedView) -> dict[str, float]:
         for leaf in member.tree.entries()[: 1 if member.terms else None]:
             name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
             found[name] += _path(member.tree, leaf)
-            if member.tally is not None:
-                found[name] += _tallied(member.tally, member.tree, leaf)
+            if member.tuple_count is not None:
+                found[name] += _tallied(member.tuple_count, member.tree, leaf)
     return found
 
 
@@ -92,7 +92,7 @@ def _path(tree: Tree, leaf: View) -> float:
     return total
 
 
-def _tallied(tally: TupleCount, tree: Tree, leaf: View) -> float:
+def _tallied(tuple_count: TupleCount, tree: Tree, leaf: View) -> float:
     """What counting the tuples adds: the way to where they are enumerated, again, and the path in the tuple count's
     tree."""
     emission = Emission(tree, leaf)
@@ -100,10 +100,10 @@ def _tallied(tally: TupleCount, tree: Tree, leaf: View) -> float:
     for parent, child in emission.bound:
         cost, rows = _joined(tree.update_steps(parent, child), rows)
         total += cost
-    entry = tally.entry(emission)
+    entry = tuple_count.entry(emission)
     assert entry.table is not None
     # Added up by key, looked up in the view's table, and written if it turns.
-    return total + rows * (WRITTEN + FOUND) + _written([entry.table], rows) + rows * _path(tally.tree, entry)
+    return total + rows * (WRITTEN + FOUND) + _written([entry.table], rows) + rows * _path(tuple_count.tree, entry)
 
 
 def _joined(steps: Iterable[Step], rows: float) -> tuple[float, float]:

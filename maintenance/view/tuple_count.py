@@ -44,7 +44,7 @@ class TupleCount:
             for name, entry in self._entries.items()
         )
         definition = replace(tree.definition, atoms=atoms, free=(), mode="bag", measures=())
-        plan = replace(tree.plan, root=self._copy(tree.root), free=(), joins=(), companions=())
+        plan = replace(tree.plan, root=self._copy(tree.root), free=(), joins=(), distinct_sets=())
         self.tree = Tree(definition, plan, tree.codecs, counted=True)
         self._make()
 
@@ -158,14 +158,14 @@ def count_tuples(tree: Tree, limbs: int, meter: Meter) -> int:
     O(rows) where no step to a parent has to list, else as building the view.
     """
     machine = Machine()
-    tally = TupleCount(tree, limbs)
-    while tally.build(machine, 0) & at.OVERFLOW:
+    tuple_count = TupleCount(tree, limbs)
+    while tuple_count.build(machine, 0) & at.OVERFLOW:
         limbs += 1
-        tally.release()
-        tally = TupleCount(tree, limbs)
+        tuple_count.release()
+        tuple_count = TupleCount(tree, limbs)
     meter.steps += int(machine.scratch[at.STEPS])
-    total = tally.total
-    tally.release()
+    total = tuple_count.total
+    tuple_count.release()
     return total
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree
-from sqlfront.maintenance.view.maintained_view import MaintainedView, pieces_of, ranked_by_pieces
+from sqlfront.maintenance.view.maintained_view import MaintainedView, part_trees_of, ranked_by_part_trees
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, is_grouped
 from sqlfront.planner.passes.orders import is_held_back
@@ -21,8 +21,8 @@ def unbuilt_view(
     terms = symmetric_terms(tree) or ()
     view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
     if plan.union is not None:
-        view.pieces = pieces_of(view)
-        view.ranked |= ranked_by_pieces(view.pieces)
+        view.part_trees = part_trees_of(view)
+        view.ranked |= ranked_by_part_trees(view.part_trees)
     for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
         if order_plan.root is not None:
             quota = definition.limit.end if is_grouped(definition) and definition.limit is not None else None
@@ -35,10 +35,10 @@ def unbuilt_view(
                 quota=quota or 0,
                 all_rows=is_held_back(definition, order),
             )
-    for companion, own_plan in zip(definition.companions, plan.companions, strict=True):
-        kept = unbuilt_view(name, companion.definition, own_plan, number, dictionaries)
-        kept.companion = companion
-        view.companions.append(kept)
+    for distinct_set, own_plan in zip(definition.distinct_sets, plan.distinct_sets, strict=True):
+        kept = unbuilt_view(name, distinct_set.definition, own_plan, number, dictionaries)
+        kept.distinct_set = distinct_set
+        view.distinct_sets.append(kept)
     return view
 
 
@@ -48,12 +48,12 @@ def demanded_indexes(
     """The groupings that an atom's store must offer, by expressions; which of them sum values; one that is to be
     sorted, and by what; whether with sums over ranges."""
     names = {c.name: c.expression for c in view.definition.atom(atom).variables}
-    trees = [(view.tree, view.tree.leaves[atom]), *(view.pieces.whole(atom) if view.pieces is not None else ())]
+    trees = [(view.tree, view.tree.leaves[atom]), *(view.part_trees.whole(atom) if view.part_trees is not None else ())]
     demands = [(tree, leaf, index) for tree, leaf in trees for index in leaf.indexes]
     indexes = [tuple(names[v] for v in index) for _, _, index in demands]
     summed = [tree.summed(leaf, index) > 0 for tree, leaf, index in demands]
-    if view.pieces is not None:
-        told = next(view.pieces.told(edge) for edge in view.pieces.union.edges if edge.atom == atom)
+    if view.part_trees is not None:
+        told = next(view.part_trees.told(edge) for edge in view.part_trees.union.edges if edge.atom == atom)
         indexes, summed = indexes + told, summed + [False] * len(told)
     leaf = view.tree.leaves[atom]
     order = leaf.order

@@ -37,12 +37,12 @@ def ring_rows(definition: Definition, plan: Plan) -> Union | None:
     if ring is None:
         return None
     trees = _Trees(definition, ring)
-    pieces = [trees.piece(status, trees.opposite(0)) for status in OPPOSITE]
-    pieces += [trees.piece(status, trees.opposite(1)) for status in TURNED]
-    pieces += [trees.piece(status, trees.adjacent(i)) for i, status in enumerate(ADJACENT)]
+    part_trees = [trees.part_tree(status, trees.opposite(0)) for status in OPPOSITE]
+    part_trees += [trees.part_tree(status, trees.opposite(1)) for status in TURNED]
+    part_trees += [trees.part_tree(status, trees.adjacent(i)) for i, status in enumerate(ADJACENT)]
     free = tuple(dict.fromkeys((*plan.free, *_variables(definition))))
     bag = Node(free, tuple(map(trees.leaf, range(4))), connex=True)
-    return Union(ring, tuple(pieces), Node((), (bag,), connex=True), joint=True)
+    return Union(ring, tuple(part_trees), Node((), (bag,), connex=True), joint=True)
 
 
 def listed_ring(definition: Definition, free: tuple[str, ...], size: int) -> tuple[Edge, ...] | None:
@@ -58,7 +58,7 @@ def _variables(definition: Definition) -> dict[str, None]:
 class _Trees(Ring):
     """The trees of part trees, over the edges R(a, b), S(b, c), T(c, d), U(d, a)."""
 
-    def piece(self, status: str, root: Node) -> PartTree:
+    def part_tree(self, status: str, root: Node) -> PartTree:
         """The rings whose values a, b, c and d have this status."""
         parts = ((edge.atom, status[i] + status[(i + 1) % 4]) for i, edge in enumerate(self.ring))
         return PartTree(status, tuple(parts), root, "enumerated")

@@ -32,13 +32,13 @@ def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     if ring is None:
         return None
     trees = _Trees(definition, ring)
-    pieces = [trees.pair(j, *parts) for j in range(4) for parts in PAIRS]
+    part_trees = [trees.pair(j, *parts) for j in range(4) for parts in PAIRS]
     for i in range(4):
-        pieces += trees.heavy_ends(i)
+        part_trees += trees.heavy_ends(i)
     for i in range(4):
-        pieces += trees.changes(i)
+        part_trees += trees.changes(i)
     bag = Node(tuple(edge.first for edge in ring), tuple(trees.leaf(i) for i in range(4)))
-    return Union(ring, tuple(pieces), Node((), (bag,), connex=True))
+    return Union(ring, tuple(part_trees), Node((), (bag,), connex=True))
 
 
 def find_ring(definition: Definition, size: int) -> tuple[Edge, ...] | None:

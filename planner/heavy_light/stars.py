@@ -37,10 +37,10 @@ def star(definition: Definition, plan: Plan) -> Union | None:
     parted = [edge for edge in edges if edge.groups]
     stored = Node((), (Node(found, (_joined(centre, found, leaves),), connex=True),), connex=True)
     below = Node((), (Node(centre, leaves, connex=True),), connex=True)
-    pieces = [_piece(edges, dict.fromkeys(parted, "H"), stored)]
+    part_trees = [_part_tree(edges, dict.fromkeys(parted, "H"), stored)]
     for place, light in enumerate(parted):
-        pieces.append(_piece(edges, dict.fromkeys(parted[:place], "H") | {light: "L"}, below))
-    return Union(edges, tuple(pieces), stored, first_rows=True)
+        part_trees.append(_part_tree(edges, dict.fromkeys(parted[:place], "H") | {light: "L"}, below))
+    return Union(edges, tuple(part_trees), stored, first_rows=True)
 
 
 def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, ...]) -> Node:
@@ -48,6 +48,6 @@ def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, 
     return Node((*centre, *ends), bound)
 
 
-def _piece(edges: tuple[Edge, ...], letters: dict[Edge, str], root: Node) -> PartTree:
-    parts = tuple((edge.atom, letters.get(edge, "*" if edge.groups else "")) for edge in edges)
+def _part_tree(edges: tuple[Edge, ...], part_key: dict[Edge, str], root: Node) -> PartTree:
+    parts = tuple((edge.atom, part_key.get(edge, "*" if edge.groups else "")) for edge in edges)
     return PartTree("".join(part for _, part in parts), parts, root, "enumerated")

@@ -25,7 +25,7 @@ def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
     if ring is None or all(len(atom.variables) == 2 for atom in definition.atoms):
         return None
     trees = _Trees(definition, ring)
-    pieces = (
+    part_trees = (
         trees.listed("HHH", "H*", "H*", "H*"),
         trees.listed("LLL", "L*", "L*", "L*"),
         trees.closed("HL*", 2, "H*", "L*", "**"),
@@ -34,7 +34,7 @@ def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
     )
     every = (column.name for atom in definition.atoms for column in atom.variables)
     bag = Node(tuple(dict.fromkeys((*plan.free, *every))), tuple(map(trees.leaf, range(3))), connex=True)
-    return Union(ring, pieces, Node((), (bag,), connex=True))
+    return Union(ring, part_trees, Node((), (bag,), connex=True))
 
 
 class _Trees(Ring):
@@ -42,13 +42,13 @@ class _Trees(Ring):
 
     def listed(self, name: str, *parts: str) -> PartTree:
         """All three joined at once, by the shortest lists."""
-        return self._piece(name, parts, self._join(*range(3)))
+        return self._part_tree(name, parts, self._join(*range(3)))
 
     def closed(self, name: str, closing: int, *parts: str) -> PartTree:
         """The join of the two other edges, under the pairs of one that close it."""
         edge = self.ring[closing]
         pair = self._join(closing + 1, closing + 2)
-        return self._piece(name, parts, Node((edge.first, edge.second), (self._side(closing), pair), connex=True))
+        return self._part_tree(name, parts, Node((edge.first, edge.second), (self._side(closing), pair), connex=True))
 
     def _join(self, *edges: int) -> Node:
         """The edges joined by their pairs."""
@@ -63,6 +63,6 @@ class _Trees(Ring):
             return leaf
         return Node((edge.first, edge.second), (replace(leaf, connex=True),), connex=True)
 
-    def _piece(self, name: str, parts: tuple[str, ...], top: Node) -> PartTree:
+    def _part_tree(self, name: str, parts: tuple[str, ...], top: Node) -> PartTree:
         own = tuple((edge.atom, part) for edge, part in zip(self.ring, parts, strict=True))
         return PartTree(name, own, Node((), (top,), connex=True), "enumerated")

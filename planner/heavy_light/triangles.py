@@ -65,24 +65,24 @@ class _Trees:
             for edge in edges
         ]
 
-    def union(self, *pieces: PartTree, covers: tuple[Cover, ...] = ()) -> Union:
-        return Union(self.edges, pieces, self.root, covers)
+    def union(self, *part_trees: PartTree, covers: tuple[Cover, ...] = ()) -> Union:
+        return Union(self.edges, part_trees, self.root, covers)
 
     def listed(self, name: str, *parts: str) -> PartTree:
         """All three joined at once, by the shortest lists, and added to the output."""
         bag = Node(self._all(0), tuple(self._leaves))
-        return self._piece(name, parts, self._output(bag), "shared")
+        return self._part_tree(name, parts, self._output(bag), "shared")
 
     def paired(self, name: str, closing: int, *parts: str) -> PartTree:
         """The join of two kept by the variables of the third, `closing`, and with it added to the output."""
-        return self._piece(name, parts, self._output(self._closed(closing)), "shared")
+        return self._part_tree(name, parts, self._output(self._closed(closing)), "shared")
 
     def enumerated(self, name: str, closing: int, *parts: str) -> PartTree:
         """The join of two with all its variables, under those of the third: rows are listed without a dead end."""
         closed = self._closed(closing)
         own, pair = closed.children
         top = replace(closed, children=(own, replace(pair, connex=True)), connex=True)
-        return self._piece(name, parts, Node((), (top,), connex=True), "enumerated")
+        return self._part_tree(name, parts, Node((), (top,), connex=True), "enumerated")
 
     def product(self, first: int) -> PartTree:
         """The sums of two light-joined tables by their outer variables, both heavy: HL times LH."""
@@ -91,7 +91,7 @@ class _Trees:
         root = Node((one.first, other.second), (pair,))
         return PartTree(f"{one.atom} HL * {other.atom} LH", ((one.atom, "HL"), (other.atom, "LH")), root, "looked up")
 
-    def _piece(self, name: str, parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
+    def _part_tree(self, name: str, parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
         return PartTree(name, tuple((e.atom, part) for e, part in zip(self.edges, parts, strict=True)), root, reading)
 
     def _all(self, first: int) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
 LARGEST = 5
-"""Atoms of a Loomis-Whitney join; its pieces are exponentially many."""
+"""Atoms of a Loomis-Whitney join; its part trees are exponentially many."""
 
 
 def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> Union | None:
@@ -71,19 +71,19 @@ def loomis_whitney(definition: Definition, plan: Plan) -> Union | None:
     ]
     shows = bool(plan.free)
     root = Node((), (Node(plan.free or tuple(variables), tuple(leaves), connex=shows),), connex=True)
-    pieces = [
-        _shared("".join(letters), edges, letters, root)
-        for letters in product("HL", repeat=size)
-        if not any(_alone(letters, i) for i in range(size))
+    part_trees = [
+        _shared("".join(part_key), edges, part_key, root)
+        for part_key in product("HL", repeat=size)
+        if not any(_alone(part_key, i) for i in range(size))
     ]
     for i in range(size):
         others = [(i + step) % size for step in range(1, size)]
         joined = Node(tuple(variables), tuple(leaves[j] for j in others), connex=shows)
         closed = Node(leaves[i].variables, (leaves[i], joined), connex=shows)
-        letters = tuple("*" if j == i else "H" if j == others[0] else "L" for j in range(size))
+        part_key = tuple("*" if j == i else "H" if j == others[0] else "L" for j in range(size))
         tree = Node((), (closed,), connex=True)
-        pieces.append(_piece("".join(letters), edges, letters, tree, "enumerated" if shows else "shared"))
-    return Union(tuple(edges), tuple(pieces), root)
+        part_trees.append(_part_tree("".join(part_key), edges, part_key, tree, "enumerated" if shows else "shared"))
+    return Union(tuple(edges), tuple(part_trees), root)
 
 
 def path_sum(definition: Definition, plan: Plan) -> Union | None:
@@ -107,9 +107,9 @@ def path_sum(definition: Definition, plan: Plan) -> Union | None:
         inner = Node(middle.variables, (middle, other))
         return _shared(name, edges, (part, "", ""), Node((), (Node(own.variables, (own, inner)),), connex=True))
 
-    pieces = kept("H*", "H*", left, right), kept("LL", "LL", left, right), kept("LH", "LH", right, left)
+    part_trees = kept("H*", "H*", left, right), kept("LL", "LL", left, right), kept("LH", "LH", right, left)
     root = Node((), (Node(middle.variables, (middle, left, right)),), connex=True)
-    return Union(tuple(edges), pieces, root)
+    return Union(tuple(edges), part_trees, root)
 
 
 def projected_join(definition: Definition, plan: Plan) -> Union | None:
@@ -132,11 +132,11 @@ def projected_join(definition: Definition, plan: Plan) -> Union | None:
 
     inner = Node(own.variables, (own,), connex=True)
     upper = Node(closing.variables, (closing, inner), connex=True)
-    pieces = (
+    part_trees = (
         _shared("L", edges, ("L", ""), output(Node(own.variables, (own, closing)))),
-        _piece("H", edges, ("H", ""), Node((), (upper,), connex=True), "enumerated"),
+        _part_tree("H", edges, ("H", ""), Node((), (upper,), connex=True), "enumerated"),
     )
-    return Union(tuple(edges), pieces, output(Node(own.variables, (own, closing))))
+    return Union(tuple(edges), part_trees, output(Node(own.variables, (own, closing))))
 
 
 def exponents(union: Union, free: int, epsilon: Fraction) -> tuple[Fraction, Fraction, Fraction, Fraction]:
@@ -166,9 +166,9 @@ def exponents(union: Union, free: int, epsilon: Fraction) -> tuple[Fraction, Fra
     return Fraction(3, 2), most, (0, 2 * least, least, 0)[min(free, 3)] * one, space
 
 
-def _alone(letters: tuple[str, ...], i: int) -> bool:
+def _alone(part_key: tuple[str, ...], i: int) -> bool:
     """Whether of all atoms but the i-th the one after it alone is heavy."""
-    others = [letters[(i + step) % len(letters)] for step in range(1, len(letters))]
+    others = [part_key[(i + step) % len(part_key)] for step in range(1, len(part_key))]
     return others[0] == "H" and "H" not in others[1:]
 
 
@@ -177,8 +177,8 @@ def _leaves(definition: Definition) -> list[Node]:
 
 
 def _shared(name: str, edges: list[Edge], parts: tuple[str, ...], root: Node) -> PartTree:
-    return _piece(name, edges, parts, root, "shared")
+    return _part_tree(name, edges, parts, root, "shared")
 
 
-def _piece(name: str, edges: list[Edge], parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
+def _part_tree(name: str, edges: list[Edge], parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
     return PartTree(name, tuple((edge.atom, part) for edge, part in zip(edges, parts, strict=True)), root, reading)

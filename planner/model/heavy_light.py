@@ -14,10 +14,14 @@ from typing import Literal
 from sqlfront.planner.model.plan import Node
 
 Reading = Literal["shared", "enumerated", "looked up", "added"]
-"""How a piece is read: its rows are added to an output that pieces share; they are enumerated from its tree, by the
-values they have in the tree's upper part; or they only serve other pieces. Of one that is "added" only what a change of
-one atom makes is added, to the output or to a piece that serves others: so each atom's changes may be divided
-differently."""
+"""How a part tree is read.
+
+- shared: its rows are added to an output that part trees share.
+- enumerated: its rows are enumerated from its tree, by the values they have in the tree's upper part.
+- looked up: its rows only serve other part trees.
+- added: the delta of one atom is added, to the output or to a part tree that serves others. So the deltas of each atom
+  may be divided differently.
+"""
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Union:
     ranked tree for each part tree."""
 
     edges: tuple[Edge, ...]
-    pieces: tuple[PartTree, ...]
+    part_trees: tuple[PartTree, ...]
     root: Node
     covers: tuple[Cover, ...] = ()
     joint: bool = False
@@ -88,7 +92,7 @@ class Union:
     @property
     def has_changes(self) -> bool:
         """Whether the changes of each atom are divided in a way of their own."""
-        return any(piece.reading == "added" for piece in self.pieces)
+        return any(part_tree.reading == "added" for part_tree in self.part_trees)
 
 
 def is_whole(part: str) -> bool:

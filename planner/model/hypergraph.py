@@ -91,9 +91,12 @@ def components(edges: Edges, separator: frozenset[str] = frozenset()) -> Iterato
 
 
 def neighbours(edges: Edges) -> dict[str, frozenset[str]]:
-    """The Gaifman graph: for each variable those that share an edge with it."""
+    """The Gaifman graph: for each variable those that share an edge with it.
+
+    Sorted by name, so that searches over the graph find the same in every process.
+    """
     adjacent: dict[str, set[str]] = {}
     for edge in edges.values():
         for variable in edge:
             adjacent.setdefault(variable, set()).update(edge - {variable})
-    return {variable: frozenset(others) for variable, others in adjacent.items()}
+    return {variable: frozenset(adjacent[variable]) for variable in sorted(adjacent)}

@@ -70,23 +70,23 @@ class OrderPlan:
     """How the rows of one order are found: along a ranked tree or, without a `root`, by sorting them at each read.
 
     `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order. Rows that
-    differ in `top`, variables of the root, are ordered apart. Of a union there is a tree for each of the `pieces`.
+    differ in `top`, variables of the root, are ordered apart. Of a union there is a tree for each of the `part_trees`.
     """
 
     root: Node | None
     cost: Cost
     reason: str
     top: tuple[str, ...] = ()
-    pieces: tuple[Node, ...] = ()
+    part_trees: tuple[Node, ...] = ()
 
     @property
     def is_ranked(self) -> bool:
         """Whether first rows are found along ranked trees."""
-        return self.root is not None or bool(self.pieces)
+        return self.root is not None or bool(self.part_trees)
 
-    def of_piece(self, number: int) -> OrderPlan:
-        """The order as one of a piece."""
-        return replace(self, root=self.pieces[number], pieces=()) if self.pieces else self
+    def of_part_tree(self, number: int) -> OrderPlan:
+        """The order as one of a part tree."""
+        return replace(self, root=self.part_trees[number], part_trees=()) if self.part_trees else self
 
     @property
     def bags(self) -> tuple[tuple[str, ...], ...]:
@@ -104,7 +104,7 @@ class Plan:
     `weights` are the update rates, by table, for which the tree was chosen.
     `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
     is the result (see rules/materialize.py).
-    `companions` are the plans of the definition's distinct values, in their order; `total` is the cost with them.
+    `distinct_sets` are the plans of the definition's distinct values, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
     `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something.
@@ -121,7 +121,7 @@ class Plan:
     witness: str | None = None
     suggestion: str | None = None
     joins: tuple[Node, ...] = ()
-    companions: tuple[Plan, ...] = ()
+    distinct_sets: tuple[Plan, ...] = ()
     total: Cost | None = None
     orders: tuple[OrderPlan, ...] = ()
 

@@ -118,9 +118,9 @@ class RawColumn:
     count     sum of the coefficients times the measures in `terms`, a BIGINT
     sum       the same, at decimal `scale`, in `type`; NULL when measure `present` is 0
     avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
-    least     `variable` of the first value that `companion` keeps for the group; NULL when it keeps none
+    least     `variable` of the first value that `distinct_sets` keeps for the group; NULL when it keeps none
     greatest  the same of the last
-    A count, sum or avg with a `companion` is over the distinct values that it keeps (of `variable`).
+    A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
     `specials` are the measures that count NaN, +inf and -inf of a floating sum.
     `scale` is the decimal scale of the terms, which their coefficients have aligned. `from_sum`: DuckDB computes
     this AVG as SUM / COUNT, which differs from its AVG operator in the last bit.
@@ -136,7 +136,7 @@ class RawColumn:
     specials: tuple[int, int, int] | None = None
     argument_type: str | None = None
     from_sum: bool = False
-    companion: int | None = None
+    distinct_set: int | None = None
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Order:
     by part. `sorting` is the same order as DuckDB SQL over the raw columns: expressions, each with its direction;
     `served` are its items as a query of the view would write them, None where it cannot.
     `label` is ORDER BY as the user wrote it, `directions` those of its items and, last, of columns. `places` say of
-    items which term they are: (expression as in `sorting`, number of the term). `settling` is what `terms`
+    items which term they are: (expression as in `sorting`, number of the term). `tie_breakers` is what `terms`
     compare between the items written and the columns, with directions, as the query would write it.
     """
 
@@ -219,7 +219,7 @@ class Order:
     directions: tuple[str, ...] = ()
     obstacle: str | None = None
     places: tuple[tuple[str, int], ...] = ()
-    settling: tuple[str, ...] = ()
+    tie_breakers: tuple[str, ...] = ()
 
     @property
     def variables(self) -> frozenset[str]:
@@ -304,7 +304,7 @@ class Definition:
     aggregates without GROUP BY (one row even over empty input).
     `projection` and `having` are DuckDB SQL over the raw columns' names; `columns` names and types
     the view's output as DESCRIBE does. `labels` gives each variable the user's own spelling.
-    `notes` say, for EXPLAIN, what was done to the query before it was planned. `companions` keep the values that
+    `notes` say, for EXPLAIN, what was done to the query before it was planned. `distinct_sets` keep the values that
     aggregates which are no sums need (MIN, MAX, DISTINCT). `orders` are those in which rows are asked for, that of
     ORDER BY first; with a `limit` the view's rows are only the first ones of the first order. `derived` are the
     definitions of query blocks that are views of their own, by the table name under which atoms read them, each after
@@ -325,7 +325,7 @@ class Definition:
     scalar: bool = False
     labels: tuple[tuple[str, str], ...] = field(default=())
     notes: tuple[str, ...] = ()
-    companions: tuple[DistinctValues, ...] = ()
+    distinct_sets: tuple[DistinctValues, ...] = ()
     orders: tuple[Order, ...] = ()
     limit: Limit | None = None
     derived: tuple[tuple[str, Definition], ...] = ()

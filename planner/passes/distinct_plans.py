@@ -12,17 +12,17 @@ from sqlfront.planner.model.query import Atom, Definition, DistinctValues
 from sqlfront.planner.theory.wording import labels
 
 
-def add_companions(plan: Plan, definition: Definition, plan_view: Callable[[Definition], Plan]) -> Plan:
+def add_distinct_sets(plan: Plan, definition: Definition, plan_view: Callable[[Definition], Plan]) -> Plan:
     """`plan` with the plans of the definition's distinct values, and the `total` cost.
 
     What a view of distinct values keeps changes by more than a constant when its argument and its group columns come
     from several tables; so its update costs the change.
     """
-    if not definition.companions:
+    if not definition.distinct_sets:
         return plan
-    plans = [replace(plan_view(companion.definition), projected=True) for companion in definition.companions]
+    plans = [replace(plan_view(distinct_set.definition), projected=True) for distinct_set in definition.distinct_sets]
     return replace(
-        plan, companions=tuple(plans), total=_cost(plan, definition, plans), reason=_reason(plan, definition)
+        plan, distinct_sets=tuple(plans), total=_cost(plan, definition, plans), reason=_reason(plan, definition)
     )
 
 
@@ -50,11 +50,11 @@ def deciding_atoms(
 
 
 def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
-    ordered = any(companion.ordered for companion in definition.companions)
+    ordered = any(distinct_set.ordered for distinct_set in definition.distinct_sets)
     if MATERIALIZED in (plan.cost, *(one.cost for one in plans)):
         update = "O(1 + change of every intermediate result * log N)" if ordered else MATERIALIZED.update
         return replace(MATERIALIZED, update=update, delay=_delay(definition, plan.cost.delay))
-    alone = all(len(companion.definition.atoms) == 1 for companion in definition.companions)
+    alone = all(len(distinct_set.definition.atoms) == 1 for distinct_set in definition.distinct_sets)
     joining = _highest(one.cost.update for one in (plan, *plans))
     if alone and joining == "1":
         update = "O(log N)" if ordered else plan.cost.update
@@ -74,15 +74,15 @@ def _highest(costs: Iterable[str]) -> str:
 
 
 def _delay(definition: Definition, delay: str) -> str:
-    kept = {column.kind for column in definition.raw if column.companion is not None}
+    kept = {column.kind for column in definition.raw if column.distinct_set is not None}
     if kept & {"sum", "avg"}:
         return "O(distinct values of the group)"
     return "O(log N)" if "greatest" in kept else delay
 
 
-def _per(companion: DistinctValues, definition: Definition) -> str:
+def _per(distinct_set: DistinctValues, definition: Definition) -> str:
     """For what the values are kept, of a group's columns those that decide them."""
-    deciding = tuple(variable for variable, _ in companion.group)
+    deciding = tuple(variable for variable, _ in distinct_set.group)
     if set(deciding) == set(definition.free):
         return "per group"
     return f"per {labels(definition, deciding)}" if deciding else "once for all groups"
@@ -90,10 +90,10 @@ def _per(companion: DistinctValues, definition: Definition) -> str:
 
 def _reason(plan: Plan, definition: Definition) -> str:
     notes = []
-    for companion in definition.companions:
-        how = "sorted" if companion.ordered else "counted"
-        per = _per(companion, definition)
-        notes.append(f"The values of {companion.label} are kept {per}, {how}, with how often they come about.")
-    if any(column.kind in ("sum", "avg") for column in definition.raw if column.companion is not None):
+    for distinct_set in definition.distinct_sets:
+        how = "sorted" if distinct_set.ordered else "counted"
+        per = _per(distinct_set, definition)
+        notes.append(f"The values of {distinct_set.label} are kept {per}, {how}, with how often they come about.")
+    if any(column.kind in ("sum", "avg") for column in definition.raw if column.distinct_set is not None):
         notes.append("A sum of distinct values is added up when it is read.")
     return " ".join((*notes, plan.reason.replace("The query", "Without them the query", 1)))

@@ -44,7 +44,7 @@ def merge_branches(definition: Definition, plans: Sequence[Plan]) -> Plan:
         variables_added=(),
         cost=cost,
         reason=reason,
-        orders=(OrderPlan(None, cost, reason, pieces=roots),),
+        orders=(OrderPlan(None, cost, reason, part_trees=roots),),
         ranked_only=True,
     )
 

@@ -41,20 +41,22 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     )
 
 
-def over_pieces(planned: OrderPlan, order: Order, union: Union, cost: Cost) -> OrderPlan:
+def over_part_trees(planned: OrderPlan, order: Order, union: Union, cost: Cost) -> OrderPlan:
     """The plan of an order, `planned` without, whose view, kept at this cost, has no bags but those of a union's
-    pieces."""
-    if not planned.bags and not planned.pieces and not union.first_rows:
+    part trees."""
+    if not planned.bags and not planned.part_trees and not union.first_rows:
         return planned
     delay = _delay(order, _sorting(cost.delay)) if union.first_rows else planned.cost.delay
     cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay, cost.space)
-    if planned.pieces:
+    if planned.part_trees:
         return replace(planned, cost=cost)
-    if planned.top or any(piece.reading != "enumerated" for piece in union.pieces):
+    if planned.top or any(part_tree.reading != "enumerated" for part_tree in union.part_trees):
         return _sorted("its rows are kept in heavy and light parts, not in bags")
-    trees = tuple(_without_lone_root(_over_bags(piece.root, distinct=union.first_rows)) for piece in union.pieces)
-    reason = f"{planned.reason} Each of the {len(trees)} pieces has such a tree; what they find is merged."
-    return OrderPlan(None, cost, reason, pieces=trees)
+    trees = tuple(
+        _without_lone_root(_over_bags(part_tree.root, distinct=union.first_rows)) for part_tree in union.part_trees
+    )
+    reason = f"{planned.reason} Each of the {len(trees)} part trees has such a tree; what they find is merged."
+    return OrderPlan(None, cost, reason, part_trees=trees)
 
 
 def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weights) -> OrderPlan:

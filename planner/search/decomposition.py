@@ -19,16 +19,16 @@ number of rows, costs nothing to change, and gives no variable a value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, combinations, islice, product
-from math import prod
+from itertools import chain, combinations, islice
 
 from sqlfront.planner.model.hypergraph import comparison_edges, constrained, ordered_variables, vertices
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import Comparison, Definition
+from sqlfront.planner.search.arrangements import State, arrangements, atoms_of, hung, variables_of
 from sqlfront.planner.search.join_tree import FAN_OUT_LEVELS, Group, Part, Weights, frontier, guarded_labels, split
 from sqlfront.planner.theory.cover import cover_number
 from sqlfront.planner.theory.elimination import promising_bags
@@ -41,22 +41,15 @@ EXACT_VARIABLES = 8
 EXACT_BUDGET = 16000
 """Options that a complete search compares at most, which only joins of very many tables have."""
 
-BUDGET, MOST = 4000, 200
-"""Options that another search compares, and those for one of its states. A state's first option, which it always has,
-is the bag of all its variables."""
+BUDGET, MOST = 16000, 200
+"""Options that another search compares, and those for one of its states. A state always has its first option."""
 
 CHEAP_ATOMS = 8
 """An option costs a cover number for each atom, over all atoms: that of a query of more atoms counts as so many options
 as the square of their multiple. The budgets bound the time that way, and the tree is the same on every machine."""
 
-MOVES = 32
-"""Ways to hang children below their siblings that are tried for one label."""
-
 _FILTER = "\0"
 """Begins the name of an operand that filters by an atom."""
-
-State = tuple[Group, frozenset[str]]
-"""The operands below a node's label, and the variables that they share with the node above."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +164,11 @@ class _Search:
     def promising(self) -> tuple[frozenset[str], ...]:
         return promising_bags(self.query, self.free)
 
+    @property
+    def _left(self) -> int:
+        """Options that may still be compared. A state has one option even if none are left."""
+        return (EXACT_BUDGET if self.exact else BUDGET) - self._made
+
     def atom(self, name: str) -> str:
         """The atom of an operand, which counts or filters."""
         return self.filtering.get(name, name)
@@ -191,8 +189,8 @@ class _Search:
         if state not in self._options:
             group, above = state
             found = self._single(group[0], above) if len(group) == 1 else self._joins(group, above)
-            left = (EXACT_BUDGET if self.exact else BUDGET) - self._made
-            most = max(1, left // self._charge if self.exact else min(MOST, left // self._charge))
+            left = self._left // self._charge
+            most = max(1, left if self.exact else min(MOST, left))
             self._options[state] = tuple(islice(found, most))
             self._made += len(self._options[state]) * self._charge
             self.cut |= next(found, None) is not None
@@ -224,7 +222,7 @@ class _Search:
     def _is_grounded(self, state: State) -> bool:
         """Whether the atoms of a state have the variables that it shares with the node above."""
         group, scope = state
-        return self.comparison(state) is not None or scope <= self._given(_atoms(group))
+        return self.comparison(state) is not None or scope <= self._given(atoms_of(group))
 
     def _given(self, atoms: Iterable[str]) -> frozenset[str]:
         """The variables to which atoms, not comparisons, give values."""
@@ -239,16 +237,16 @@ class _Search:
 
     def _joins(self, group: Group, above: frozenset[str]) -> Iterator[_Option]:
         seen = set()
-        compared = (self.edges[name] for name in _atoms(group) if name in self.comparisons)
+        compared = (self.edges[name] for name in atoms_of(group) if name in self.comparisons)
         core = _core(group, above) | frozenset[str]().union(*compared) - above
         for proposal in self._labels(group, above, core):
             label = _joining(group, above, proposal)
             if label != above and label not in seen:
                 seen.add(label)
-                scoped = [(parts, label & _variables(parts)) for parts in split(group, label)]
+                scoped = [(parts, label & variables_of(parts)) for parts in split(group, label)]
                 if core and _defers(scoped, label):
                     continue
-                grounded = (c for c in _arrangements(scoped, self.rank) if all(map(self._is_grounded, c)))
+                grounded = (c for c in arrangements(scoped, self.rank) if all(map(self._is_grounded, c)))
                 for children in chain.from_iterable(map(self._filtered, grounded)):
                     if len(children) == 1 and len(children[0][0]) == 1:
                         yield from self._single(children[0][0][0], above)
@@ -263,8 +261,8 @@ class _Search:
             for place, (parts, scope) in enumerate(children)
             if self.comparison((parts, scope)) is None
             for other in (*children[:place], *children[place + 1 :])
-            for name in self._tables(_atoms(other[0]))
-            if self.edges[name] <= scope and self._cover(self.edges[name], _atoms(parts)) > 1
+            for name in self._tables(atoms_of(other[0]))
+            if self.edges[name] <= scope and self._cover(self.edges[name], atoms_of(parts)) > 1
         ]
         found = list(dict.fromkeys(found))
         choices = [[], *([one] for one in found), found]
@@ -273,30 +271,33 @@ class _Search:
             for place, atom in chosen:
                 name, (parts, scope) = _FILTER + atom, grown[place]
                 added = Part(self.edges[name], (name,), connex=parts[0].connex)
-                grown[place] = _hung((parts, scope), [((added,), added.label)], self.rank)
+                grown[place] = hung((parts, scope), [((added,), added.label)], self.rank)
             yield tuple(grown)
 
     def _labels(self, group: Group, above: frozenset[str], core: frozenset[str]) -> Iterator[frozenset[str]]:
-        """Labels worth trying, of which `_joining` keeps what joins."""
+        """Labels worth trying, of which `_joining` keeps those that join. In a search that is not complete the bags of
+        good elimination orders come first: a state beyond the budget gets the first label alone."""
         if not core:
             yield from guarded_labels(group, above)
             return
-        yield _variables(group)
+        complete = self.exact and len(core) <= EXACT_VARIABLES and self._left > 0
+        if not complete:
+            bags = dict.fromkeys(above | bag & variables_of(group) for bag in self.promising)
+            yield from sorted(bags, key=lambda bag: (self._cover(bag, atoms_of(group)), len(bag), sorted(bag)))
+        yield variables_of(group)
         yield from (above | part.label for part in group)
-        if self.exact and len(core) <= EXACT_VARIABLES:
+        if complete:
             for size in range(1, len(core) + 1):
                 yield from (above.union(chosen) for chosen in combinations(sorted(core), size))
-        else:
-            yield from (above | bag & _variables(group) for bag in self.promising)
 
     def _join(self, group: Group, label: frozenset[str], children: Sequence[State]) -> _Option:
-        atoms = _atoms(group)
+        atoms = atoms_of(group)
         rows = self._cover(label, atoms)
         stored = [rows] if group[0].connex else []
         joined = [child for child in children if self.comparison(child) is None]
         if len(joined) > 1:
-            stored += [self._cover(scope, _atoms(parts)) for parts, scope in joined]
-        levels = [self._climb(_atoms(parts), 1 + FAN_OUT_LEVELS * len(label - scope)) for parts, scope in joined]
+            stored += [self._cover(scope, atoms_of(parts)) for parts, scope in joined]
+        levels = [self._climb(atoms_of(parts), 1 + FAN_OUT_LEVELS * len(label - scope)) for parts, scope in joined]
         return _Option(
             label,
             tuple(children),
@@ -373,14 +374,6 @@ def _total(prices: Sequence[_Price]) -> _Price:
     return sum(bags), sum(weighted), sum(levels), sum(nodes)
 
 
-def _variables(group: Group) -> frozenset[str]:
-    return frozenset().union(*(part.label for part in group))
-
-
-def _atoms(group: Group) -> tuple[str, ...]:
-    return tuple(name for part in group for name in part.atoms)
-
-
 def _core(group: Group, above: frozenset[str]) -> frozenset[str]:
     """The variables on cycles of the group under a node that holds `above`, without those."""
     shown = {str(rank): part.label for rank, part in enumerate(group)}
@@ -389,7 +382,7 @@ def _core(group: Group, above: frozenset[str]) -> frozenset[str]:
 
 def _joining(group: Group, above: frozenset[str], label: frozenset[str]) -> frozenset[str]:
     """`label` without the variables that only one of the groups it leaves has. O(parts * variables)."""
-    scopes = [label & _variables(parts) for parts in split(group, label)]
+    scopes = [label & variables_of(parts) for parts in split(group, label)]
     return above.union(v for v in label if sum(v in scope for scope in scopes) > 1)
 
 
@@ -398,49 +391,6 @@ def _defers(children: list[State], label: frozenset[str]) -> bool:
 
     A tree for that child has a node that can take these atoms too: no wider, and cheaper to search for.
     """
-    joins = [(parts, scope) for parts, scope in children if len(_atoms(parts)) > 1]
+    joins = [(parts, scope) for parts, scope in children if len(atoms_of(parts)) > 1]
     again = len(joins) == 1 and joins[0][1] == label and len(joins[0][0]) > 1
     return again and any(scope != label for _, scope in children)
-
-
-def _arrangements(children: list[State], rank: Mapping[str, int]) -> Iterator[tuple[State, ...]]:
-    """The children as they are; and with some hung below a sibling that has all variables they share with the node."""
-    targets = [
-        [None, *(j for j in range(len(children)) if j != i and _may_hang(child, children[j]))]
-        for i, child in enumerate(children)
-    ]
-    if prod(map(len, targets)) <= MOVES:
-        moves = list(product(*targets))
-    else:
-        every = range(len(children))
-        moves = [(None,) * len(children), *(tuple(j if j in targets[i] else None for i in every) for j in every)]
-    for move in moves:
-        if all(j is None or move[j] is None for j in move):
-            yield tuple(
-                _hung(child, [children[i] for i, j in enumerate(move) if j == place], rank)
-                for place, child in enumerate(children)
-                if move[place] is None
-            )
-
-
-def _may_hang(child: State, target: State) -> bool:
-    """Whether `child` may become part of what is below `target`: where several atoms are joined anyway, or where one
-    puts out more than it shares, so that a join that it would not filter is made for its rows alone."""
-    (parts, scope), (others, its) = child, target
-    single = sum(len(part.atoms) for part in others) < 2
-    if not scope <= its or (single and (len(_atoms(parts)) < 2 or not others[0].connex or _variables(others) <= its)):
-        return False
-    return len(others) > 1 or not parts[0].connex or _variables(parts) <= its
-
-
-def _hung(target: State, more: list[State], rank: Mapping[str, int]) -> State:
-    """`target` with other children's operands among its own, in the order of FROM."""
-    parts, scope = target
-    if not more:
-        return target
-    if len(parts) > 1:
-        grown = (*parts, *(part for group, _ in more for part in group))
-        return tuple(sorted(grown, key=lambda part: rank[part.atoms[0]])), scope
-    (part,) = parts
-    atoms = (*part.atoms, *(name for group, _ in more for name in _atoms(group)))
-    return (replace(part, atoms=tuple(sorted(atoms, key=rank.__getitem__))),), scope

@@ -154,7 +154,7 @@ def folded(definition: Definition) -> list[Atom]:
     """The atoms that are left in distinct values only (core.py): their variables are named apart from the view's, so
     that they are sent everywhere. A product has none."""
     own = {atom.name for atom in definition.atoms}
-    return [atom for one in definition.companions for atom in one.definition.atoms if atom.name not in own]
+    return [atom for one in definition.distinct_sets for atom in one.definition.atoms if atom.name not in own]
 
 
 def placed(definition: Definition, streams: Mapping[Path, str]) -> Definition:
@@ -181,9 +181,11 @@ class _Placing:
         atoms = tuple(
             replace(atom, table=self._table(atom, (*path, atom.name)), references=()) for atom in definition.atoms
         )
-        companions = tuple(replace(one, definition=self._moved(one.definition, path)) for one in definition.companions)
+        distinct_sets = tuple(
+            replace(one, definition=self._moved(one.definition, path)) for one in definition.distinct_sets
+        )
         # The branches of a union's first rows are stored in shards, not merged.
-        return replace(definition, atoms=atoms, companions=companions, branches=())
+        return replace(definition, atoms=atoms, distinct_sets=distinct_sets, branches=())
 
     def _table(self, atom: Atom, path: Path) -> str:
         inner = self._blocks.read_by(atom, path)
@@ -205,7 +207,7 @@ class _Placing:
 
 def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...]:
     """All that the view reads of an atom's rows, in distinct values and conditions too."""
-    blocks = [definition, *(companion.definition for companion in definition.companions)]
+    blocks = [definition, *(distinct_set.definition for distinct_set in definition.distinct_sets)]
     same = [own for block in blocks for own in block.atoms if own.name == atom]
     read = [(column.expression, column.type) for own in same for column in (*own.variables, *own.factors)]
     read += [column for own in same for condition in own.conditions for column in condition.columns]

@@ -169,17 +169,17 @@ def obstacle(definition: Definition, hashed: Collection[str], *, values_apart: b
     the distinct values that a group counts lie in one shard each, if not the group."""
     if definition.limit is not None and not definition.raw:
         return "none of its tables' columns are put out, by which the shards' rows could be ordered"
-    counted = counted_companions(definition)
+    counted = counted_distinct_sets(definition)
     if _is_apart(definition, hashed) or values_apart or not counted:
         return None
-    labels = enumerate_words(definition.companions[number].label for number in counted)
+    labels = enumerate_words(definition.distinct_sets[number].label for number in counted)
     return f"distinct values of {labels} are counted, and the same value may be in several shards"
 
 
-def counted_companions(definition: Definition) -> list[int]:
+def counted_distinct_sets(definition: Definition) -> list[int]:
     """The distinct values whose values are counted or summed: those of shards cannot be, unless no value is in
     several."""
-    found = (column.companion for column in definition.raw if column.kind not in ("least", "greatest"))
+    found = (column.distinct_set for column in definition.raw if column.kind not in ("least", "greatest"))
     return list(dict.fromkeys(number for number in found if number is not None))
 
 
@@ -199,8 +199,8 @@ def _parts(definition: Definition, column: RawColumn) -> tuple[RawColumn, ...]:
     """The raw columns that a shard keeps for one: an average is a sum and a count, the first of several values all of
     them."""
     if column.kind in ("least", "greatest"):
-        assert column.companion is not None
-        kept = definition.companions[column.companion]
+        assert column.distinct_set is not None
+        kept = definition.distinct_sets[column.distinct_set]
         types = {own.name: own.type for atom in kept.definition.atoms for own in atom.variables}
         by = enumerate(kept.argument[:-1], 1)
         return *(replace(column, name=f"{column.name} by {n}", variable=v, type=types[v]) for n, v in by), column
@@ -212,7 +212,7 @@ def _parts(definition: Definition, column: RawColumn) -> tuple[RawColumn, ...]:
     terms = ((1, column.present),) if column.present is not None else ()
     return (
         replace(column, name=f"{column.name} sum", kind="sum", type=type_, from_sum=False),
-        RawColumn(f"{column.name} count", "count", "BIGINT", terms=terms, companion=column.companion),
+        RawColumn(f"{column.name} count", "count", "BIGINT", terms=terms, distinct_set=column.distinct_set),
     )
 
 

@@ -18,7 +18,7 @@ from math import log, prod
 
 from sqlfront.planner.model.query import Atom, Definition
 from sqlfront.planner.shards.blocks import Blocks, Dimension, Path, folded, is_hashable
-from sqlfront.planner.shards.combination import counted_companions, obstacle
+from sqlfront.planner.shards.combination import counted_distinct_sets, obstacle
 from sqlfront.planner.shards.product import NoProduct, Product, product
 from sqlfront.planner.theory.wording import enumerate_words
 
@@ -171,7 +171,7 @@ def _grid(definition: Definition, blocks: Blocks, shards: int, sizes: Mapping[st
     problem = _problem(definition, blocks, found)
     if problem is None:
         return found
-    arguments = [cut for one in counted_companions(definition) for cut in _argument_cuts(definition, blocks, one)]
+    arguments = [cut for one in counted_distinct_sets(definition) for cut in _argument_cuts(definition, blocks, one)]
     kept = [cut for cut in (*cuts, *arguments) if _keeps_values(definition, blocks, cut)]
     found = _cells(definition, blocks, shards, kept, sizes)
     if found.dimensions and _problem(definition, blocks, found) is None:
@@ -189,24 +189,24 @@ def _problem(definition: Definition, blocks: Blocks, grid: Grid) -> str | None:
 
 def _argument_cuts(definition: Definition, blocks: Blocks, number: int) -> Iterator[Dimension]:
     """The hashes of the argument of an aggregate over distinct values."""
-    companion, own = definition.companions[number], {path for path, _ in blocks.leaves(definition)}
+    distinct_set, own = definition.distinct_sets[number], {path for path, _ in blocks.leaves(definition)}
     own -= {(atom.name,) for atom in folded(definition)}
-    for variable in companion.argument:
-        values = blocks.hashed(companion.definition, variable)
-        column = next(c for atom in companion.definition.atoms for c in atom.variables if c.name == variable)
+    for variable in distinct_set.argument:
+        values = blocks.hashed(distinct_set.definition, variable)
+        column = next(c for atom in distinct_set.definition.atoms for c in atom.variables if c.name == variable)
         if values and is_hashable(column.type) and own.issuperset(values):
-            yield Dimension(companion.label, tuple(values.items()))
+            yield Dimension(distinct_set.label, tuple(values.items()))
 
 
 def _keeps_values(definition: Definition, blocks: Blocks, cut: Dimension) -> bool:
     """Whether each of the values that a group counts lies in one shard: where its group does, or by a hash of it."""
     if cut.variable in definition.free:
         return True
-    for number in counted_companions(definition):
-        companion = definition.companions[number]
-        leaves = {path for path, _ in blocks.leaves(companion.definition)}
+    for number in counted_distinct_sets(definition):
+        distinct_set = definition.distinct_sets[number]
+        leaves = {path for path, _ in blocks.leaves(distinct_set.definition)}
         here = {path: values for path, values in cut.values if path in leaves}
-        if not here or all(blocks.hashed(companion.definition, one) != here for one in companion.argument):
+        if not here or all(blocks.hashed(distinct_set.definition, one) != here for one in distinct_set.argument):
             return False
     return True
 

@@ -51,10 +51,10 @@ def product(definition: Definition) -> Product | None:
         raise NoProduct("the first rows of a product are not those of its components")
     unused = unused_names("part", [column.name for column in definition.raw])
     parts = [_Component(definition, names, unused) for names in groups]
-    for number, companion in enumerate(definition.companions):
-        owner = _owner(companion, groups)
-        _check_others(definition, companion, [names for at, names in enumerate(groups) if at != owner])
-        parts[owner].companions[number] = companion
+    for number, distinct_set in enumerate(definition.distinct_sets):
+        owner = _owner(distinct_set, groups)
+        _check_others(definition, distinct_set, [names for at, names in enumerate(groups) if at != owner])
+        parts[owner].distinct_sets[number] = distinct_set
     items = tuple(_item(definition, parts, column) for column in definition.raw)
     conditions = tuple(f"{part.count(Measure())} > 0" for part in parts if part.is_counted)
     return Product(tuple(part.build() for part in parts), items, conditions)
@@ -77,7 +77,7 @@ class _Component:
     definition: Definition
     names: tuple[str, ...]
     unused: Iterator[str]
-    companions: dict[int, DistinctValues] = field(default_factory=dict)
+    distinct_sets: dict[int, DistinctValues] = field(default_factory=dict)
     raw: list[RawColumn] = field(default_factory=list)
     measures: dict[Measure, int] = field(default_factory=dict)
     known: dict[object, str] = field(default_factory=dict)
@@ -125,23 +125,24 @@ class _Component:
         whole, free, mode = self.definition, self.free, self.definition.mode
         if self.is_counted:
             mode = "group"
-        numbers = list(self.companions)
+        numbers = list(self.distinct_sets)
         raw = tuple(
-            one if one.companion is None else replace(one, companion=numbers.index(one.companion)) for one in self.raw
+            one if one.distinct_set is None else replace(one, distinct_set=numbers.index(one.distinct_set))
+            for one in self.raw
         )
         return replace(
             _restricted(whole, self.names), free=free, mode=mode, measures=tuple(self.measures), raw=raw,
             projection=tuple(quote(one.name) for one in raw) or ("1",),
             columns=tuple((one.name, one.type) for one in raw) or ((next(self.unused), "INTEGER"),),
             having=None, scalar=mode == "group" and not free, orders=(), notes=(), boolean=False,
-            companions=tuple(self._companion(one) for one in self.companions.values()),
+            distinct_sets=tuple(self._distinct_set(one) for one in self.distinct_sets.values()),
         )  # fmt: skip
 
-    def _companion(self, companion: DistinctValues) -> DistinctValues:
-        own = _restricted(companion.definition, self.names)
-        group = tuple((variable, name) for variable, name in companion.group if variable in self.free)
-        free = tuple(dict.fromkeys((*(name for _, name in group), *companion.argument)))
-        return replace(companion, definition=replace(own, free=free), group=group)
+    def _distinct_set(self, distinct_set: DistinctValues) -> DistinctValues:
+        own = _restricted(distinct_set.definition, self.names)
+        group = tuple((variable, name) for variable, name in distinct_set.group if variable in self.free)
+        free = tuple(dict.fromkeys((*(name for _, name in group), *distinct_set.argument)))
+        return replace(distinct_set, definition=replace(own, free=free), group=group)
 
     def _column(self, key: object, make: Callable[[str], RawColumn]) -> str:
         if key not in self.known:
@@ -159,9 +160,9 @@ class _Component:
 
 def _item(definition: Definition, parts: Sequence[_Component], column: RawColumn) -> str:
     """A raw column of the query from those of its components, which get what it needs."""
-    if column.kind == "variable" or column.companion is not None:
-        own = column.companion
-        holds = [column.variable in part.free if own is None else own in part.companions for part in parts]
+    if column.kind == "variable" or column.distinct_set is not None:
+        own = column.distinct_set
+        holds = [column.variable in part.free if own is None else own in part.distinct_sets for part in parts]
         parts[holds.index(True)].raw.append(column)
         name = quote(column.name)
         if not definition.scalar:
@@ -190,28 +191,28 @@ def _polynomial(terms: Iterable[tuple[int, Sequence[str]]], type_: str) -> str:
     return " + ".join(" * ".join(f"CAST({factor} AS {type_})" for factor in own) for own in factors)
 
 
-def _owner(companion: DistinctValues, groups: Sequence[tuple[str, ...]]) -> int:
+def _owner(distinct_set: DistinctValues, groups: Sequence[tuple[str, ...]]) -> int:
     """The component that has the argument."""
     own = {name for names in groups for name in names}
-    if any(atom.name not in own for atom in companion.definition.atoms):
-        raise NoProduct(f"values of {companion.label} are of a table that is otherwise left out")
-    holders = {a.name for a in companion.definition.atoms if a.scheme & set(companion.argument)}
+    if any(atom.name not in own for atom in distinct_set.definition.atoms):
+        raise NoProduct(f"values of {distinct_set.label} are of a table that is otherwise left out")
+    holders = {a.name for a in distinct_set.definition.atoms if a.scheme & set(distinct_set.argument)}
     for number, names in enumerate(groups):
         if holders <= set(names):
             return number
-    raise NoProduct(f"values of {companion.label} are of several of its components")
+    raise NoProduct(f"values of {distinct_set.label} are of several of its components")
 
 
-def _check_others(definition: Definition, companion: DistinctValues, others: Sequence[tuple[str, ...]]) -> None:
+def _check_others(definition: Definition, distinct_set: DistinctValues, others: Sequence[tuple[str, ...]]) -> None:
     """NoProduct if a view of distinct values has a filter on other components than that of its argument: else they
     have rows in each group that the view has, as far as the view of distinct values, which has been minimised, still
     asks for them."""
-    kept = component_atoms(companion.definition)
+    kept = component_atoms(distinct_set.definition)
     for names in others:
         own = [name for group in kept for name in group if name in names]
         joins = any(not set(names).isdisjoint(group) and not set(group) <= set(names) for group in kept)
-        if joins or not _demands(companion.definition, own) <= _demands(definition, names):
-            raise NoProduct(f"whether {companion.label} has values is decided in several of its components")
+        if joins or not _demands(distinct_set.definition, own) <= _demands(definition, names):
+            raise NoProduct(f"whether {distinct_set.label} has values is decided in several of its components")
 
 
 def _demands(definition: Definition, names: Sequence[str]) -> set[tuple[object, ...]]:

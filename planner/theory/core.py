@@ -30,9 +30,9 @@ def minimise(definition: Definition, budget: int = BUDGET) -> Definition:
     which is NP-hard in the number of atoms, takes more than `budget` trials. Later atoms go first. A variable that
     only a folded atom shared leaves its atom too, whose filter then demands that the column is not NULL.
     """
-    companions = tuple(replace(one, definition=minimise(one.definition, budget)) for one in definition.companions)
-    if companions != definition.companions:
-        definition = replace(definition, companions=companions)
+    distinct_sets = tuple(replace(one, definition=minimise(one.definition, budget)) for one in definition.distinct_sets)
+    if distinct_sets != definition.distinct_sets:
+        definition = replace(definition, distinct_sets=distinct_sets)
     if not ignores_multiplicity(definition) or len({atom.table for atom in definition.atoms}) == len(definition.atoms):
         return definition
     try:
@@ -57,7 +57,7 @@ def ignores_multiplicity(definition: Definition) -> bool:
         or definition.boolean
         or (
             definition.mode == "group"
-            and all(column.kind == "variable" or column.companion is not None for column in definition.raw)
+            and all(column.kind == "variable" or column.distinct_set is not None for column in definition.raw)
         )
     )
 
@@ -67,7 +67,7 @@ def _ignoring(definition: Definition) -> str:
         return "DISTINCT ignores"
     if definition.boolean:
         return "EXISTS ignores"
-    return "the aggregates ignore" if definition.companions else "GROUP BY without aggregates ignores"
+    return "the aggregates ignore" if definition.distinct_sets else "GROUP BY without aggregates ignores"
 
 
 class _OutOfBudget(Exception):

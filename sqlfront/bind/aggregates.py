@@ -29,6 +29,7 @@ from sqlfront.sql.parse_tree import (
 from sqlfront.storage.errors import NotSupportedError
 
 COUNTS = ("count", "count_star")
+"""The spellings of COUNT that DuckDB knows. Others are rewritten before DuckDB reads the query: `build.rewritten`."""
 SUMS = ("sum", "count_if", "countif")
 AVERAGES = ("avg", "mean")
 LEAST = ("min", "bool_and", "arg_min", "argmin", "min_by")
@@ -72,13 +73,13 @@ class Aggregates:
         con: Any,
         typing: Typing,
         leaves: Leaves,
-        companions: DistinctArguments,
+        distinct_sets: DistinctArguments,
         source: SourceText,
         first_atom: str,
         summed: SummedArguments,
     ) -> None:
         self._typing, self._leaves, self._source, self._summed = typing, leaves, source, summed
-        self._companions = companions
+        self._distinct_sets = distinct_sets
         self._expander = Expander(con, typing, leaves.never_null, source, first_atom)
         self._raw: dict[str, RawColumn] = {}
         self._measures: dict[Measure, int] = {}
@@ -195,16 +196,16 @@ class Aggregates:
         if kind == "count":
             is_row = argument["class"] == "FUNCTION" and argument["function_name"] == "row"
             parts = arguments(argument) if is_row else [argument]
-            kept = self._companions.keep(aggregate, parts, nulls=is_row)
-            return self._column(aggregate, kind, companion=kept.number)
+            kept = self._distinct_sets.keep(aggregate, parts, nulls=is_row)
+            return self._column(aggregate, kind, distinct_set=kept.number)
         argument = self._number(argument, kind, aggregate)
-        kept = self._companions.keep(aggregate, [argument])
+        kept = self._distinct_sets.keep(aggregate, [argument])
         type_, own = kept.type(0), self._typing.type_of(argument)
         if type_ != own and decimal_parts(type_):
             why = f"it joins columns of type {type_}, and DuckDB adds it up as {own}"
             raise refusal("This sum", self._source, span(aggregate), why, "cast the columns to one type")
         scale = (decimal_parts(own) or (0, 0))[1]
-        fields = {"variable": kept.argument[0], "scale": scale, "argument_type": own, "companion": kept.number}
+        fields = {"variable": kept.argument[0], "scale": scale, "argument_type": own, "distinct_set": kept.number}
         return self._column(aggregate, kind, **fields)
 
     def _extremum(self, aggregate: Tree, kind: Extremum) -> RawColumn:
@@ -217,10 +218,10 @@ class Aggregates:
         if name.startswith("bool_") and self._typing.type_of(operands[0]) != "BOOLEAN":
             operands = [expression("CAST(v AS BOOLEAN)", v=operands[0])]
         argument = operands[::-1]
-        kept = self._companions.keep(aggregate, argument, extremum=kind)
+        kept = self._distinct_sets.keep(aggregate, argument, extremum=kind)
         for position, tree in enumerate(argument):
             self._check_order(kept.type(position), tree, aggregate)
-        field = self._column(aggregate, kind, variable=kept.argument[-1], companion=kept.number)
+        field = self._column(aggregate, kind, variable=kept.argument[-1], distinct_set=kept.number)
         return replace(field, type=kept.type(len(argument) - 1))
 
     def _check_order(self, kept: str, tree: Tree, aggregate: Tree) -> None:

@@ -1,10 +1,10 @@
 """From a SELECT to the planner's Definition: DuckDB parses, names and types; this decides what is maintained how.
 
-The steps, one file each: parse_tree reads DuckDB's tree, bind_from inlines FROM and WHERE into
-atoms and conditions, bind_conditions finds the equality classes, bind_output and bind_aggregates
-turn the SELECT list into free variables, measures and a projection, bind_leaves writes what each
-table's leaf computes. Blocks that are no part of the join become views of their own in bind_derived, and unions
-relations of several of these: bind_unions.
+The steps, one file each: sql/parse_tree.py reads DuckDB's tree. from_clause.py inlines FROM and WHERE into atoms and
+conditions. conditions.py finds the equality classes. select_list.py and aggregates.py turn the SELECT list into free
+variables, measures and a projection. leaves.py writes the expressions that each table's leaf computes. Blocks that are
+no part of the join become views of their own in blocks_of.py, and unions relations of several views in
+set_operations.py. Text is rewritten before binding by `define/build.py: rewritten`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlfront.bind.functions import Functions, check_functions, check_projection
 from sqlfront.bind.leaves import Leaves
 from sqlfront.bind.orderings import bind_orders, with_hidden
 from sqlfront.bind.refusals import EXPRESSIONS, refusal
-from sqlfront.bind.requested_order import NOTHING, RequestedOrder, composing_over, read_asked, take_asked
+from sqlfront.bind.requested_order import NOTHING, RequestedOrder, composing_over, read_requested, take_requested
 from sqlfront.bind.result_types import Typing
 from sqlfront.bind.select_list import Selection, aggregates_of, bind_output, leaf_expressions, read_selection
 from sqlfront.bind.set_operations import as_select, typed_select, uneven_branch
@@ -72,7 +72,7 @@ def bind_view(
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     functions = Functions(con, catalog.has_macros())
     written = parse_select(sql_select, source)
-    parsed, modifiers = take_asked(as_select(written), source)
+    parsed, modifiers = take_requested(as_select(written), source)
     node, unread = count_for_exists(parsed, functions.is_aggregate, source)
     columns = _describe(sql_select, con, source, column_names, written)
     blocks = DerivedBlocks(con, partial(_bind_core, con, functions))
@@ -84,7 +84,7 @@ def bind_view(
         at = (source.start, source.start + len(sql_select))
         raise refusal("A query without a table", source, at, why, "create a table or an ordinary view")
     selection = read_selection(node, scope, environment)
-    asked = read_asked(con, node, modifiers, order_by, selection, scope, environment, core)
+    asked = read_requested(con, node, modifiers, order_by, selection, scope, environment, core)
     inner = [tree for _, tree in select_items(node | {"select_list": unread}, scope, environment)]
     names = [name for name, _ in columns]
     definition = _bind_core(con, functions, core, selection, environment, inner, asked, names)
@@ -113,8 +113,8 @@ def _bind_core(
     conditions = split_conditions(core, typing, source)
     leaves = Leaves(core.atoms, conditions, typing, source)
     summed = SummedArguments(aggregates_of(selection, functions.is_aggregate), selection.scalar)
-    companions = DistinctArguments(con, core, selection.groups, leaves, typing, environment)
-    aggregates = Aggregates(con, typing, leaves, companions, source, core.atoms[0].name, summed)
+    distinct_sets = DistinctArguments(con, core, selection.groups, leaves, typing, environment)
+    aggregates = Aggregates(con, typing, leaves, distinct_sets, source, core.atoms[0].name, summed)
     output = bind_output(selection, leaves, aggregates, typing, functions.is_aggregate, source)
     if selection.mode == "group":
         computed = [*output.projection, *([output.having] if output.having else [])]
@@ -144,7 +144,7 @@ def _bind_core(
         having=render(output.having) if output.having else None,
         scalar=selection.scalar,
         labels=leaves.labels(),
-        companions=companions.build(),
+        distinct_sets=distinct_sets.build(),
         orders=orders,
         limit=None if asked.limit is None else replace(asked.limit, by=by, variables=apart),
         comparisons=leaves.comparisons,

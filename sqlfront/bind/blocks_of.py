@@ -26,7 +26,14 @@ from sqlfront.bind.from_clause import (
 )
 from sqlfront.bind.orderings import STRICT, ordering_by
 from sqlfront.bind.refusals import check_expression, refusal
-from sqlfront.bind.requested_order import NOTHING, RequestedOrder, block_text, composing_over, read_asked, take_asked
+from sqlfront.bind.requested_order import (
+    NOTHING,
+    RequestedOrder,
+    block_text,
+    composing_over,
+    read_requested,
+    take_requested,
+)
 from sqlfront.bind.result_types import Typing
 from sqlfront.bind.scope import Scope, resolve
 from sqlfront.bind.select_list import Selection, read_selection
@@ -216,7 +223,7 @@ class DerivedBlocks:
         """Bind a block with a LIMIT or QUALIFY; the name under which it is read, and what the last of its columns, by
         which its rows are grouped, must equal around it. Conditions on what is around it become that join's."""
         source = environment.source
-        node, modifiers = take_asked(node, source)
+        node, modifiers = take_requested(node, source)
         scope, inside = bind_block(node, environment, inner)
         own = {atom.name for atom in inner.atoms}
         selection = read_selection(node, scope, inside)
@@ -232,7 +239,7 @@ class DerivedBlocks:
         shown = len(selection.items)
         keys = [(_column_name(mine, number), mine) for number, (mine, _) in enumerate(pairs)]
         selection = replace(selection, items=[*selection.items, *keys])
-        asked = read_asked(self._con, node, modifiers, (), selection, scope, inside, inner)
+        asked = read_requested(self._con, node, modifiers, (), selection, scope, inside, inner)
         text = block_text(modifiers, asked, shown, source)
         assert asked.limit is not None
         limit = replace(asked.limit, text=text, clause=text[2] if pairs else asked.limit.clause)

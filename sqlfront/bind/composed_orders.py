@@ -2,8 +2,8 @@
 more.
 
 Rows can be ordered by such an item part by part only if what ties in it is settled by the same values (see
-kernels/tables/composed_terms.py). After the last item of ORDER BY that is open to us, so there these *settling* items
-follow: the second greatest value and so on, or the factor beside a factor of 0.
+kernels/tables/composed_terms.py). After the last item of ORDER BY that is open to us, so there *tie-breakers* follow:
+the second greatest value and so on, or the factor beside a factor of 0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Composed:
 
     form: Form
     operands: tuple[Tree, ...]
-    settling: tuple[Tree, ...]
+    tie_breakers: tuple[Tree, ...]
 
 
 class Composing:
@@ -65,7 +65,7 @@ class Composing:
             if form == "product" and not self._is_at_least_zero(operand):
                 hint = "declare CHECK (column >= 0) or an unsigned type"
                 raise Obstacle(f"{render(operand)} is not known to be 0 or more ({hint})")
-        return Composed(form, self._cast(tree, form, operands), tuple(settling(tree)))
+        return Composed(form, self._cast(tree, form, operands), tuple(tie_breakers(tree)))
 
     def _is_at_least_zero(self, tree: Tree) -> bool:
         while tree["class"] == "CAST" and is_lossless(self._typing.type_of(tree["child"]), self._typing.type_of(tree)):
@@ -103,7 +103,7 @@ def form_of(tree: Tree) -> Form | None:
     return _FORMS[name]
 
 
-def settling(tree: Tree) -> list[Tree]:
+def tie_breakers(tree: Tree) -> list[Tree]:
     """The items that settle what ties in a call, over the same names."""
     operands = _operands(tree)
     if form_of(tree) == "product":

@@ -59,7 +59,7 @@ class JoinCore:
 
 
 class Blocks(Protocol):
-    """What becomes of query blocks that are no part of the join around them: bind_derived.py."""
+    """What becomes of query blocks that are no part of the join around them: blocks_of.py."""
 
     def block(self, node: Tree, alias: str, environment: Environment, core: JoinCore) -> list[tuple[str, Tree]]:
         """Make a block that groups, is DISTINCT or limited an atom of `core`; its columns."""

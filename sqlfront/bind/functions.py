@@ -1,4 +1,7 @@
-"""Which functions a view may use: those whose value depends on their arguments only."""
+"""Which functions a view may use: those whose value depends on their arguments only.
+
+Functions that are refused by name for another reason are in refusals.py.
+"""
 
 from __future__ import annotations
 
@@ -129,8 +132,13 @@ def check_projection(
 ) -> None:
     """The same for what is computed from groups and aggregates: columns of the given types."""
     nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quoted(name)}" for name, kind in types.items()) or "1 AS nothing"
-    for tree in trees:
-        _refuse(tree, bound_nodes(con, f"{render_select([tree])} FROM (SELECT {nulls})"), functions, source)
+
+    def bound(some: Sequence[Tree]) -> list[BoundNode]:
+        return bound_nodes(con, f"{render_select(some)} FROM (SELECT {nulls})")
+
+    if trees and any(_objection(node, functions) for node in bound(trees)):
+        for tree in trees:
+            _refuse(tree, bound([tree]), functions, source)
 
 
 def _check_constant(node: Tree, typing: Typing, functions: Functions, source: SourceText) -> None:

@@ -38,7 +38,7 @@ def completed_query(query: str, definition: Definition, directions: list[str]) -
     if [item.casefold() for item in items] == ["all"]:
         items = []
     ordered = [f"{item} {direction}" for item, direction in zip(items, written, strict=True)]
-    ordered += definition.orders[0].settling
+    ordered += definition.orders[0].tie_breakers
     ordered += [f"{place} {last}" for place in range(1, len(definition.columns) + 1)]
     head = query[: order.start if order is not None else stop].rstrip()
     return f"{head}\nORDER BY {', '.join(ordered)} {query[stop:]}".rstrip()

@@ -9,7 +9,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
-from sqlfront.bind.composed_orders import SUMMABLE, Composed, Composing, Obstacle, form_of, settling
+from sqlfront.bind.composed_orders import SUMMABLE, Composed, Composing, Obstacle, form_of, tie_breakers
 from sqlfront.bind.from_clause import Environment
 from sqlfront.bind.leaves import Leaves
 from sqlfront.bind.refusals import check_expression, keyword, refusal
@@ -72,12 +72,12 @@ class Defaults:
 @dataclass(frozen=True)
 class Ordering:
     """One order that a view is asked for: ORDER BY's items and, behind them, what settles its last item (as text, with
-    directions, in `settling`) and the output columns."""
+    directions, in `tie_breakers`) and the output columns."""
 
     items: tuple[Item, ...]
     label: str
     directions: tuple[str, ...]
-    settling: tuple[str, ...] = ()
+    tie_breakers: tuple[str, ...] = ()
 
 
 def defaults_of(con: Any) -> Defaults:
@@ -164,8 +164,8 @@ def bind_orders(
         served = tuple(_served(item.tree, shown) for item in ordering.items)
         texts = zip(sorting, ordering.items, strict=True)
         compared = tuple((text, numbers[key(item.tree)]) for (text, _), item in texts if key(item.tree) in numbers)
-        directions, settling = ordering.directions, ordering.settling
-        found.append(Order(terms, sorting, served, ordering.label, directions, obstacle, compared, settling))
+        directions, tie_breakers = ordering.directions, ordering.tie_breakers
+        found.append(Order(terms, sorting, served, ordering.label, directions, obstacle, compared, tie_breakers))
     return tuple(found)
 
 
@@ -227,11 +227,11 @@ def ordering_of(
         items.append(defaults.item(resolved, one["type"], one["null_order"]))
     written = tuple(item.direction for item in items)
     names = [_spelled(one, item, environment.source) for one, item in zip(orders, items, strict=False)]
-    settling: tuple[str, ...] = ()
+    tie_breakers: tuple[str, ...] = ()
     if total and items and len(atoms_of(items[-1].tree)) > 1 and selection.mode != "group":
         last = items[-1]
-        known = _settling(last, _written(orders[-1]["expression"], node), composing)
-        settling = tuple(f"{text} {last.direction}" for text, _ in known)
+        known = _tie_breakers(last, _written(orders[-1]["expression"], node), composing)
+        tie_breakers = tuple(f"{text} {last.direction}" for text, _ in known)
         items += [replace(last, tree=tree) for _, tree in known]
     if total:
         items += [defaults.item(tree) for _, tree in selection.items]
@@ -242,7 +242,7 @@ def ordering_of(
     if any(one["expression"]["class"] == "STAR" for one in orders):
         return Ordering(tuple(first.values()), "all columns", written[:1])
     directions = (*written, defaults.item({}).direction)
-    return Ordering(tuple(first.values()), ", ".join(names) or "all columns", directions, settling)
+    return Ordering(tuple(first.values()), ", ".join(names) or "all columns", directions, tie_breakers)
 
 
 def ordering_by(
@@ -258,13 +258,13 @@ def ordering_by(
         composed = composing.read(trees[-1])
     except Obstacle:
         composed = None
-    settled = composed.settling if composed is not None else ()
+    settled = composed.tie_breakers if composed is not None else ()
     every = (*trees, *settled, *(one for _, one in shown))
     unique = {key(one): Item(one, descending, nulls_first=False) for one in every}
     return Ordering(tuple(unique.values()), ", ".join(label + descending * " DESC" for label in labels), ())
 
 
-def _settling(item: Item, written: Tree | None, composing: Composing) -> list[tuple[str, Tree]]:
+def _tie_breakers(item: Item, written: Tree | None, composing: Composing) -> list[tuple[str, Tree]]:
     """What settles the last item of ORDER BY, as text and resolved; nothing if it needs none, or has no parts."""
     try:
         composed = composing.read(item.tree)
@@ -272,7 +272,7 @@ def _settling(item: Item, written: Tree | None, composing: Composing) -> list[tu
         return []
     if composed is None or written is None or form_of(written) != composed.form:
         return []
-    return list(zip(render_all(settling(written)), composed.settling, strict=True))
+    return list(zip(render_all(tie_breakers(written)), composed.tie_breakers, strict=True))
 
 
 def _written(tree: Tree, node: Tree) -> Tree | None:
@@ -352,9 +352,9 @@ def _terms(
                 terms.append(Term(((1, variable),), "value", item.descending, item.nulls_first))
         elif (composed := composing.read(item.tree)) is not None:
             terms.append(_composed(composed, item, leaves))
-            settled = place + 1 + len(composed.settling)
+            settled = place + 1 + len(composed.tie_breakers)
             following = [(key(one.tree), one.direction) for one in items[place + 1 : settled]]
-            if following != [(key(tree), item.direction) for tree in composed.settling]:
+            if following != [(key(tree), item.direction) for tree in composed.tie_breakers]:
                 hint = "write it out, as the last item of ORDER BY"
                 raise Obstacle(f"rows that tie in {render(item.tree)} are ordered by what comes after it ({hint})")
         elif (rounded := read_rounded(item.tree, typing, evaluate)) is not None:

@@ -89,7 +89,7 @@ def qualify_text(node: Tree, ranking: Ranking, ordering: Ordering, scope: Scope,
     *written, last = ordering.directions
     items = [f"{_text(one['expression'])} {direction}" for one, direction in zip(ranking.orders, written, strict=True)]
     if ranking.numbering == "row_number":
-        items += [*ordering.settling, *(f"{text} {last}" for text in _columns(node, scope, source))]
+        items += [*ordering.tie_breakers, *(f"{text} {last}" for text in _columns(node, scope, source))]
     parts = ", ".join(_text(tree) for tree in ranking.partitions)
     partition = f"PARTITION BY {parts} " if parts else ""
     order = f"ORDER BY {', '.join(items)}" if items else ""

@@ -1,4 +1,7 @@
-"""What the binder refuses by the shape of the query alone: each rule names the construct, the reason and a rewrite."""
+"""What the binder refuses by the written query alone: clauses, joins, and functions by name (`check_expression`).
+
+Each rule names the construct, the reason and a rewrite.
+"""
 
 from __future__ import annotations
 

@@ -42,14 +42,14 @@ class RequestedOrder:
 NOTHING = RequestedOrder()
 
 
-def take_asked(node: Tree, source: SourceText) -> tuple[Tree, Modifiers]:
+def take_requested(node: Tree, source: SourceText) -> tuple[Tree, Modifiers]:
     """A query node without what it asks for, and that. NotSupportedError for a QUALIFY that is none of first rows."""
     bare, orders, limiting = take_modifiers(node)
     bare, ranking = take_ranking(bare, orders, limiting, source)
     return bare, Modifiers(orders, limiting, node.get("qualify"), ranking)
 
 
-def read_asked(
+def read_requested(
     con: Any, node: Tree, modifiers: Modifiers, more: Sequence[str], selection: Selection,
     scope: Scope, environment: Environment, core: JoinCore,
 ) -> RequestedOrder:  # fmt: skip
@@ -105,7 +105,7 @@ def block_text(modifiers: Modifiers, asked: RequestedOrder, columns: int, source
     *written, last = asked.orderings[0].directions
     plain = [one["expression"] for one in modifiers.orders if one["expression"]["class"] != "STAR"]
     items = [f"{render(tree | {'alias': ''})} {way}" for tree, way in zip(plain, written, strict=False)]
-    items += asked.orderings[0].settling
+    items += asked.orderings[0].tie_breakers
     items += [f"{place} {last}" for place in range(1, columns + 1)]
     rows = "" if limit.rows is None else f" LIMIT {limit.rows}"
     return start - source.start, end - source.start, f"ORDER BY {', '.join(items)}{rows} OFFSET {limit.offset}"

@@ -62,7 +62,7 @@ def bind(
     catalog: EngineCatalog, con: Any, query: str, *, statement: str | None = None, offset: int = 0, **shape: Any
 ) -> Bound:
     """Bind and minimise a query; the rest is as for `bind_view`. On any error nothing has changed."""
-    if (changed := with_qualify(query)) != query:
+    if (changed := rewritten(query)) != query:
         query, statement, offset = changed, None, 0
     definition = minimise(bind_view(query, con, catalog, statement=statement, offset=offset, **shape))
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
@@ -137,14 +137,19 @@ class Part:
     """One of the engine's views that a materialized view consists of: its own is the last.
 
     The others feed the relation called `feeds`: their own, or that of a union, with its other branches; None, if they
-    are merged when the view is read. A branch that `passes` its rows on stores none.
+    are merged when the view is read. A `stateless` branch stores no rows.
     """
 
     name: str
     definition: Definition
     plan: Plan
     feeds: str | None
-    passes: bool = False
+    stateless: bool = False
+
+
+def rewritten(query: str) -> str:
+    """The query in words that the binder and DuckDB know: the first step of binding. Each rewrite is a function."""
+    return with_qualify(query)
 
 
 def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
@@ -199,12 +204,12 @@ def _planned_parts(database: Database, con: Any, bound: Bound, name: str, option
         plan = with_epsilon(definition, plan, epsilon, divided=divided, single=single)
         if own == name:
             plan = replace(plan, blocks=_costs(parts))
-        passes = fed is not None and fed != own and _passes(definition, unchecked)
-        parts.append(Part(own, definition, plan, fed, passes))
+        stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)
+        parts.append(Part(own, definition, plan, fed, stateless))
     return parts
 
 
-def _passes(definition: Definition, unchecked: Collection[str]) -> bool:
+def _is_stateless(definition: Definition, unchecked: Collection[str]) -> bool:
     """Whether what a branch's change is follows from that of its table alone. Of `unchecked` tables the rows are kept,
     as nobody else does: a row is not deleted more often than it is there."""
     is_one = definition.mode == "bag" and len(definition.atoms) == 1 and definition.limit is None
@@ -219,7 +224,7 @@ def _notes(parts: Sequence[Part]) -> Iterator[str]:
         if part.feeds == part.name:
             blocks[_spelled(part.definition), _kept(part)] += 1
         elif part.feeds is not None:
-            how = "passed on and not stored" if part.passes else "kept as a view of its own"
+            how = "passed on and not stored" if part.stateless else "kept as a view of its own"
             branches.setdefault(part.feeds, []).append(f"{_spelled(part.definition)} {how} ({_kept(part)})")
     for (block, how), count in blocks.items():
         if count == 1:
@@ -281,9 +286,9 @@ def plan_definition(definition: Definition, weights: dict[str, float], strategy:
 def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
     """The definition and its distinct values with tables called by `names`."""
     atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
-    companions = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.companions)
+    distinct_sets = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.distinct_sets)
     branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
-    return replace(definition, atoms=atoms, companions=companions, branches=branches)
+    return replace(definition, atoms=atoms, distinct_sets=distinct_sets, branches=branches)
 
 
 def discard(database: Database, con: Any, entry: ViewEntry) -> None:
@@ -400,13 +405,15 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float, u
     for part in parts:
         own = epsilon if part is parts[-1] else EPSILON
         room = _room(con, part)
-        maintained = engine.create_view(part.name, part.definition, part.plan, load, own, room, passes=part.passes)
+        maintained = engine.create_view(
+            part.name, part.definition, part.plan, load, own, room, stateless=part.stateless
+        )
         undo.callback(_drop, engine, part.name)
         feeding = [one.name for one in parts if one.feeds == part.feeds]
         if part is not parts[-1] and part.feeds is not None and part.name == feeding[-1]:
             engine.expose(part.feeds, feeding, inner=True)
     for part in parts:
-        if part.passes:
+        if part.stateless:
             engine.pass_on(part.name)
     return maintained
 

@@ -17,8 +17,8 @@ from sqlfront.planner.model.cost import bag_cost, exponent, leading_power, power
 from sqlfront.planner.model.heavy_light import Union
 from sqlfront.planner.model.plan import Cost, Plan
 from sqlfront.planner.model.query import Definition
-from sqlfront.planner.passes.distinct_plans import add_companions
-from sqlfront.planner.passes.orders import over_pieces
+from sqlfront.planner.passes.distinct_plans import add_distinct_sets
+from sqlfront.planner.passes.orders import over_part_trees
 from sqlfront.planner.rules import cyclic, materialize
 from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison
 from sqlfront.storage.errors import ProgrammingError
@@ -100,16 +100,16 @@ def with_epsilon(
         strategy = f"{cyclic.STRATEGY} (epsilon = {epsilon:g}: no values apart)"
     cost = epsilon_cost(union, epsilon, len(plan.free))
     ordered = zip(plan.orders, definition.orders, strict=True)
-    orders = tuple(over_pieces(planned, order, union, cost) for planned, order in ordered)
+    orders = tuple(over_part_trees(planned, order, union, cost) for planned, order in ordered)
     ranked_only = plan.ranked_only and orders[0].is_ranked
     changed = replace(
         plan, strategy=strategy, cost=orders[0].cost if ranked_only else cost, union=union, root=union.root,
         free=_enumerated(union, plan.free),
-        reason=_reason(definition, union, plan.free, epsilon), companions=(), total=None, orders=orders,
+        reason=_reason(definition, union, plan.free, epsilon), distinct_sets=(), total=None, orders=orders,
         ranked_only=ranked_only,
     )  # fmt: skip
-    companions = iter(plan.companions)
-    return add_companions(changed, definition, lambda _: next(companions))
+    distinct_sets = iter(plan.distinct_sets)
+    return add_distinct_sets(changed, definition, lambda _: next(distinct_sets))
 
 
 def _enumerated(union: Union, free: tuple[str, ...]) -> tuple[str, ...]:
@@ -197,13 +197,13 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
     if union.joint:
         return (
             f"{apart} ones are few; what is heavy in one of the two tables that it joins counts as heavy in both. By "
-            f"the status of all four values the rings are divided into {len(union.pieces)} pieces that have none in "
-            "common, each a tree over bags of three columns, so arranged that a change lists light or heavy values. It "
+            f"the status of all four values the rings are divided into {len(union.part_trees)} part trees with none "
+            "in common, each a tree over bags of three columns, in which a change lists light or heavy values. It "
             f"costs {cost.update}, with the rebalances that it makes necessary, O(N^(2/3)) at epsilon = 1/3; the bags "
             f"take {cost.space}, O(N^1.5) at 0.5, and rows come at {cost.delay} ({_SPLIT})."
         )
     if union.has_changes:
-        kept = sum(piece.reading == "looked up" for piece in union.pieces)
+        kept = sum(part_tree.reading == "looked up" for part_tree in union.part_trees)
         return (
             f"{apart} ones are few. What two tables join, by the status of their values, is summed over the column "
             f"that they share where that meets few rows, {kept} sums in all with those of three tables for pairs of "
@@ -212,8 +212,8 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
             f"cheapest, O(N^(2/3)) ({_RINGS})."
         )
     return (
-        f"{apart} ones are few. What joins is divided by the status of its values into {len(union.pieces)} pieces, "
-        f"each a view tree of its own{_how_read(union)}. A change costs {cost.update}, with the "
+        f"{apart} ones are few. The join is divided by the status of its values into {len(union.part_trees)} part "
+        f"trees, each a view tree of its own{_how_read(union)}. A change costs {cost.update}, with the "
         f"rebalances that it makes necessary, and {'rows come' if free else 'the answer comes'} at {cost.delay} "
         f"({_source(union)})."
     )
@@ -234,8 +234,8 @@ def _star_reason(definition: Definition, union: Union, epsilon: float) -> str:
 
 
 def _how_read(union: Union) -> str:
-    listed = [piece.name for piece in union.pieces if piece.reading == "enumerated"]
-    if len(listed) == len(union.pieces):
+    listed = [part_tree.name for part_tree in union.part_trees if part_tree.reading == "enumerated"]
+    if len(listed) == len(union.part_trees):
         return ", enumerated: no two have a row in common"
     if not listed:
         return "; all add to one output"

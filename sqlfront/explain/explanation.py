@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.explain.drawing import Box, draw_svg, draw_text
 from sqlfront.explain.heavy import skew_data, skew_lines
+from sqlfront.explain.kept_orders import kept_orders, order_lines
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
 from sqlfront.explain.tradeoff import choice_plot
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
-from sqlfront.maintenance.ranked.index import RankedNode
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -22,7 +22,7 @@ from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.view.unbuilt import codecs_of
 from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, is_grouped
+from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import spell_deciding
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
@@ -39,7 +39,7 @@ class Explanation:
     """How a query is kept. `str()` is for people, `to_dict()` for machines, `svg()` is the tree as a picture.
 
     All three come from the plan and the tree that run; figures of a running view are those of the moment they are
-    asked for. `companions` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
+    asked for. `distinct_sets` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
     blocks that are views of their own, by name as the definition calls them; `spent()` gives the steps of updates,
     `views` the tables in the definition whose rows are those of other views; `spread` is about shards, if asked for.
     """
@@ -47,7 +47,7 @@ class Explanation:
     definition: Definition
     plan: Plan
     tree: Tree
-    companions: tuple[Tree, ...] = ()
+    distinct_sets: tuple[Tree, ...] = ()
     blocks: tuple[tuple[str, Tree], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     maintained: MaintainedView | None = None
@@ -93,8 +93,8 @@ class Explanation:
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
             "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
-            "orders": self._orders(),
-            "companions": [_node(tree, tree.root) for tree in self.companions],
+            "orders": kept_orders(self.definition, self.plan, self.maintained),
+            "distinct_sets": [_node(tree, tree.root) for tree in self.distinct_sets],
             "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
         } | ({} if self.spread is None else {"shards": self.spread.to_dict()})
 
@@ -108,7 +108,7 @@ class Explanation:
         rows += [(task.name, self._spell_task(task)) for task in self.tasks]
         for rewrite in self.rewrites:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
-        rows += [("order", line) for order in data["orders"] for line in _spell_order(order)]
+        rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("heavy", line) for line in skew_lines(data["heavy"])]
         rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
@@ -139,35 +139,6 @@ class Explanation:
             for i, line in enumerate(value.splitlines() or [""])
         )
 
-    def _orders(self) -> list[dict[str, Any]]:
-        """The orders that the view keeps or is asked for, and how their first rows are found."""
-        from sqlfront.maintenance.output.output import crossover
-        from sqlfront.maintenance.ranked.keyset_start import sought
-
-        found = []
-        grouped = is_grouped(self.definition)
-        for number, (order, plan) in enumerate(zip(self.definition.orders, self.plan.orders, strict=True)):
-            running = self.maintained.ranked.get(number) if self.maintained is not None else None
-            keyset = sought(running) if running is not None and self.definition.limit is None else []
-            members = [self.maintained, *self.maintained.branches] if self.maintained is not None else []
-            found.append(
-                {
-                    "order": order.label + (" of each group" if grouped and number == 0 else ""),
-                    "strategy": "ranked enumeration" if plan.is_ranked else "sorted when read",
-                    "cost": {"update": plan.cost.update, "delay": plan.cost.delay, "space": plan.cost.space},
-                    "reason": plan.reason,
-                    "crossover": None if running is None or self.maintained is None else crossover(self.maintained),
-                    "after": list(map(self.definition.label, keyset)),
-                    "trees": [
-                        _ranked(tree.root, member.definition)
-                        for member in members
-                        if number in member.ranked
-                        for tree in member.ranked[number].trees()
-                    ],
-                }
-            )
-        return found
-
     def _spell_task(self, task: Task) -> str:
         source = f" ({task.theorem})" if task.theorem else ""
         because = f"; {task.witness}" if task.witness and task.witness != self.plan.witness else ""
@@ -181,10 +152,10 @@ class Explanation:
         names = enumerate_words(self.tree.leaves)
         return [f"It looks the same from {names}, so they read one store, and a change is joined with it once for all."]
 
-    def _pieces(self) -> list[StoredPartTree]:
+    def _part_trees(self) -> list[StoredPartTree]:
         """The trees over heavy and light parts: those that run, or would."""
         if self.maintained is not None:
-            return self.maintained.balance.pieces.trees if self.maintained.balance is not None else []
+            return self.maintained.balance.part_trees.trees if self.maintained.balance is not None else []
         if self.plan.union is None:
             return []
         counted, symmetric = self.definition.mode == "bag", symmetric_terms(self.tree) is not None
@@ -197,22 +168,22 @@ class Explanation:
         if self.tree.output is not None:
             names = ", ".join(map(self.definition.label, self.tree.output))
             boxes.append(Box(f"projection [{names}]", ("maintained", *_figures(self.tree.projection)), "projection"))
-        if self.maintained is not None and self.maintained.tally is not None:
-            boxes.append(_tally(self.maintained.tally))
-        for kept in (one for one in self._pieces() if one.piece.changed is None):
-            parts = ", ".join(f"{atom} {part}" for atom, part in kept.piece.parts if not is_whole(part))
+        if self.maintained is not None and self.maintained.tuple_count is not None:
+            boxes.append(_tuple_count(self.maintained.tuple_count))
+        for kept in (one for one in self._part_trees() if one.planned.changed is None):
+            parts = ", ".join(f"{atom} {part}" for atom, part in kept.planned.parts if not is_whole(part))
             boxes.append(
                 Box(
-                    f"piece {kept.piece.name}",
-                    (kept.piece.reading, parts),
+                    f"part tree {kept.planned.name}",
+                    (kept.planned.reading, parts),
                     "projection",
                     (_box(kept.tree, kept.tree.root),),
                 )
             )
-        for companion, tree in zip(self.definition.companions, self.companions, strict=True):
-            notes = ("sorted" if companion.ordered else "counted", *_figures(tree.projection))
-            boxes.append(Box(f"values of {companion.label}", notes, "projection", (_box(tree, tree.root),)))
-        for order in self._orders():
+        for distinct_set, tree in zip(self.definition.distinct_sets, self.distinct_sets, strict=True):
+            notes = ("sorted" if distinct_set.ordered else "counted", *_figures(tree.projection))
+            boxes.append(Box(f"values of {distinct_set.label}", notes, "projection", (_box(tree, tree.root),)))
+        for order in kept_orders(self.definition, self.plan, self.maintained):
             if order["trees"]:
                 ranked = tuple(map(_ranked_box, order["trees"]))
                 boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", ranked))
@@ -276,10 +247,10 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
     view = entry.maintained
     spent = partial(database.engine.counters, view)
     rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
-    companions = tuple(one.tree for one in view.companions)
+    distinct_sets = tuple(one.tree for one in view.distinct_sets)
     read = _views_read(database, view.definition)
     blocks = _blocks(database, view.name)
-    return Explanation(view.definition, view.plan, view.tree, companions, blocks, rewrites, view, spent, read)
+    return Explanation(view.definition, view.plan, view.tree, distinct_sets, blocks, rewrites, view, spent, read)
 
 
 def explain_query(
@@ -289,11 +260,13 @@ def explain_query(
     *inner, own = _planned(database, con, query, statement, offset)
     definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)
-    blocks = tuple((part.name, _unbuilt(database, part.definition, part.plan, passes=part.passes)) for part in inner)
-    kept = zip(definition.companions, plan.companions, strict=True)
-    companions = tuple(_unbuilt(database, companion.definition, own) for companion, own in kept)
+    blocks = tuple(
+        (part.name, _unbuilt(database, part.definition, part.plan, stateless=part.stateless)) for part in inner
+    )
+    kept = zip(definition.distinct_sets, plan.distinct_sets, strict=True)
+    distinct_sets = tuple(_unbuilt(database, distinct_set.definition, own) for distinct_set, own in kept)
     rewrites = _rewrites(database, con, query, definition, plan)
-    return Explanation(definition, plan, tree, companions, blocks, rewrites, views=_views_read(database, definition))
+    return Explanation(definition, plan, tree, distinct_sets, blocks, rewrites, views=_views_read(database, definition))
 
 
 def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree], ...]:
@@ -310,11 +283,11 @@ def _views_read(database: Database, definition: Definition) -> frozenset[str]:
     return frozenset(table for table in tables if table in views or table_name(table).startswith(("block ", "union ")))
 
 
-def _unbuilt(database: Database, definition: Definition, plan: Plan, *, passes: bool = False) -> Tree:
+def _unbuilt(database: Database, definition: Definition, plan: Plan, *, stateless: bool = False) -> Tree:
     codecs = codecs_of(definition, database.engine.dictionaries)
     tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
     for leaf in tree.leaves.values():
-        leaf.passes = passes
+        leaf.stateless = stateless
     return tree
 
 
@@ -361,33 +334,6 @@ def _order(tree: Tree, view: View) -> dict[str, Any] | None:
     return {"index": _labels(tree, index), "by": tree.definition.label(variable), "sums": view.ranges}
 
 
-def _spell_order(order: Mapping[str, Any]) -> list[str]:
-    cost = order["cost"]
-    figures = f"{cost['update']} per change, {cost['delay']} between rows, {cost['space']} space"
-    lines = [f"by {order['order']}: {order['strategy']}, {figures}", order["reason"]]
-    if order["crossover"] is not None:
-        lines.append(f"Queries for more than {order['crossover']:,} rows read all of them and sort: that is sooner.")
-    if order["after"]:
-        lines.append(f"The rows after given values of {', '.join(order['after'])} are found without those before them.")
-        lines.append(f"WHERE {order['after'][0]} = ... finds the first such row in O(log N) and reads no others.")
-    else:
-        lines.append("WHERE column = ... does not use this order: it looks up the tree's keys and indexes, or scans.")
-    return lines
-
-
-def _ranked(node: RankedNode, definition: Definition) -> dict[str, Any]:
-    """A node of a ranked tree that runs."""
-    assert node.table is not None
-    return {
-        "variables": [definition.label(variable) for variable in node.node.variables],
-        "atom": node.node.atom,
-        "anchor": [definition.label(variable) for variable in node.link],
-        "rows": node.table.live,
-        "bytes": node.table.bytes(),
-        "children": [_ranked(child, definition) for child in node.children],
-    }
-
-
 def _ranked_box(node: Mapping[str, Any]) -> Box:
     title = f"{node['atom'] or ''}{'(' if node['atom'] else '['}{', '.join(node['variables'])}"
     title += ")" if node["atom"] else "]"
@@ -417,7 +363,7 @@ def _box(tree: Tree, view: View) -> Box:
         notes.insert(0, f"where {' and '.join(node['comparisons'])}")
     kind = "leaf" if name is not None else "enumerated" if view.node.connex else "stored"
     children = tuple(_box(tree, child) for child in view.children)
-    if view.passes or not view.stored:
+    if view.stateless or not view.stored:
         kind = "passed"
     return Box(title, (*notes, *_figures(view.table)), kind, children)
 
@@ -428,9 +374,9 @@ def _join(tree: Tree, view: View) -> Box:
     return replace(_box(tree, replace(view, children=[])), title=f"join of {names}")
 
 
-def _tally(tally: TupleCount) -> Box:
+def _tuple_count(tuple_count: TupleCount) -> Box:
     """The number of rows that is kept beside a tree whose nodes hold them together."""
-    tables = tally.tables()
+    tables = tuple_count.tables()
     figures = f"{sum(table.live for table in tables)} rows, {sum(table.bytes() for table in tables)} bytes"
     return Box("number of rows", ("counted in a tree of the same shape", figures), "projection")
 
@@ -444,7 +390,7 @@ def _labels(tree: Tree, variables: Sequence[str]) -> list[str]:
 
 
 def _form(view: View) -> str:
-    if view.passes:
+    if view.stateless:
         return "passed on, not stored"
     if not view.stored:
         return "computed on the way"

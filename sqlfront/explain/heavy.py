@@ -33,10 +33,10 @@ def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, 
             {"epsilon": epsilon, "update": cost.update, "delay": cost.delay, "space": cost.space}
             for epsilon, cost in costs
         ],
-        "pieces": [
-            {"name": piece.name, "parts": dict(piece.parts), "reading": piece.reading}
-            for piece in plan.union.pieces
-            if piece.changed is None
+        "part_trees": [
+            {"name": part_tree.name, "parts": dict(part_tree.parts), "reading": part_tree.reading}
+            for part_tree in plan.union.part_trees
+            if part_tree.changed is None
         ],
         "figures": _figures(view.balance) if view is not None and view.balance is not None else None,
     }
@@ -57,37 +57,41 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
             heavy = ", ".join(f"{count} of {column}" for column, count in found["heavy"].items())
             parts = ", ".join(f"{part} {rows}" for part, rows in found["parts"].items())
             yield f"{name}: {heavy} are heavy; rows by {'the two' if len(found['heavy']) > 1 else 'it'}: {parts}"
-    for piece in data["pieces"]:
-        parts = ", ".join(f"{atom} {part}" for atom, part in piece["parts"].items() if not is_whole(part))
-        kept = figures["pieces"].get(piece["name"]) if figures is not None else None
+    for part_tree in data["part_trees"]:
+        parts = ", ".join(f"{atom} {part}" for atom, part in part_tree["parts"].items() if not is_whole(part))
+        kept = figures["part_trees"].get(part_tree["name"]) if figures is not None else None
         rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
-        yield f"piece {piece['name']}, {piece['reading']} ({parts}){rows}"
+        yield f"part tree {part_tree['name']}, {part_tree['reading']} ({parts}){rows}"
     yield from choice_table(data["choices"], data["epsilon"])
 
 
-def heavy_tables(pieces: PartTrees) -> Iterator[tuple[str, str, Table]]:
+def heavy_tables(part_trees: PartTrees) -> Iterator[tuple[str, str, Table]]:
     """The tables kept for part trees, each with its name and kind for SHOW STATE."""
-    for partition in pieces.partitions:
-        atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
-        for letters, table in partition.parts.items():
-            yield f"{atom} {part_name(letters)}", "part", table
-        for name, kept in zip(_columns(pieces, atom), partition.columns, strict=True):
+    for partition in part_trees.partitions:
+        atom = next(edge.atom for edge in part_trees.union.edges if part_trees.stores[edge.atom] is partition.store)
+        for part_key, table in partition.parts.items():
+            yield f"{atom} {part_name(part_key)}", "part", table
+        for name, kept in zip(_columns(part_trees, atom), partition.columns, strict=True):
             yield name, "heavy values", kept.heavy
             yield name, "pending values", kept.pending
-    for joined in pieces.joined():
+    for joined in part_trees.joined():
         yield joined.name, "heavy values", joined
-    for tree in pieces.trees:
-        for view in pieces.own(tree):
+    for tree in part_trees.trees:
+        for view in part_trees.own(tree):
             if view.table is not None:
-                yield tree.piece.name, "product" if tree.piece.reading == "looked up" else "piece", view.table
+                yield (
+                    tree.planned.name,
+                    "product" if tree.planned.reading == "looked up" else "part_tree",
+                    view.table,
+                )
 
 
 def _figures(balance: Balance) -> dict[str, Any]:
-    found, pieces = balance.figures(), balance.pieces
+    found, part_trees = balance.figures(), balance.part_trees
     tables = {}
-    for partition, heavy, sizes in zip(pieces.partitions, found.heavy, found.parts, strict=True):
-        atom = next(edge.atom for edge in pieces.union.edges if pieces.stores[edge.atom] is partition.store)
-        tables[atom] = {"heavy": dict(zip(_columns(pieces, atom), heavy, strict=True)), "parts": sizes}
+    for partition, heavy, sizes in zip(part_trees.partitions, found.heavy, found.parts, strict=True):
+        atom = next(edge.atom for edge in part_trees.union.edges if part_trees.stores[edge.atom] is partition.store)
+        tables[atom] = {"heavy": dict(zip(_columns(part_trees, atom), heavy, strict=True)), "parts": sizes}
     return {
         "N": found.base,
         "size": found.size,
@@ -95,12 +99,12 @@ def _figures(balance: Balance) -> dict[str, Any]:
         "minor": found.minors,
         "major": found.majors,
         "tables": tables,
-        "pieces": {kept.piece.name: rows for kept, rows in zip(pieces.trees, found.views, strict=True)},
+        "part_trees": {kept.planned.name: rows for kept, rows in zip(part_trees.trees, found.views, strict=True)},
     }
 
 
-def _columns(pieces: PartTrees, atom: str) -> list[str]:
+def _columns(part_trees: PartTrees, atom: str) -> list[str]:
     """The partitioned columns of an atom's store, as the user calls them."""
-    variables = {column.expression: column.name for column in pieces.base.definition.atom(atom).variables}
-    named = [[variables[expression] for expression in one.expressions] for one in pieces.partition(atom).columns]
-    return [", ".join(column(pieces.base.definition, atom, name) for name in names) for names in named]
+    variables = {column.expression: column.name for column in part_trees.base.definition.atom(atom).variables}
+    named = [[variables[expression] for expression in one.expressions] for one in part_trees.partition(atom).columns]
+    return [", ".join(column(part_trees.base.definition, atom, name) for name in names) for names in named]

@@ -10,7 +10,7 @@ from sqlfront.database.names import shown
 from sqlfront.define.options import check_options
 from sqlfront.explain.check import check_view
 from sqlfront.explain.explanation import Explanation, explain_query, explain_view
-from sqlfront.explain.state_rows import state_rows
+from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.sql import statements as own
 from sqlfront.storage.errors import InternalError
 
@@ -34,7 +34,7 @@ def show(session: Session, statement: own.Statement) -> pa.Table:
         case own.ShowState(name=name):
             entries = [database.view(con, name.parts)] if name else list(database.views.values())
             with database.engine.lock:
-                return _table(_STATE, state_rows(database, entries))
+                return _table(STATE, state_rows(database, entries))
         case own.ExplainMaterializedView(name=name, options=options):
             explained = explain_view(database, con, name.parts)
             return _explained(database, con, explained, options, name.parts)
@@ -52,10 +52,6 @@ _VIEWS = {
 }  # fmt: skip
 _CHANGE_TABLES = {
     "name": "string", "columns": "string", "retain": "bool_", "durable": "bool_", "rows": "int64", "status": "string",
-}  # fmt: skip
-_STATE = {
-    "view": "string", "node": "string", "kind": "string", "rows": "int64", "entries": "int64", "bytes": "int64",
-    "load": "float64", "longest_probe": "int64", "shared": "bool_",
 }  # fmt: skip
 
 

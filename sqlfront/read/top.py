@@ -43,7 +43,7 @@ def top_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]
     with session.reading_own():
         database.refuse_dropped(entry)
         database.refuse_unreadable(entry, session.current_reading())
-        most = crossover(entry.maintained) if 0 in entry.maintained.ranked else 0
+        most = crossover(entry.maintained) if 0 in entry.maintained.ranked else -1
         if most is None or k <= most:
             return _ranked_rows(session, entry, k)
         query = _sorted_query(database, entry, k)

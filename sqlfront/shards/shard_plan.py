@@ -144,7 +144,7 @@ def _columns(catalog: EngineCatalog, table: str) -> tuple[Column, ...]:
 def _atoms(definition: Definition) -> Iterator[Atom]:
     """All that a shard's view has, in distinct values and blocks too."""
     yield from definition.atoms
-    for inner in (*(one.definition for one in definition.companions), *(block for _, block in definition.derived)):
+    for inner in (*(one.definition for one in definition.distinct_sets), *(block for _, block in definition.derived)):
         yield from _atoms(inner)
 
 

@@ -158,12 +158,12 @@ def test_a_bag_of_rows_keeps_what_takes_least() -> None:
     assert (plan.free, plan.cost.space) == (("a",), "O(N)")
 
 
-def test_companions_add_to_the_cost_of_a_cyclic_query() -> None:
+def test_distinct_sets_add_to_the_cost_of_a_cyclic_query() -> None:
     inner = parse_definition("r(a,b), s(b,c), t(c,a) -> a, b [set]")
-    companion = DistinctValues(inner, (("a", "a"),), ("b",), ordered=True, label="b")
-    definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> a"), companions=(companion,))
+    distinct_set = DistinctValues(inner, (("a", "a"),), ("b",), ordered=True, label="b")
+    definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> a"), distinct_sets=(distinct_set,))
     plan = plan_view(definition)
-    assert plan.companions[0].projected
+    assert plan.distinct_sets[0].projected
     assert plan.stated_cost.preprocessing == "O((N^1.5 + values kept) log N)"
     assert plan.stated_cost.update == "O(N + change of the values kept * log N)"
 

@@ -71,7 +71,7 @@ class Views:
         return view.cost()["steps"] - before
 
     def is_right(self, *, whole: bool = True) -> None:
-        """Every view is its query, has no tuple twice, and (`whole`) its partitions and pieces are as stated."""
+        """Every view is its query, has no tuple twice, and (`whole`) its partitions and part trees are as stated."""
         for name, query in self.queries.items():
             assert self.con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
             if whole:
@@ -128,12 +128,12 @@ def test_random_streams(epsilon, join):
     views.apply({name: [(*row, -n) for row, n in (+bag).items()] for name, bag in bags.items() if +bag})
     for name in views.queries:
         assert views.con.execute(f"SELECT * FROM {name}").fetchall() == []
-        assert all(table.entries() == 0 for table in views.balance(name).pieces.all_tables())
+        assert all(table.entries() == 0 for table in views.balance(name).part_trees.all_tables())
 
 
 @pytest.mark.parametrize("free", KEYS)
 def test_rows_are_found_by_their_values(free):
-    """Look-ups by all columns and by some, and View.contains, in shared and in enumerated pieces."""
+    """Look-ups by all columns and by some, and View.contains, in shared and in enumerated part trees."""
     views = Views(0.45).counted(free)
     views.apply({name: hub_rows() for name in THREE})
     columns = [key[2:] for key in KEYS[free]]
@@ -191,9 +191,9 @@ def figure(table: Table | None) -> tuple[int, int]:
 
 
 def rows_of(views: Views, name: str) -> dict[str, tuple[int, int]]:
-    """For each piece the tuples that it contributes to the output, and their counts, from its own parts alone."""
+    """For each part tree the tuples that it contributes to the output, and their counts, from its own parts alone."""
     found = {}
-    for kept in views.balance(name).pieces.trees:
+    for kept in views.balance(name).part_trees.trees:
         leaves = kept.tree.leaves
         tables = {atom: leaf.table.rows() for atom, leaf in leaves.items()}
         places = {atom: leaf.shape.variables for atom, leaf in leaves.items()}
@@ -204,16 +204,16 @@ def rows_of(views: Views, name: str) -> dict[str, tuple[int, int]]:
             last = tuple((one | two)[v] for v in places["t"])
             if all(one[v] == two[v] for v in one.keys() & two.keys()) and last in tables["t"]:
                 output[tuple((one | two)[v] for v in free)] += m * n * tables["t"][last][0]
-        found[kept.piece.name] = (len(output), sum(output.values()))
+        found[kept.planned.name] = (len(output), sum(output.values()))
     return found
 
 
-def stored(views: Views, name: str, piece: str) -> list[tuple[int, int]]:
-    """What a piece stores besides what it shares: of an enumerated one the join, its sums and the upper part."""
-    pieces = views.balance(name).pieces
-    kept = next(one for one in pieces.trees if one.piece.name == piece)
-    if kept.piece.reading != "enumerated":
-        return [figure(view.table) for view in pieces.own(kept)]
+def stored(views: Views, name: str, part_tree: str) -> list[tuple[int, int]]:
+    """What a part tree stores besides what it shares: of an enumerated one the join, its sums and the upper part."""
+    part_trees = views.balance(name).part_trees
+    kept = next(one for one in part_trees.trees if one.planned.name == part_tree)
+    if kept.planned.reading != "enumerated":
+        return [figure(view.table) for view in part_trees.own(kept)]
     pair, top = kept.pair(), kept.top()
     assert pair.table is not None
     sums = pair.table.groups[pair.index_number(pair.link)]
@@ -237,17 +237,17 @@ def test_the_hub_instance():
     assert all((views.balance(n).size, views.balance(n).base) == (360, 721) for n in views.queries)
     three = rows_of(views, "v3")
     assert (three["HHH"], three["LLL"]) == ((8, 28), (16, 56))
-    for piece in ("HL*", "*HL", "L*H"):
-        assert stored(views, "v3", piece) == [(160, 293), (36, 293), (36, 428)]
+    for part_tree in ("HL*", "*HL", "L*H"):
+        assert stored(views, "v3", part_tree) == [(160, 293), (36, 293), (36, 428)]
     two = rows_of(views, "v2")
-    assert [two[piece] for piece in ("HHH", "LLL", "H(LL)*", "L*(HH)", "*HL")] == [
+    assert [two[part_tree] for part_tree in ("HHH", "LLL", "H(LL)*", "L*(HH)", "*HL")] == [
         (4, 28), (8, 56), (32, 224), (0, 0), (36, 428)
     ]  # fmt: skip
     assert stored(views, "v2", "*HL") == [(36, 293)]
     assert stored(views, "v2", "H(LH)*") == [(72, 132), (4, 132), (4, 204)]
     assert stored(views, "v2", "L*(HL)") == [(160, 293), (36, 293), (36, 428)]
     one = rows_of(views, "v1")
-    assert [one[piece] for piece in ("HHH", "LLL", "(LL)*H", "(LH)*(HH)", "HL*", "*HL")] == [
+    assert [one[part_tree] for part_tree in ("HHH", "LLL", "(LL)*H", "(LH)*(HH)", "HL*", "*HL")] == [
         (2, 28), (4, 56), (16, 224), (0, 0), (2, 428), (18, 428)
     ]  # fmt: skip
     assert stored(views, "v1", "(LH)*(HL)") == [(72, 132), (4, 132), (4, 204)]
@@ -266,7 +266,7 @@ def test_the_hub_instance_row_by_row(free):
     for name, (x, y, _, n) in changes:
         views.row(name, x, y, -n)
     assert views.balance(f"v{free}").base == 2
-    assert all(table.entries() == 0 for table in views.balance(f"v{free}").pieces.all_tables())
+    assert all(table.entries() == 0 for table in views.balance(f"v{free}").part_trees.all_tables())
 
 
 def test_the_micro_instance():
@@ -283,18 +283,18 @@ def test_the_micro_instance():
     assert sorted(views.con.execute("SELECT * FROM v2").fetchall()) == [(1, 1, 4), (1, 2, 3), (2, 1, 2)]
     assert sorted(views.con.execute("SELECT * FROM v1").fetchall()) == [(1, 7), (2, 2)]
     assert (views.balance("v3").base, views.balance("v3").threshold) == (25, 5)
-    kept = next(one for one in views.balance("v3").pieces.trees if one.piece.name == "LLL")
+    kept = next(one for one in views.balance("v3").part_trees.trees if one.planned.name == "LLL")
     assert list(kept.top().table.rows()) == [(1, 2, 1)]
 
 
 @pytest.mark.parametrize("epsilon", [0, 1])
 @pytest.mark.parametrize("free", KEYS)
-def test_without_heavy_values_one_piece_has_all(epsilon, free):
+def test_without_heavy_values_one_part_tree_has_all(epsilon, free):
     views = Views(epsilon).counted(free)
     views.apply({name: hub_rows() for name in THREE})
-    piece = "HHH" if epsilon == 0 else "LLL"
-    assert {name for name, (entries, _) in rows_of(views, f"v{free}").items() if entries} == {piece}
-    own = [view for kept in views.balance(f"v{free}").pieces.trees for view in kept.tree.stored_inner()]
+    part_tree = "HHH" if epsilon == 0 else "LLL"
+    assert {name for name, (entries, _) in rows_of(views, f"v{free}").items() if entries} == {part_tree}
+    own = [view for kept in views.balance(f"v{free}").part_trees.trees for view in kept.tree.stored_inner()]
     output = views.view(f"v{free}").tree.root.children[0].table
     assert all(view.table is output or not view.table.live for view in own)
 
@@ -485,7 +485,7 @@ def test_rows_come_without_delay(free, power):
         seen += walk.rows
         assert walk.steps <= 12 * (seen + 300) * (1 + most)
     assert seen == views.con.view(f"v{free}").count() > 100
-    assert any(kept.top().table.live > 0 for kept in balance.pieces.enumerated())
+    assert any(kept.top().table.live > 0 for kept in balance.part_trees.enumerated())
     assert (free == 3) == (not isinstance(walk, UnionEnumeration))
 
 
@@ -496,7 +496,7 @@ def test_a_whole_read_costs_no_more_than_building(free):
     edges = {"r": product(many, few), "s": product(few, few), "t": product(few, many)}
     views.apply({name: [(x, y, 1, 1) for x, y in pairs] for name, pairs in edges.items()})
     built = views.con.view(f"v{free}").cost()["steps"]
-    assert any(kept.top().table.live > 0 for kept in views.balance(f"v{free}").pieces.enumerated())
+    assert any(kept.top().table.live > 0 for kept in views.balance(f"v{free}").part_trees.enumerated())
     walk = read(views.view(f"v{free}"), None, views.view(f"v{free}").definition.free)
     while walk.next(64):
         pass

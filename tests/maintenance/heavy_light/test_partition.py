@@ -124,7 +124,7 @@ def test_random_streams(epsilon, tables):
     assert (balance is None) == (epsilon in (0, 1))
     if balance is not None:
         assert hubs > 0 or epsilon > 0.25
-        assert all(table.entries() == 0 for table in balance.pieces.all_tables())
+        assert all(table.entries() == 0 for table in balance.part_trees.all_tables())
 
 
 def test_the_base_follows_the_size():
@@ -181,7 +181,7 @@ def test_the_hub_instance():
     assert triangles.count() == 1368
     assert (figures.size, figures.base) == (360, 721)
     assert [cells(sizes) for sizes in figures.parts] == [(4, 36, 36, 44)] * 3
-    products = [kept.tree.root.table for kept in triangles.balance.pieces.trees]
+    products = [kept.tree.root.table for kept in triangles.balance.part_trees.trees]
     sums = [[values[0] for values in product.rows().values()] for product in products]
     assert [(len(own), sum(own)) for own in sums] == [(4, 132)] * 3
     triangles.check()
@@ -199,7 +199,7 @@ def test_the_hub_instance_row_by_row():
     for name, (x, y, _, n) in changes:
         triangles.row(name, x, y, -n)
     assert triangles.count() == 0 and triangles.balance.base == 2
-    assert all(table.entries() == 0 for table in triangles.balance.pieces.all_tables())
+    assert all(table.entries() == 0 for table in triangles.balance.part_trees.all_tables())
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 0.5, 1])
@@ -246,7 +246,7 @@ def test_rebalances_are_paid_for():
     balance, present = triangles.balance, set()
     majors, since, lowest = 0, 0, math.inf
     touched: Counter = Counter()
-    column = balance.pieces.partitions[0].columns[0]
+    column = balance.part_trees.partitions[0].columns[0]
     heavy: set = set()
     for step in range(1500):
         x, y = min(int(generator.paretovariate(0.4)), 40), generator.randrange(60)
@@ -306,7 +306,7 @@ def test_a_value_changes_its_status_at_the_bounds():
     triangles = Triangles(0.5)
     triangles.apply({"s": [(i, i, 1, 1) for i in range(300)]})
     balance = triangles.create().balance
-    threshold, heavy = balance.threshold, balance.pieces.partitions[0].columns[0].heavy
+    threshold, heavy = balance.threshold, balance.part_trees.partitions[0].columns[0].heavy
     promoted = next(degree for degree in range(1, 100) if triangles.row("r", 7, degree) and heavy.live)
     triangles.check()
     assert promoted == math.ceil(1.5 * threshold)

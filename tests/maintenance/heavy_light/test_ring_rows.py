@@ -90,7 +90,7 @@ def test_random_streams(tables, query, epsilon):
 
 @pytest.mark.parametrize("order", ["score DESC", "r.w DESC, u.w - s.w", "2 * t.w, r.a + s.b DESC NULLS FIRST"])
 def test_first_rows_are_those_of_duckdb(order):
-    """After every step of a stream with NULLs; several pieces have rows."""
+    """After every step of a stream with NULLs; several part trees have rows."""
     rings, generator = Rings(FOUR), random.Random(order)
     query = f"{SCORED} ORDER BY {order}"
     rings.create("v", 0.4, query)
@@ -110,22 +110,22 @@ def test_first_rows_are_those_of_duckdb(order):
     assert sum(rows > 0 for rows in names) > 3
 
 
-def test_each_ring_is_in_one_piece():
+def test_each_ring_is_in_one_part_tree():
     definition = parse_definition("R(a,b), S(b,c), T(c,d), U(d,a) -> a,b,c,d")
     union = ring_rows(definition, plan_view(definition))
-    assert union is not None and len(union.pieces) == 10
-    cells = ["".join(letters) for letters in product("HL", repeat=4)]
+    assert union is not None and len(union.part_trees) == 10
+    cells = ["".join(part_key) for part_key in product("HL", repeat=4)]
     met = Counter(cell for cell in cells for status in (*OPPOSITE, *TURNED, *ADJACENT) if fits(status, cell))
     assert set(met) == set(cells) and set(met.values()) == {1}
-    for piece in union.pieces:
-        letters = dict(zip("abcd", piece.name, strict=True))
+    for part_tree in union.part_trees:
+        part_key = dict(zip("abcd", part_tree.name, strict=True))
         for edge in union.edges:
-            assert piece.part(edge.atom) == letters[edge.first] + letters[edge.second]
+            assert part_tree.part(edge.atom) == part_key[edge.first] + part_key[edge.second]
 
 
-def test_each_piece_has_the_rings_of_its_status():
+def test_each_part_tree_has_the_rings_of_its_status():
     """A ring for each of the 16 ways in which values may be heavy, in the first of their tables or in the second."""
-    rings, statuses = Rings(FOUR), ["".join(letters) for letters in product("HL", repeat=4)]
+    rings, statuses = Rings(FOUR), ["".join(part_key) for part_key in product("HL", repeat=4)]
     rows: dict[str, Rows] = {name: [] for name in FOUR}
     for number, status in enumerate(statuses):
         values = [1000 * number + place for place in range(4)]
@@ -138,8 +138,8 @@ def test_each_piece_has_the_rings_of_its_status():
     rings.create("v", 0.4, f"SELECT {COLUMNS} {RING}")
     rings.apply(rows)
     assert is_right(rings) and rings.con.view("v").count() == 16
-    for kept in rings.balance("v").pieces.trees:
-        assert kept.top().table.live == sum(fits(kept.piece.name, status) for status in statuses)
+    for kept in rings.balance("v").part_trees.trees:
+        assert kept.top().table.live == sum(fits(kept.planned.name, status) for status in statuses)
 
 
 @pytest.mark.parametrize("text", [
@@ -285,11 +285,11 @@ def test_it_is_kept_with_the_file_and_altered(tmp_path):
             con.execute(f"ALTER MATERIALIZED VIEW v SET (epsilon = {epsilon})")
             explained = con.explain("v").to_dict()
             assert explained["cost"]["update"] == f"{update} amortised" and explained["cost"]["space"] == space
-            assert explained["cost"]["delay"] == "O(1)" and len(explained["heavy"]["pieces"]) == 10
+            assert explained["cost"]["delay"] == "O(1)" and len(explained["heavy"]["part_trees"]) == 10
             assert explained["orders"][0]["cost"]["update"] == f"{update[:-1]} log N) amortised"
             con.execute("DELETE FROM r WHERE a = 3")
             con.execute(f"INSERT INTO s VALUES (0, {int(100 * epsilon)}, 50), (1, 1, 1)")
             assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
             expected = con.execute(f"{SCORED} ORDER BY 5 DESC, 1, 2, 3, 4 LIMIT 5").fetchall()
             assert con.view("v").top(5) == expected
-        assert "10 pieces that have none in common" in str(con.explain("v"))
+        assert "10 part trees with none in common" in str(con.explain("v"))

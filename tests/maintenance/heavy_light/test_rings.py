@@ -99,8 +99,8 @@ def test_every_sum_that_is_kept_comes_to_use():
         rings.create("v", 0.4, f"{SUMS} {RING}")
         for _ in range(2):
             assert rings.con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
-            for kept in rings.balance("v").pieces.trees:
-                used[kept.piece.name] += sum(view.table.live for view in rings.balance("v").pieces.own(kept))
+            for kept in rings.balance("v").part_trees.trees:
+                used[kept.planned.name] += sum(view.table.live for view in rings.balance("v").part_trees.own(kept))
             changes = [(*(generator.randrange(5) for _ in range(2)), 1, 1) for _ in range(4)]
             rings.apply(dict.fromkeys(generator.sample(list(FOUR), 2), changes))
     unused = [name for name, rows in used.items() if not rows and " to " not in name and " with " not in name]
@@ -112,11 +112,11 @@ def fits(part: str, cell: str) -> bool:
 
 
 def test_a_change_meets_each_combination_of_parts_once():
-    """Of the 64 ways in which the other three tables' rows may be heavy or light, each is in one piece of an atom."""
+    """Each of the 64 combinations of heavy and light rows of the other tables is in one part tree of an atom."""
     definition = parse_definition("R(a,b), S(b,c), T(c,d), U(d,a) ->")
     ring = find_ring(definition, 4)
     assert ring is not None
-    cells = ["".join(letters) for letters in product("HL", repeat=2)]
+    cells = ["".join(part_key) for part_key in product("HL", repeat=2)]
 
     def inside(part: str) -> set[str]:
         return {cell for cell in cells if any(fits(one, cell) for one in part.split("|"))}
@@ -124,8 +124,8 @@ def test_a_change_meets_each_combination_of_parts_once():
     for i in range(4):
         met = Counter(
             combination
-            for piece in _Trees(definition, ring).changes(i)
-            for combination in product(*(inside(part) for _, part in piece.parts[1:]))
+            for part_tree in _Trees(definition, ring).changes(i)
+            for combination in product(*(inside(part) for _, part in part_tree.parts[1:]))
         )
         assert set(met.values()) == {1} and len(met) == 64
 
@@ -187,7 +187,7 @@ def test_explain_says_what_it_costs():
     rings.create("v", 0.75, f"{SUMS} {RING}")
     explained = rings.con.explain("v").to_dict()
     assert explained["cost"]["update"] == "O(N^0.75) amortised" and explained["cost"]["space"] == "O(N^1.75)"
-    assert "28 sums" in explained["reason"] and len(explained["heavy"]["pieces"]) == 28
+    assert "28 sums" in explained["reason"] and len(explained["heavy"]["part_trees"]) == 28
     assert "HH|LL" in str(rings.con.explain("v"))
     rings.con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.5)")
     assert rings.con.explain("v").to_dict()["cost"]["update"] == "O(N) amortised"

@@ -39,7 +39,7 @@ def con():
 def test_random_streams(con, query, epsilon):
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = {epsilon}) AS {query}")
     maintained = con.session.database.view(con.session.duck, ["v"]).maintained
-    assert len(maintained.plan.union.pieces) == 5
+    assert len(maintained.plan.union.part_trees) == 5
     choose, found, columns = random.Random(len(query)), 0, [name for name, _ in maintained.definition.columns]
     tables = "rst" if THREE in query else "e"
     for step in range(4):
@@ -90,7 +90,7 @@ def test_explain_says_what_it_costs(con):
     assert explained["cost"] == {
         "preprocessing": "O(N^1.5)", "update": "O(N^0.75) amortised", "delay": "O(1)", "space": "O(N^1.5)",
     }  # fmt: skip
-    assert "5 pieces" in explained["reason"] and "no two have a row in common" in explained["reason"]
+    assert "5 part trees" in explained["reason"] and "no two have a row in common" in explained["reason"]
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 0.75])

@@ -75,12 +75,12 @@ class Kept:
                 view.balance._check()
 
     def stored(self) -> int:
-        """The rows of what pieces keep for themselves."""
+        """The rows of what part trees keep for themselves."""
         return sum(sum(map(sum, view.balance.figures().views)) for view in self.views.values())
 
 
 def stream(kept: Kept, seed: str, steps: int, values: int) -> int:
-    """A random stream, in ones and in batches, until all is deleted; the most rows that pieces ever kept."""
+    """A random stream, in ones and in batches, until all is deleted; the most rows that part trees ever kept."""
     generator, most = random.Random(seed), 0
     bags: dict[str, Counter] = {name: Counter() for name in kept.tables}
     for step in range(steps):
@@ -133,7 +133,7 @@ def test_whole_loomis_whitney_joins(query):
     kept = Kept(tables, [query.format(joined=joined)], [0, 0.1, 0.2, 1])
     assert stream(kept, query, 6, 4) > 0
     for view in kept.views.values():
-        assert [piece.reading for piece in view.plan.union.pieces].count("enumerated") == 4
+        assert [part_tree.reading for part_tree in view.plan.union.part_trees].count("enumerated") == 4
         assert view.plan.cost.delay == "O(1)"
 
 
@@ -144,7 +144,7 @@ def test_a_whole_loomis_whitney_join_of_five():
 
 
 def test_a_loomis_whitney_sum_of_one_table():
-    """It looks the same from each atom, but pieces take a change atom by atom."""
+    """It looks the same from each atom, but part trees take a change atom by atom."""
     tables, joined = cycle(4, "t")
     query = f"SELECT count(*) AS n {joined}"
     assert stream(Kept(tables, [query], [0.1, 0.5]), query, 8, 4) > 0
@@ -167,13 +167,13 @@ def test_of_three_atoms_it_is_the_singly_partitioned_triangle():
     plan = views.view("v1").plan
     union = loomis_whitney(definition, _sum(plan))
     assert union is not None
-    names = {piece.name: dict(piece.parts) for piece in union.pieces}
+    names = {part_tree.name: dict(part_tree.parts) for part_tree in union.part_trees}
     assert set(names) == {"HHH", "LLL", "*HL", "L*H", "HL*"}
     assert all(len(group) == 1 for edge in union.edges for group in edge.groups)
     views.apply({name: hub_rows() for name in THREE})
     views.con.execute("REFRESH MATERIALIZED VIEW v1")
-    kept = next(one for one in views.balance("v1").pieces.trees if one.piece.name == "*HL")
-    (pair,) = views.balance("v1").pieces.own(kept)
+    kept = next(one for one in views.balance("v1").part_trees.trees if one.planned.name == "*HL")
+    (pair,) = views.balance("v1").part_trees.own(kept)
     assert figure(pair.table) == (36, 293)
 
 
@@ -189,7 +189,7 @@ def _sum(plan: Plan) -> Plan:
     return Plan(**{**plan.__dict__, "free": ()})
 
 
-def test_pieces_find_room_or_are_refused():
+def test_part_trees_find_room_or_are_refused():
     kept = Kept({"r": "ab", "s": "bc", "t": "ca"}, [], [])
     kept.apply({
         "r": [(a, b, 1, 1) for a in range(20) for b in range(200)],

@@ -87,9 +87,9 @@ def test_a_tree_without_bags_is_not_held_to_it(con):
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 63, 64, 65, 1000, 300_000])
 def test_every_row_is_scanned_once(rows):
-    pieces = [*_spread(rows)]
-    assert sorted(row for first, count in pieces for row in range(first, first + count)) == [*range(rows)]
-    assert all(0 < count <= at.CHUNK for _, count in pieces)
+    part_trees = [*_spread(rows)]
+    assert sorted(row for first, count in part_trees for row in range(first, first + count)) == [*range(rows)]
+    assert all(0 < count <= at.CHUNK for _, count in part_trees)
 
 
 @pytest.mark.parametrize(

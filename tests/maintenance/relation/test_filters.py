@@ -40,7 +40,7 @@ def connected(tables: dict[str, str], query: str) -> sqlfront.Connection:
 
 
 def maintained(con: sqlfront.Connection) -> Iterator[MaintainedView]:
-    """The view v and its companions."""
+    """The view v and its distinct values."""
     yield from con.session.database.view(con.session.duck, ["v"]).maintained.members
 
 

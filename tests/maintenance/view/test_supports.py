@@ -8,7 +8,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from sqlfront.maintenance.output import distinct_change as companion_change
+from sqlfront.maintenance.output import distinct_change as distinct_set_change
 from sqlfront.maintenance.output.reading import read
 from tests.maintenance.view.test_emission import Heard
 
@@ -165,7 +165,7 @@ def test_values_are_kept_for_what_decides_them(query: str, monkeypatch: pytest.M
     """Not for each group: they are as many as the table's rows, and a value that changes no group's output meets none
     of the groups, with a subscriber either."""
     steps, walks = {}, []
-    monkeypatch.setattr(companion_change, "read", lambda *arguments: walks.append(arguments) or read(*arguments))
+    monkeypatch.setattr(distinct_set_change, "read", lambda *arguments: walks.append(arguments) or read(*arguments))
     for size in (100, 3000):
         heard = Heard(TABLES, query)
         heard.load("u", [(z, z) for z in range(size)])

@@ -33,8 +33,8 @@ def con():
 
 def _tables(con, name):
     """The tables of the number that is kept, if one is."""
-    tally = con.view(name)._entry.maintained.tally
-    return [] if tally is None else tally.tables()
+    tuple_count = con.view(name)._entry.maintained.tuple_count
+    return [] if tuple_count is None else tuple_count.tables()
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -152,7 +152,7 @@ def test_a_number_that_is_not_kept_may_be_beyond_64_bits_too(con):
         f"CREATE MATERIALIZED VIEW v AS SELECT DISTINCT c0.a, {columns}, r.b AS k, s.c AS l "
         f"FROM {tables}, r, s WHERE {joined} AND r.a = c0.a AND r.b = s.b"
     )
-    assert con.view("v")._entry.maintained.tally is None
+    assert con.view("v")._entry.maintained.tuple_count is None
     assert con.view("v").count() == 8000**5
 
 

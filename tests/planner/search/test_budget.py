@@ -40,6 +40,15 @@ def test_many_tables_take_few_covers(query, monkeypatch):
     assert "not all were compared" in plan.reason
 
 
+@pytest.mark.parametrize(("query", "width"), [(ring(40, "w0"), 2), (ring(60, "w0"), 2), (grid(4), 3)],
+                         ids=["ring of 40", "ring of 60", "grid"])  # fmt: skip
+def test_a_search_that_ends_early_has_a_narrow_tree(query, width):
+    """The bags of a good elimination order come first, so they are in the tree even if the budget is spent."""
+    definition = parse_definition(query)
+    found = decomposition.decompose(definition, definition.free, {})
+    assert (found.cut, found.width) == (True, width)
+
+
 def test_few_tables_are_compared_whole():
     plan = plan_view(parse_definition("R(a, b), S(b, c), T(c, d), U(d, a) -> a, b, c, d [bag]"))
     assert plan.shape == "cyclic" and "not all were compared" not in plan.reason

@@ -170,12 +170,12 @@ def test_the_exponents_are_those_of_the_linear_programme():
 
 def counting_distinct(free):
     definition = parse_definition(f"R(a, b), S(b, c) -> {free}")
-    companion = DistinctValues(
+    distinct_set = DistinctValues(
         parse_definition(f"R(a, b), S(b, c) -> {free}, c [set]"), ((free, free),), ("c",), False, "c"
     )
     return replace(
-        definition, companions=(companion,),
-        raw=(RawColumn(free, "variable", "BIGINT", free), RawColumn("n", "count", "BIGINT", companion=0)),
+        definition, distinct_sets=(distinct_set,),
+        raw=(RawColumn(free, "variable", "BIGINT", free), RawColumn("n", "count", "BIGINT", distinct_set=0)),
     )  # fmt: skip
 
 
@@ -197,8 +197,8 @@ def test_distinct_values_without_groups_are_counted_where_the_value_is_hashed_to
 def test_what_cannot_be_combined_is_on_one_shard_with_the_reason():
     first = DistinctValues(parse_definition("R(a, b), S(b, c) -> a [set]"), (), ("a",), False, "a")
     second = DistinctValues(parse_definition("R(a, b), S(b, c) -> c [set]"), (), ("c",), False, "c")
-    raw = tuple(RawColumn(f"n{number}", "count", "BIGINT", companion=number) for number in range(2))
-    definition = replace(parse_definition("R(a, b), S(b, c) -> "), scalar=True, companions=(first, second), raw=raw)
+    raw = tuple(RawColumn(f"n{number}", "count", "BIGINT", distinct_set=number) for number in range(2))
+    definition = replace(parse_definition("R(a, b), S(b, c) -> "), scalar=True, distinct_sets=(first, second), raw=raw)
     found = partition(definition, 4)
     assert found.shards == 1
     assert "one shard: distinct values of a and c are counted" in found.reason

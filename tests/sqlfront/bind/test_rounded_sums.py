@@ -152,7 +152,7 @@ def test_branches_of_a_union_are_merged_by_what_is_rounded(con: Any) -> None:
             )
 
 
-def test_the_pieces_of_a_ring_are_merged(con: Any) -> None:
+def test_the_part_trees_of_a_ring_are_merged(con: Any) -> None:
     rng = random.Random(5)
     for table in "rstu":
         con.execute(f"CREATE TABLE {table} (a INT, b INT, x DOUBLE)")

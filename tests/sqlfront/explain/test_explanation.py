@@ -102,7 +102,7 @@ def test_values_kept_for_other_aggregates_are_drawn_too(con):
     fill(con)
     found = con.explain("v")
     assert any("values of" in line and "sorted" in line for line in found.drawing())
-    assert len(found.to_dict()["companions"]) == 1
+    assert len(found.to_dict()["distinct_sets"]) == 1
     assert any("values of" in box[0] for box in drawn(found.svg()))
 
 

@@ -63,8 +63,8 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from([*PIECES, "", " ", "\n-- only a comment;\n", "/* ; */"]), max_size=6))
-def test_split_is_duckdbs(pieces: list[str]) -> None:
-    sql = ";".join(pieces)
+def test_split_is_duckdbs(part_trees: list[str]) -> None:
+    sql = ";".join(part_trees)
     expected = [statement.query for statement in duckdb.extract_statements(sql)]
     found = [sql[start:end] for start, end in split(sql)]
     assert len(found) == len(expected)

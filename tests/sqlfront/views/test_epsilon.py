@@ -145,7 +145,7 @@ def test_with_output_columns_epsilon_is_by_request(con, free):
 @pytest.mark.parametrize(
     ("free", "delay", "space"), [(1, "O(N^0.5)", "O(N^1.25)"), (2, "O(N^0.25)", "O(N^1.25)"), (3, "O(1)", "O(N^1.5)")]
 )
-def test_explain_tells_of_the_pieces(con, free, delay, space):
+def test_explain_tells_of_the_part_trees(con, free, delay, space):
     query, option = GROUPED[free], "WITH (epsilon = 0.25)"
     con.execute(f"CREATE MATERIALIZED VIEW v {option} AS {query}")
     fill(con)
@@ -153,14 +153,16 @@ def test_explain_tells_of_the_pieces(con, free, delay, space):
     cost = explained["cost"]
     assert (cost["update"], cost["delay"], cost["space"]) == ("O(N^0.75) amortised", delay, space)
     assert explained["strategy"].startswith("IVM^eps with epsilon = 0.25")
-    pieces, figures = explained["heavy"]["pieces"], explained["heavy"]["figures"]
-    assert len(pieces) == (5 if free == 3 else 7) and figures["pieces"].keys() == {p["name"] for p in pieces}
+    part_trees, figures = explained["heavy"]["part_trees"], explained["heavy"]["figures"]
+    assert len(part_trees) == (5 if free == 3 else 7) and figures["part_trees"].keys() == {
+        p["name"] for p in part_trees
+    }
     text = str(con.explain("v"))
-    assert all(f"piece {piece['name']}, {piece['reading']}" in text for piece in pieces)
+    assert all(f"part tree {part_tree['name']}, {part_tree['reading']}" in text for part_tree in part_trees)
     assert re.search(r"0\.5 +O\(N\^0\.5\) amortised +O\(N", text) and ("next row" in text) == (free != 3)
-    assert con.explain("v").svg().count("piece ") == len(pieces)
+    assert con.explain("v").svg().count("part tree ") == len(part_trees)
     kinds = [row["kind"] for row in con.view("v").state()]
-    assert kinds.count("piece") == sum(map(len, figures["pieces"].values())) > 0
+    assert kinds.count("part_tree") == sum(map(len, figures["part_trees"].values())) > 0
 
 
 @pytest.mark.parametrize(
@@ -354,7 +356,7 @@ def test_the_figures_are_those_of_the_partition(con):
         "heavy": {"s.b": 1, "s.c": 1},
         "parts": {"HH": 1, "HL": 39, "LH": 39, "LL": 0},
     }
-    assert figures["pieces"] == {"r HL * s LH": (1,), "s HL * t LH": (1,), "t HL * r LH": (1,)}
+    assert figures["part_trees"] == {"r HL * s LH": (1,), "s HL * t LH": (1,), "t HL * r LH": (1,)}
     text = str(explained)
     assert "s: 1 of s.b, 1 of s.c are heavy; rows by the two: HH 1, HL 39, LH 39, LL 0" in text
     table = [line.split("  ") for line in text.splitlines() if "amortised" in line or "one change" in line]
@@ -417,12 +419,12 @@ def test_tables_may_be_partitioned_by_one_column(con, query, epsilon):
         assert is_right(con)
     explained, view = con.explain("v").to_dict(), maintained(con)
     assert explained["cost"]["space"] == {None: "O(N^1.5)", 0.3: "O(N^1.3)"}.get(epsilon, "O(N)")
-    assert {piece["name"] for piece in explained["heavy"]["pieces"]} == {"HHH", "LLL", "*HL", "L*H", "HL*"}
-    assert view.divided and all(len(one.columns) == 1 for one in view.balance.pieces.partitions)
+    assert {part_tree["name"] for part_tree in explained["heavy"]["part_trees"]} == {"HHH", "LLL", "*HL", "L*H", "HL*"}
+    assert view.divided and all(len(one.columns) == 1 for one in view.balance.part_trees.partitions)
     con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.6)")
-    assert len(maintained(con).plan.union.pieces) == 5 and is_right(con)
+    assert len(maintained(con).plan.union.part_trees) == 5 and is_right(con)
     con.execute("ALTER MATERIALIZED VIEW v SET (partition = 'double')")
-    assert len(maintained(con).plan.union.pieces) == 5
+    assert len(maintained(con).plan.union.part_trees) == 5
     con.execute("REFRESH MATERIALIZED VIEW v")
     assert maintained(con).plan.union.covers and maintained(con).epsilon == 0.6 and is_right(con)
 
@@ -433,7 +435,7 @@ def test_a_partition_by_one_column_is_kept_with_the_view(tmp_path):
         fill(tables(con))
         con.execute(f"CREATE MATERIALIZED VIEW v WITH (partition = 'single') AS {TRIANGLES}")
     with sqlfront.connect(path) as con:
-        assert len(maintained(con).plan.union.pieces) == 5 and is_right(con)
+        assert len(maintained(con).plan.union.part_trees) == 5 and is_right(con)
 
 
 @pytest.mark.parametrize("query", [*GROUPED.values(), "SELECT count(*) AS n FROM r, s WHERE r.b = s.b"])

@@ -111,7 +111,7 @@ def test_the_first_rows_of_many_triangles_cost_few_steps() -> None:
     assert max(steps) <= 2 * min(steps), steps
 
 
-def test_distinct_rows_of_rings_in_pieces() -> None:
+def test_distinct_rows_of_rings_in_part_trees() -> None:
     """Pieces may have an output row in common, which is shown once."""
     rng = random.Random(8)
     con = connect(0, rng)

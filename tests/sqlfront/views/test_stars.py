@@ -54,7 +54,7 @@ def test_random_streams_against_duckdb(number: int) -> None:
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = {epsilons[0]}) AS {select} ORDER BY {order} {limit}")
     [maintained] = con.session.database.engine.views.values()
     ties = ", ".join(str(place + 1) for place in range(len(maintained.definition.columns)))
-    feed, followed, seen, pieces = con.view("v").subscribe(timeout=0), Counter(), set(), Counter()
+    feed, followed, seen, part_trees = con.view("v").subscribe(timeout=0), Counter(), set(), Counter()
     for step in range(18):
         if step % 6 == 5:
             epsilon = epsilons[(step // 6) % len(epsilons)]
@@ -71,9 +71,9 @@ def test_random_streams_against_duckdb(number: int) -> None:
         take(feed, followed)
         assert +followed == Counter(wanted)
         seen.add(tuple(wanted))
-        for kept in maintained.balance.pieces.trees:
-            pieces[kept.piece.name] += bool(kept.ranked[0].root.table.live)
-    assert len(seen) > 2 and all(pieces.values()), (len(seen), pieces)
+        for kept in maintained.balance.part_trees.trees:
+            part_trees[kept.planned.name] += bool(kept.ranked[0].root.table.live)
+    assert len(seen) > 2 and all(part_trees.values()), (len(seen), part_trees)
     con.execute("DELETE FROM r; DELETE FROM s")
     assert con.view("v").count() == 0
     state = con.execute("SHOW STATE FOR v").df()

@@ -1,0 +1,58 @@
+"""Arguments of the Python API: values of the expected kind, or InterfaceError with the argument's name."""
+
+from __future__ import annotations
+
+import os
+import reprlib
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, TypeGuard
+
+from sqlfront.storage.errors import InterfaceError
+
+
+def path_text(value: Any, name: str = "database") -> str:
+    """A str or a path as a str. InterfaceError for anything else: its repr would become the name of a file."""
+    if isinstance(value, str | os.PathLike):
+        path = os.fspath(value)
+        if _is_text(path) and "\0" not in path:
+            return path
+    return _refuse(value, name, 'the path of a file as a str or pathlib.Path, or ":memory:"')
+
+
+def text(value: Any, name: str) -> str:
+    """A str without halves of surrogate pairs, which UTF-8 has no bytes for."""
+    return value if _is_text(value) else _refuse(value, name, "a str")
+
+
+def whole(value: Any, name: str) -> int:
+    """An int."""
+    return value if isinstance(value, int) else _refuse(value, name, "an int")
+
+
+def number(value: Any, name: str) -> float:
+    """An int or a float."""
+    return value if isinstance(value, int | float) else _refuse(value, name, "a number")
+
+
+def options(value: Any, name: str) -> dict[str, Any]:
+    """A mapping with names as its keys, or None, as a dict."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return dict(value)
+    return _refuse(value, name, "a dict of options by name")
+
+
+def several(value: Any, name: str) -> list[Any]:
+    """An iterable, as a list."""
+    return list(value) if isinstance(value, Iterable) else _refuse(value, name, "an iterable")
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def _refuse(value: Any, name: str, expected: str) -> NoReturn:
+    raise InterfaceError(
+        f"argument {name} is {reprlib.repr(value)}, of type {type(value).__name__}", hint=f"give {expected}"
+    )
