@@ -98,7 +98,7 @@ def test_the_picture_is_that_of_the_example():
     [first, *_] = [code for language, code in blocks(ROOT / "README.md") if language == "python"]
     namespace: dict[str, Any] = {}
     with contextlib.redirect_stdout(io.StringIO()):
-        exec(compile(first.partition("con.execute(\"DELETE")[0], "README.md", "exec"), namespace)
+        exec(compile(first.partition('con.execute("DELETE')[0], "README.md", "exec"), namespace)
     with namespace["con"] as con:
         assert con.explain("spending").svg() == (ROOT / "docs" / "spending.svg").read_text()
 
