@@ -57,9 +57,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'sqlfront' has no attribute {name!r}")
     if name in _FACE:
-        from sqlfront.storage.kernel_cache import ensure_cache
+        from sqlfront.storage.kernel_setup import ensure_kernels
 
-        ensure_cache()
+        ensure_kernels()
     value = getattr(import_module(_FACE.get(name, "sqlfront.storage.errors")), name)
     globals()[name] = value
     return value

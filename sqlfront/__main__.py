@@ -47,12 +47,12 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
 
 def warm() -> int:
     """Compile the kernels into the user's cache, so that the first view of a later process need not wait."""
-    from sqlfront.storage.kernel_cache import ensure_cache
-    from sqlfront.storage.kernels.jit import compile_all
-
-    ensure_cache()
+    from sqlfront.storage.kernel_setup import ensure_kernels
 
     start = time.perf_counter()
+    ensure_kernels()
+    from sqlfront.storage.kernels.jit import compile_all
+
     compile_all()
     print(f"The kernels are compiled ({time.perf_counter() - start:.1f} s).")
     return 0

@@ -1,7 +1,6 @@
 """The directory of compiled kernels when the usual one cannot be written: one below the temporary directory.
 
-`kernels/jit.py` reads SQLFRONT_CACHE_DIR when the first kernel loads, so this runs before that. It is a module of its
-own because every edit of `kernels/jit.py` compiles all kernels again.
+Kernels read SQLFRONT_CACHE_DIR when the first of them loads, so this runs before that.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sqlfront.storage.errors import OperationalError
+from sqlfront.storage.kernels.native import cache_base
 
 
 @functools.cache
 def ensure_cache() -> None:
     """Point SQLFRONT_CACHE_DIR to a directory that can be written. OperationalError if there is none."""
-    reason = _obstacle(_base)
+    reason = _obstacle(cache_base)
     if reason is None:
         return
     fallback = Path(tempfile.gettempdir()) / f"sqlfront-{os.getuid() if hasattr(os, 'getuid') else 'cache'}"
@@ -31,11 +31,6 @@ def ensure_cache() -> None:
         )
     os.environ["SQLFRONT_CACHE_DIR"] = str(fallback)
     print(f"sqlfront: kernels are cached in {fallback} ({reason}); see SQLFRONT_CACHE_DIR", file=sys.stderr, flush=True)
-
-
-def _base() -> Path:
-    """As `cache_directory` of kernels/jit.py chooses it."""
-    return Path(os.environ.get("SQLFRONT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def _private(directory: Path) -> Path:

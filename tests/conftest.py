@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from sqlfront.storage.kernel_setup import ensure_kernels
+
 settings.register_profile(
     "ci",
     deadline=None,
@@ -24,6 +26,8 @@ os.environ.setdefault(
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.sql.codegen.wholeStage=false -Dspark.sql.adaptive.enabled=false",
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+ensure_kernels()  # Tests import what is below `sqlfront.connect`, which does this for others.
 
 TOGETHER = {"tests/spark/": "spark", "[spark": "spark", "tests/streams/": "streams"}
 """What is in the names of tests that share what is slow to make: a session of Spark, or what streams have done."""

@@ -81,7 +81,7 @@ class Dictionary:
     def find(self, array: pa.Array) -> np.ndarray:
         """Codes of a string or binary array; ABSENT (-1) for strings never inserted, NULL_CODE for NULL."""
         codes, rows = self._hashes(array)
-        kernels.find_rows(self._at, *rows, codes)
+        kernels.find_rows(self._at, *rows, codes.ctypes.data, len(codes))
         return codes
 
     def encode_one(self, value: bytes) -> int:
@@ -126,11 +126,11 @@ class Dictionary:
         """The strings of int64 codes as large_string or large_binary; NULL_CODE becomes NULL."""
         codes = np.ascontiguousarray(codes)
         offsets = np.empty(len(codes) + 1, np.int64)
-        bad = kernels.measure(self._at, codes, offsets)
+        bad = kernels.measure(self._at, codes.ctypes.data, offsets.ctypes.data, len(codes))
         if bad >= 0:
             raise InternalError(f"code {codes[bad]} is not in the dictionary", why="it was freed or never made")
         data = np.empty(int(offsets[-1]) + SLACK, np.uint8)
-        kernels.gather(self._at, codes, offsets, data.ctypes.data)
+        kernels.gather(self._at, codes.ctypes.data, offsets.ctypes.data, data.ctypes.data, len(codes))
         buffers = [validity(codes), pa.py_buffer(offsets), pa.py_buffer(data[: offsets[-1]])]
         return pa.Array.from_buffers(arrow_type, len(codes), buffers)
 
@@ -207,7 +207,7 @@ class Dictionary:
 
     def _rebuild(self, size: int) -> None:
         slots = np.zeros(size, np.int64)
-        kernels.rebuild_slots(self._at, slots)
+        kernels.rebuild_slots(self._at, slots.ctypes.data, size)
         self._set_slots(slots)
 
     def _compact(self, length: int) -> None:

@@ -115,8 +115,11 @@ def combine(terms: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
         return _combine_large(terms)
     out = np.zeros((len(terms[0][1]), bound.bit_length() // 64 + 1), np.int64)
     for coefficient, limbs in terms:
-        word = abs(coefficient)
-        kernels.accumulate(np.ascontiguousarray(limbs), word - 2**64 if word >= 2**63 else word, coefficient < 0, out)
+        word, whole = abs(coefficient), np.ascontiguousarray(limbs)
+        factor = word - 2**64 if word >= 2**63 else word
+        kernels.accumulate(
+            whole.ctypes.data, whole.shape[1], factor, coefficient < 0, out.ctypes.data, out.shape[1], len(out)
+        )
     return _trimmed(out)
 
 
@@ -169,9 +172,10 @@ def _integer_words(array: pa.Array, type: str) -> tuple[np.ndarray, np.ndarray, 
 def _float_factor(array: pa.Array, type: str, limbs: int, shift: int) -> np.ndarray:
     bits = fixed_values(array, array.type.to_pandas_dtype()).astype(np.float64).view(np.int64)
     nulls = nulls_of(array)
-    nulls = np.zeros(len(array), np.bool_) if nulls is None else nulls
+    if nulls is not None:
+        bits = np.where(nulls, 0, bits)
     bounds = np.array([2**62, -(2**62)])
-    if not kernels.float_bounds(bits, nulls, bounds):
+    if not kernels.float_bounds(bits.ctypes.data, len(bits), bounds.ctypes.data):
         raise DataError(f"a sum over {type} met NaN or an infinity", why="they have no exact sum")
     lowest, highest = map(int, bounds)
     out = np.zeros((len(array), limbs), np.int64)
@@ -181,7 +185,7 @@ def _float_factor(array: pa.Array, type: str, limbs: int, shift: int) -> np.ndar
     needed_limbs = max(highest + needed_shift, 0) // 64 + 1
     if needed_shift > shift or needed_limbs > limbs:
         raise FactorRange(max(limbs, needed_limbs), needed_shift)
-    kernels.float_limbs(bits, nulls, shift, out)
+    kernels.float_limbs(bits.ctypes.data, len(bits), shift, out.ctypes.data, limbs)
     return out
 
 
@@ -190,8 +194,9 @@ def _null_codes(count: int, present: np.ndarray | None) -> np.ndarray:
 
 
 def _doubles(limbs: np.ndarray, shift: int) -> np.ndarray:
-    bits = np.empty(len(limbs), np.int64)
-    kernels.nearest_doubles(limbs, shift, bits)
+    bits, whole = np.empty(len(limbs), np.int64), np.ascontiguousarray(limbs)
+    room, width = np.empty(limbs.shape[1], np.int64), limbs.shape[1]
+    kernels.nearest_doubles(whole.ctypes.data, width, shift, room.ctypes.data, bits.ctypes.data, len(bits))
     return bits.view(np.float64)
 
 

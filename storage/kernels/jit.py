@@ -1,8 +1,8 @@
-"""Compilation of the kernels, cached on disk under a hash of everything they are made of.
+"""Kernels: functions that are machine code, from the file of all kernels (native.py) or by numba in this process.
 
-Numba's own cache looks only at the file of the function being compiled, so an edit in a callee of
-another file would leave stale machine code in use. Ours is one directory per hash of the kernels'
-sources, the versions of numba and llvmlite, Python's, and the processor.
+Numba's own cache looks only at the file of the function being compiled, so an edit in a callee of another file would
+leave stale machine code in use. Ours is one directory per hash of the kernels' sources, the versions of numba and
+llvmlite, Python's, and the processor.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
@@ -18,80 +17,107 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import llvmlite
-import numba
-import numba.cpython.numbers
-import numba.np.math.numbers
+from sqlfront.storage.kernels.native import HERE, cache_base, fingerprint_of, loaded
 
 _FOLDERS = ("tables", "programs")
-_ARITHMETIC = (vars(numba.cpython.numbers), vars(numba.np.math.numbers))  # Both define add, sub and mul.
 _state = {"compiling": False}
 
 
 def cache_directory() -> Path:
-    """Where compiled kernels of exactly these sources live: SQLFRONT_CACHE_DIR or the user's cache."""
-    base = os.environ.get("SQLFRONT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "sqlfront" / "kernels" / _own_fingerprint()
+    """Where numba keeps kernels of exactly these sources: below SQLFRONT_CACHE_DIR or the user's cache."""
+    return cache_base() / "sqlfront" / "kernels" / _own_fingerprint()
 
 
 @functools.cache
 def _own_fingerprint() -> str:
     """That of this package, once per process: every kernel asks for it."""
-    return fingerprint(Path(__file__).parent)
+    return fingerprint(HERE)
 
 
 def fingerprint(package: Path) -> str:
     """A hash of the sources in `package` and of the tools and processor that compile them."""
-    digest = hashlib.sha256()
+    import llvmlite
+    import numba
+
+    digest = hashlib.sha256(fingerprint_of(package).encode())
     for part in (numba.__version__, llvmlite.__version__, sys.version, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
-    for source in sorted(package.rglob("*.py")):
-        digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 
 class Kernel:
-    """A function for one signature, without the GIL unless it is `held`. It is loaded from the cache, or compiled, when
-    it is first called or met in another that is being compiled: what is only called from compiled kernels is in their
-    machine code."""
+    """A function for one signature, without the GIL unless it is `held`.
+
+    Machine code comes from the file of all kernels. Without the file, numba loads or compiles a kernel when it is first
+    called, or met in another kernel that is being compiled: a kernel that is only called from compiled kernels is in
+    their machine code.
+    """
 
     def __init__(
         self, function: Callable[..., Any], signature: Any, inline: Literal["never", "always"], held: bool
     ) -> None:
         functools.update_wrapper(self, function)
-        self.py_func, self._signature, self._held, self._compiled = function, signature, held, False
+        self.py_func, self.signature, self.held, self._compiled = function, signature, held, False
         # Numba asks these of what a function to be compiled calls.
         self.targetoptions: dict[str, Literal["never", "always"]] = {"inline": inline}
+
+    @property
+    def symbol(self) -> str:
+        """The name of the kernel in the file of all kernels."""
+        return symbol_of(self.py_func)
+
+    @functools.cached_property
+    def entry(self) -> Any:
+        """The machine code as a function of Python. It checks nothing: pass exact types."""
+        found = loaded() if self.__module__.startswith(f"{__package__}.") else None
+        if found is not None:
+            return getattr(found, self.symbol)
+        return self.dispatcher.overloads[self.dispatcher.signatures[0]].entry_point
 
     @property
     def dispatcher(self) -> Any:
         """Numba's own object, compiled."""
         if not self._compiled:
             self._compiled = True  # Before it is: a recursive function meets itself.
-            with _wrapping_overflow():
-                self._dispatcher.compile(self._signature)
+            with wrapping_overflow():
+                self._dispatcher.compile(self.signature)
+            self._dispatcher.disable_compile()  # Else numba compiles it again for each constant it is called with.
         return self._dispatcher
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
-        directory = cache_directory()
-        _announce(directory)
-        before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-        numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
-        try:
-            return numba.njit(cache=True, nogil=not self._held, inline=self.targetoptions["inline"])(self.py_func)
-        finally:
-            numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+        return make_dispatcher(self)
 
     @property
     def _numba_type_(self) -> Any:
+        import numba
+
         return numba.types.Dispatcher(self.dispatcher)
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.dispatcher(*arguments)
+        return self.entry(*arguments)
 
 
-_kernels: list[Kernel] = []
+def make_dispatcher(made: Kernel) -> Any:
+    """Numba's object for a kernel, whose machine code is kept in the cache."""
+    import numba
+
+    directory = cache_directory()
+    _announce(directory)
+    before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
+    numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
+    try:
+        return numba.njit(cache=True, nogil=not made.held, inline=made.targetoptions["inline"])(made.py_func)
+    finally:
+        numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+
+
+def symbol_of(function: Callable[..., Any]) -> str:
+    """The file and the name of a function as one name."""
+    return f"{function.__module__.rpartition('.')[2]}_{function.__name__}"
+
+
+KERNELS: list[Kernel] = []
 
 
 def kernel(signature: Any, *, inline: bool = False, held: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
@@ -99,40 +125,49 @@ def kernel(signature: Any, *, inline: bool = False, held: bool = False) -> Calla
 
     def make(function: Callable[..., Any]) -> Kernel:
         made = Kernel(function, signature, "always" if inline else "never", held)
-        _kernels.append(made)
+        KERNELS.append(made)
         return made
 
     return make
 
 
-def compile_all() -> None:
-    """Compile, or load, every kernel of the package."""
+def import_all() -> None:
+    """Import every module of kernels, so that KERNELS has them all."""
     for folder in _FOLDERS:
-        for source in sorted((Path(__file__).parent / folder).glob("*.py")):
+        for source in sorted((HERE / folder).glob("*.py")):
             importlib.import_module(f"{__package__}.{folder}.{source.stem}")
-    for made in _kernels:
-        _ = made.dispatcher
+
+
+def compile_all() -> None:
+    """Load, or compile, every kernel of the package."""
+    import_all()
+    for made in KERNELS:
+        _ = made.entry
 
 
 def entry_point(made: Kernel) -> Any:
-    """The compiled function itself, without numba's type dispatch. It checks nothing: pass exact types."""
-    return made.dispatcher.overloads[made.dispatcher.signatures[0]].entry_point
+    """The machine code of a kernel as a function of Python. It checks nothing: pass exact types."""
+    return made.entry
 
 
 @contextmanager
-def _wrapping_overflow() -> Iterator[None]:
+def wrapping_overflow() -> Iterator[None]:
     """Integer arithmetic that is compiled within wraps around.
 
     Numba marks signed arithmetic as never overflowing (LLVM's nsw), so LLVM may fold `a * M >= b * M` to `a >= b` and a
     test for a carry to False. Hashes and limbs overflow on purpose.
     """
-    before = [names["_int_arith_flags"] for names in _ARITHMETIC]
-    for names in _ARITHMETIC:
+    import numba.cpython.numbers
+    import numba.np.math.numbers
+
+    both = (vars(numba.cpython.numbers), vars(numba.np.math.numbers))  # Both define add, sub and mul.
+    before = [names["_int_arith_flags"] for names in both]
+    for names in both:
         names["_int_arith_flags"] = lambda _type: []
     try:
         yield
     finally:
-        for names, flags in zip(_ARITHMETIC, before, strict=True):
+        for names, flags in zip(both, before, strict=True):
             names["_int_arith_flags"] = flags
 
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+from sqlfront.storage.kernels.lowering import cgutils, intrinsic, ir, types
 
 _I64 = ir.IntType(64)
 _I32 = ir.IntType(32)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from numba import types
-from numba.extending import intrinsic
-
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.kernels.lowering import intrinsic, ir, types
 from sqlfront.storage.kernels.memory import load, load32, store
 from sqlfront.storage.kernels.tables.byte_strings import hash_rows, insert_rows
 
@@ -16,7 +14,6 @@ PLAN_WORDS = 5
 @intrinsic
 def load8(typingctx, base, index):
     """The unsigned byte at base + index."""
-    from llvmlite import ir
 
     def codegen(context, builder, signature, arguments):
         byte = ir.IntType(8)

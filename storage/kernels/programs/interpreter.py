@@ -8,8 +8,6 @@ let the rest of the path run, and are resumed from where they stopped.
 
 from __future__ import annotations
 
-from numba import types
-
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
     AGGREGATE,
@@ -70,10 +68,11 @@ from sqlfront.storage.kernels.layout import (
     VIOLATION,
     WIDTH,
 )
+from sqlfront.storage.kernels.lowering import python_object, types
 from sqlfront.storage.kernels.memory import load, store
 from sqlfront.storage.kernels.programs.extend import step_extend
 from sqlfront.storage.kernels.programs.probe import step_probe, step_project
-from sqlfront.storage.kernels.programs.python_rows import address_of, pack_row, python_object
+from sqlfront.storage.kernels.programs.python_rows import address_of, pack_row
 from sqlfront.storage.kernels.programs.rank import step_rank
 from sqlfront.storage.kernels.programs.route import alone, step_balance, step_note, step_route, step_settle, step_status
 from sqlfront.storage.kernels.programs.support import step_sign, step_transition

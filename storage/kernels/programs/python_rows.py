@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.extending import NativeValue, intrinsic, models, register_model, unbox
-
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
     NULL_CODE,
@@ -16,26 +10,14 @@ from sqlfront.storage.kernels.layout import (
     ROW_SOURCES,
     ROW_WORDS,
 )
+from sqlfront.storage.kernels.lowering import intrinsic, ir, types
 from sqlfront.storage.kernels.memory import load, store
-
-
-class _PythonObject(types.Type):
-    """A Python object, lent by the caller."""
-
-
-python_object = _PythonObject("python_object")
-register_model(_PythonObject)(models.OpaqueModel)
 
 _tuple_size = types.ExternalFunction("PyTuple_Size", types.int64(types.int64))
 _tuple_item = types.ExternalFunction("PyTuple_GetItem", types.int64(types.int64, types.int64))
 _as_word = types.ExternalFunction("PyLong_AsLongLong", types.int64(types.int64))
 _error = types.ExternalFunction("PyErr_Occurred", types.int64())
 _clear_error = types.ExternalFunction("PyErr_Clear", types.void())
-
-
-@unbox(_PythonObject)
-def _lend(_type: Any, value: Any, _context: Any) -> NativeValue:
-    return NativeValue(value)
 
 
 @intrinsic

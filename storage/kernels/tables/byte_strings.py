@@ -13,12 +13,9 @@ Strings come as Arrow buffers: the address of the bytes, and the address of 32 o
 
 from __future__ import annotations
 
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.kernels.lowering import intrinsic, ir, types
 from sqlfront.storage.kernels.memory import high_product, load, prefetch, store
 
 SLOTS, MASK, ENTRIES, IDS, HEAP, HEAP_SIZE, REFS = 0, 1, 2, 3, 4, 5, 6
@@ -237,41 +234,43 @@ def insert_rows(state, data, offsets, wide, row, out, stride, rows):
     return row
 
 
-@kernel("void(int64,int64,int64,int64,int64[::1])")
-def find_rows(state, data, offsets, wide, out):
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def find_rows(state, data, offsets, wide, out, rows):
     """Replace the hashes in `out` by ids, ABSENT where a string is not in the dictionary."""
-    for row in range(len(out)):
-        if out[row] != NULL_CODE:
+    for row in range(rows):
+        h = load(out, row)
+        if h != NULL_CODE:
             start = offset_at(offsets, wide, row)
-            out[row] = find_one(state, data + start, offset_at(offsets, wide, row + 1) - start, out[row])
+            store(out, row, find_one(state, data + start, offset_at(offsets, wide, row + 1) - start, h))
 
 
-@kernel("int64(int64,int64[::1],int64[::1])")
-def measure(state, codes, offsets):
+@kernel("int64(int64,int64,int64,int64)")
+def measure(state, codes, offsets, rows):
     """Fill the offsets of the decoded strings; the first row whose code is not a live id, or -1."""
     entries, used, total = load(state, ENTRIES), load(state, USED), 0
-    offsets[0] = 0
-    for row in range(len(codes)):
-        i = codes[row]
+    store(offsets, 0, 0)
+    for row in range(rows):
+        i = load(codes, row)
         if i != NULL_CODE:
             if i < 0 or i >= used or load(entries, 2 * i + 1) < 0:
                 return row
             total += load(entries, 2 * i + 1)
-        offsets[row + 1] = total
+        store(offsets, row + 1, total)
     return -1
 
 
-@kernel("void(int64,int64[::1],int64[::1],int64)")
-def gather(state, codes, offsets, target):
+@kernel("void(int64,int64,int64,int64,int64)")
+def gather(state, codes, offsets, target, rows):
     """Copy the strings of `codes` to `target` at `offsets`, which ascend: what is written too far is written over."""
     entries, heap = load(state, ENTRIES), load(state, HEAP)
-    for row in range(len(codes)):
-        if codes[row] != NULL_CODE:
-            source, goal = heap + load(entries, 2 * codes[row]), target + offsets[row]
+    for row in range(rows):
+        code, start = load(codes, row), load(offsets, row)
+        if code != NULL_CODE:
+            source, goal, length = heap + load(entries, 2 * code), target + start, load(offsets, row + 1) - start
             _put_word(goal, _word(source))
             _put_word(goal + 8, _word(source + 8))
-            if offsets[row + 1] - offsets[row] > SLACK:
-                copy_bytes(source + SLACK, goal + SLACK, offsets[row + 1] - offsets[row] - SLACK)
+            if length > SLACK:
+                copy_bytes(source + SLACK, goal + SLACK, length - SLACK)
 
 
 @kernel("int64(int64)")
@@ -308,19 +307,19 @@ def free_unused(state):
     store(state, FREE, chain)
 
 
-@kernel("void(int64,int64[::1])")
-def rebuild_slots(state, new):
-    """Enter the live ids into `new`, whose size may differ; reads no string."""
+@kernel("void(int64,int64,int64)")
+def rebuild_slots(state, new, size):
+    """Enter the live ids into `new`, of another size perhaps; reads no string."""
     old, entries, used = load(state, SLOTS), load(state, ENTRIES), load(state, USED)
-    mask = len(new) - 1
+    mask = size - 1
     for j in range(load(state, MASK) + 1):
         slot = load(old, j)
         i = (slot & _ID_MASK) - 1
         if 0 <= i < used and load(entries, 2 * i + 1) >= 0:
             at = (slot >> 32) & mask
-            while new[at] != 0:
+            while load(new, at) != 0:
                 at = (at + 1) & mask
-            new[at] = slot
+            store(new, at, slot)
 
 
 @kernel("void(int64,int64)")

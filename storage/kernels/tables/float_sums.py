@@ -1,14 +1,13 @@
 """Kernels of exact sums: numbers of several limbs from doubles, to doubles, and scaled together.
 
-A number is a row of an (n, limbs) int64 array: two's complement, least significant limb first.
+Arrays are given by their addresses. A number is a row of an (n, width) int64 array: two's complement, least significant
+limb first.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.memory import high_product, less_unsigned, shift_right
+from sqlfront.storage.kernels.memory import high_product, less_unsigned, load, shift_right, store
 
 _FRACTION = (1 << 52) - 1
 _IMPLICIT = 1 << 52
@@ -40,71 +39,72 @@ def significand_of(bits):
     return (bits & _FRACTION) | (_IMPLICIT if bits & _INFINITY else 0)
 
 
-@kernel("boolean(int64[::1],boolean[::1],int64[::1])")
-def float_bounds(bits, nulls, bounds):
+@kernel("boolean(int64,int64,int64)")
+def float_bounds(bits, rows, bounds):
     """Lower bounds[0] to the lowest set bit's power of two, raise bounds[1] above the highest; False if not finite."""
-    for row in range(len(bits)):
-        b = bits[row]
-        if nulls[row] or b << 1 == 0:
+    for row in range(rows):
+        b = load(bits, row)
+        if b << 1 == 0:
             continue
         if b & _INFINITY == _INFINITY:
             return False
         significand, exponent = significand_of(b), exponent_of(b)
         lowest = bit_length(significand & -significand) - 1
-        bounds[0] = min(bounds[0], exponent + lowest)
-        bounds[1] = max(bounds[1], exponent + bit_length(significand))
+        store(bounds, 0, min(load(bounds, 0), exponent + lowest))
+        store(bounds, 1, max(load(bounds, 1), exponent + bit_length(significand)))
     return True
 
 
-@kernel("void(int64[::1],boolean[::1],int64,int64[:,::1])")
-def float_limbs(bits, nulls, shift, out):
+@kernel("void(int64,int64,int64,int64,int64)")
+def float_limbs(bits, rows, shift, out, width):
     """value * 2^shift into zeroed limbs; `float_bounds` has shown that it fits exactly."""
-    for row in range(len(bits)):
-        b = bits[row]
-        if nulls[row] or b << 1 == 0:
+    for row in range(rows):
+        b, number = load(bits, row), out + 8 * width * row
+        if b << 1 == 0:
             continue
         word, position = significand_of(b), exponent_of(b) + shift
         if position < 0:
             word >>= -position
             position = 0
         limb, offset = position >> 6, position & 63
-        out[row, limb] = word << offset
-        if offset > 0 and limb + 1 < out.shape[1]:
-            out[row, limb + 1] = shift_right(word, 64 - offset)
+        store(number, limb, word << offset)
+        if offset > 0 and limb + 1 < width:
+            store(number, limb + 1, shift_right(word, 64 - offset))
         if b < 0:
             carry = 1
-            for i in range(limb, out.shape[1]):
-                out[row, i] = ~out[row, i] + carry
-                carry = 1 if carry == 1 and out[row, i] == 0 else 0
+            for i in range(limb, width):
+                negated = ~load(number, i) + carry
+                store(number, i, negated)
+                carry = 1 if carry == 1 and negated == 0 else 0
 
 
-@kernel("int64(int64[::1],int64)")
-def window(limbs, position):
+@kernel("int64(int64,int64,int64)")
+def window(limbs, width, position):
     """64 bits of a number from bit `position` up; bits outside are 0."""
     limb, offset = position >> 6, position & 63
-    low = limbs[limb] if 0 <= limb < len(limbs) else 0
-    high = limbs[limb + 1] if 0 <= limb + 1 < len(limbs) else 0
+    low = load(limbs, limb) if 0 <= limb < width else 0
+    high = load(limbs, limb + 1) if 0 <= limb + 1 < width else 0
     return low if offset == 0 else shift_right(low, offset) | (high << (64 - offset))
 
 
-@kernel("int64(int64[::1],int64)")
-def nearest_double(magnitude, shift):
+@kernel("int64(int64,int64,int64)")
+def nearest_double(magnitude, width, shift):
     """The bits of the double nearest to magnitude * 2^-shift, ties to even, subnormals and overflow included."""
-    top = len(magnitude) - 1
-    while top >= 0 and magnitude[top] == 0:
+    top = width - 1
+    while top >= 0 and load(magnitude, top) == 0:
         top -= 1
     if top < 0:
         return 0
-    highest = 64 * top + bit_length(magnitude[top]) - 1
+    highest = 64 * top + bit_length(load(magnitude, top)) - 1
     last = max(highest - 52, shift - 1074)
-    significand = window(magnitude, last) if last <= highest else 0
-    if last > 0 and (window(magnitude, last - 1) & 1) == 1:
+    significand = window(magnitude, width, last) if last <= highest else 0
+    if last > 0 and (window(magnitude, width, last - 1) & 1) == 1:
         odd = significand & 1
         if odd == 0:
             limb, offset = (last - 1) >> 6, (last - 1) & 63
-            odd = 1 if magnitude[limb] & ((1 << offset) - 1) != 0 else 0
+            odd = 1 if load(magnitude, limb) & ((1 << offset) - 1) != 0 else 0
             for i in range(limb):
-                odd |= 1 if magnitude[i] != 0 else 0
+                odd |= 1 if load(magnitude, i) != 0 else 0
         significand += odd
     biased = last - shift + 1075
     if biased == 1 and significand < _IMPLICIT:
@@ -115,38 +115,39 @@ def nearest_double(magnitude, shift):
     return _INFINITY if biased >= 0x7FF else (biased << 52) | (significand & _FRACTION)
 
 
-@kernel("void(int64[:,::1],int64,int64[::1])")
-def nearest_doubles(limbs, shift, out):
-    """The bits of the doubles nearest to each number * 2^-shift."""
-    magnitude = np.empty(limbs.shape[1], np.int64)
-    for row in range(len(out)):
-        negative = limbs[row, limbs.shape[1] - 1] < 0
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def nearest_doubles(limbs, width, shift, magnitude, out, rows):
+    """The bits of the doubles nearest to each number * 2^-shift. `magnitude` is room for one number."""
+    for row in range(rows):
+        number = limbs + 8 * width * row
+        negative = load(number, width - 1) < 0
         carry = 1
-        for i in range(limbs.shape[1]):
-            word = limbs[row, i]
+        for i in range(width):
+            word = load(number, i)
             if negative:
                 word = ~word + carry
                 carry = 1 if carry == 1 and word == 0 else 0
-            magnitude[i] = word
-        bits = nearest_double(magnitude, shift)
-        out[row] = bits | _SIGN if negative else bits
+            store(magnitude, i, word)
+        bits = nearest_double(magnitude, width, shift)
+        store(out, row, bits | _SIGN if negative else bits)
 
 
-@kernel("void(int64[:,::1],int64,boolean,int64[:,::1])")
-def accumulate(limbs, factor, negative, out):
+@kernel("void(int64,int64,int64,boolean,int64,int64,int64)")
+def accumulate(limbs, width, factor, negative, out, out_width, rows):
     """Add each number times `factor` (an unsigned word; times -1 if `negative`) to `out`, modulo its width."""
-    width = limbs.shape[1]
-    for row in range(len(out)):
-        sign = limbs[row, width - 1] >> 63
+    for row in range(rows):
+        number, total_at = limbs + 8 * width * row, out + 8 * out_width * row
+        sign = load(number, width - 1) >> 63
         carry, borrow = 0, 1 if negative else 0
-        for i in range(out.shape[1]):
-            word = limbs[row, i] if i < width else sign
+        for i in range(out_width):
+            word = load(number, i) if i < width else sign
             low = word * factor + carry
             carry = high_product(word, factor) + less_unsigned(low, carry)
             if negative:
                 low = ~low
+            before = load(total_at, i)
             total = low + borrow
             borrow = less_unsigned(total, borrow)
-            total += out[row, i]
-            borrow += less_unsigned(total, out[row, i])
-            out[row, i] = total
+            total += before
+            borrow += less_unsigned(total, before)
+            store(total_at, i, total)

@@ -25,7 +25,7 @@ PROBE = (
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A package of what limbs needs, and no more, so that it compiles quickly."""
-    for name in ("__init__", "jit", "layout", "memory", "tables/__init__", "tables/limbs"):
+    for name in ("__init__", "jit", "native", "lowering", "layout", "memory", "tables/__init__", "tables/limbs"):
         target = tmp_path / KERNELS / f"{name}.py"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(PACKAGE / f"{name}.py", target)

@@ -1,0 +1,105 @@
+"""Making the kernels' machine code ready before the first of them loads.
+
+A wheel brings a file of machine code. From a source tree the file is built once, in a process of its own and with a bar
+that shows its progress; a second process waits for the first. Without a C compiler numba compiles each kernel as it is
+needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlfront.storage.errors import OperationalError
+from sqlfront.storage.kernel_cache import ensure_cache
+from sqlfront.storage.kernels import native
+
+_MODULE = "sqlfront.storage.kernels.building"
+
+
+@functools.cache
+def ensure_kernels() -> None:
+    """Find, or build, the file of all kernels; or make a place for those that numba compiles. OperationalError if there
+    is no way to have them."""
+    if native.mode() != "jit" and native.find() is not None:
+        return
+    has_numba = all(importlib.util.find_spec(name) for name in ("numba", "llvmlite"))
+    if not has_numba:
+        raise OperationalError(
+            "there are no compiled kernels for this machine",
+            why="this package was installed without them, and numba, which compiles them, is not installed",
+            hint="install a wheel for this machine, or pip install numba",
+        )
+    ensure_cache()
+    if native.mode() != "jit" and has_compiler():
+        _build(native.built_file())
+
+
+def has_compiler() -> bool:
+    """Whether there is a C compiler, which puts the file together."""
+    from shutil import which
+
+    return bool(os.environ.get("CC") or any(map(which, ("cc", "gcc", "clang"))))
+
+
+def _build(target: Path) -> None:
+    """Build the file, once: a process that comes later waits for it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(target.with_suffix(".lock")):
+        if target.exists():
+            return
+        environment = dict(os.environ, SQLFRONT_KERNELS="jit", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+        command = [sys.executable, "-m", _MODULE, str(target)]
+        started = time.monotonic()
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as running:
+            assert running.stdout is not None and running.stderr is not None
+            _show(iter(running.stdout), started)
+            problem = running.stderr.read()
+    if running.returncode != 0:
+        last = problem.strip().splitlines()[-1:] or ["it gave no reason"]
+        _say(f"the kernels' file could not be built ({last[0]}): numba compiles each kernel by itself")
+
+
+def _show(lines: Iterator[str], started: float) -> None:
+    """A bar on a terminal, else a line at the beginning and one at the end."""
+    what = "compiling kernels, once for these sources"
+    if not sys.stderr.isatty():
+        _say(what)
+        for _ in lines:
+            pass
+        _say(f"compiled kernels in {time.monotonic() - started:.0f} s")
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn(f"sqlfront: {what}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=1.0)
+        for line in lines:
+            progress.update(task, completed=float(line.split()[0]))
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """One process at a time; the end of a process gives the lock back."""
+    try:
+        import fcntl
+    except ImportError:  # Not on Windows, where two processes may both build.
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _say(what: str) -> None:
+    print(f"sqlfront: {what}", file=sys.stderr, flush=True)

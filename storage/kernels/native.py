@@ -1,0 +1,93 @@
+"""The file of all kernels, compiled ahead of time: found, checked against the sources, loaded.
+
+A wheel brings the file (script/wheel). From a source tree it is built once (kernels/building.py) and kept in the user's
+cache. Its name holds the fingerprint of the sources, and the file holds it too: a file of other sources is never used.
+SQLFRONT_KERNELS forces a mode: `native` (an error without the file) or `jit` (numba compiles each kernel by itself).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+from pathlib import Path
+from types import ModuleType
+
+from sqlfront.storage.errors import OperationalError
+
+HERE = Path(__file__).parent
+FILE = "_native.abi3.so"
+MODES = ("native", "jit", "")
+
+
+def mode() -> str:
+    """What SQLFRONT_KERNELS asks for: `native`, `jit`, or empty for the file if there is one."""
+    asked = os.environ.get("SQLFRONT_KERNELS", "")
+    if asked in MODES:
+        return asked
+    raise OperationalError(
+        f"SQLFRONT_KERNELS is {asked!r}",
+        why="it forces how kernels are compiled",
+        hint="set native or jit, or unset it",
+    )
+
+
+@functools.cache
+def loaded() -> ModuleType | None:
+    """The kernels of exactly these sources, as functions called `file_function`; None if numba compiles them.
+    OperationalError if the mode is `native` and no file fits."""
+    if mode() == "jit":
+        return None
+    found = find()
+    if found is None and mode() == "native":
+        raise OperationalError(
+            "there is no file of compiled kernels for these sources",
+            where=f"neither {HERE / FILE} nor {built_file()}",
+            why="SQLFRONT_KERNELS=native forbids to compile them in this process",
+            hint="sqlfront warm, or unset SQLFRONT_KERNELS",
+        )
+    return found
+
+
+def find() -> ModuleType | None:
+    """The file of a wheel, or that built from a source tree, if it was made of exactly these sources."""
+    for place in (HERE / FILE, built_file()):
+        if place.exists() and (found := _load(place)) is not None:
+            return found
+    return None
+
+
+def built_file() -> Path:
+    """Where the file built from a source tree is kept."""
+    return cache_base() / "sqlfront" / "kernels" / fingerprint() / FILE
+
+
+def cache_base() -> Path:
+    """SQLFRONT_CACHE_DIR, or the user's cache."""
+    return Path(os.environ.get("SQLFRONT_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+@functools.cache
+def fingerprint() -> str:
+    """That of the sources of this package, once per process."""
+    return fingerprint_of(HERE)
+
+
+def fingerprint_of(package: Path) -> str:
+    """A hash of the kernels' sources in a directory, and of the kind of machine."""
+    digest = hashlib.sha256(f"{platform.system()} {platform.machine()}".encode())
+    for source in sorted(package.rglob("*.py")):
+        digest.update(source.relative_to(package).as_posix().encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:20]
+
+
+def _load(place: Path) -> ModuleType | None:
+    """The module of a file, if it was made of these sources."""
+    spec = importlib.util.spec_from_file_location("_native", place)
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module if module.fingerprint == fingerprint() else None
