@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'sqlfront' has no attribute {name!r}")
     if name in _FACE:
-        from sqlfront.storage.kernel_setup import ensure_kernels
+        from sqlfront.storage.native.kernel_setup import ensure_kernels
 
         ensure_kernels()
     value = getattr(import_module(_FACE.get(name, "sqlfront.storage.errors")), name)

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None, connect: Callable[..., Any] | N
 
 def warm() -> int:
     """Compile the kernels into the user's cache, so that the first view of a later process need not wait."""
-    from sqlfront.storage.kernel_setup import ensure_kernels
+    from sqlfront.storage.native.kernel_setup import ensure_kernels
 
     start = time.perf_counter()
     ensure_kernels()

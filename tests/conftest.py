@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from sqlfront.storage.kernel_setup import ensure_kernels
+from sqlfront.storage.native.kernel_setup import ensure_kernels
 
 settings.register_profile(
     "ci",

@@ -15,6 +15,14 @@ PACKAGES = ("sqlfront", "maintenance", "planner", "storage")
 MOST_FILES = 30
 JAVA = {"_jvm", "_jsc"}
 """PySpark's doors to Java, which have no public names."""
+NUMBA = {
+    "_create_empty_module",
+    "_final_module",
+    "_get_module_for_linking",
+    "_linking_libraries",
+    "_raise_if_finalized",
+}
+"""Numba's module of LLVM before it is linked, which has no public name: storage/kernels/building.py."""
 
 TWICE = {"__main__", "errors"}
 """Names that two product files have: Python asks for __main__ in each package that can be run; users import
@@ -107,7 +115,7 @@ def private_reads(path: Path) -> list[str]:
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls" | "sys" | "os")):
                 continue
-            case ast.Attribute(attr=name) if is_private(name) and name not in own | JAVA:
+            case ast.Attribute(attr=name) if is_private(name) and name not in own | JAVA | NUMBA:
                 read.append(ast.unparse(node))
             case ast.ImportFrom(names=names):
                 read += [alias.name for alias in names if is_private(alias.name)]

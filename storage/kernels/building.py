@@ -1,9 +1,9 @@
 """Building the file of all kernels: one module of LLVM's, compiled once, with a function of Python for each kernel.
 
 `python -m sqlfront.storage.kernels.building FILE` builds it, in a process of its own: numba's internals (of 0.68) are
-changed, so that numba lowers each kernel without optimising or linking it. The steps: lower all kernels, join them in one
-module, optimise, emit an object, write the C functions that Python calls, and let a C compiler link the file. The file
-needs neither numba nor llvmlite, and serves Python 3.11 and later (PEP 384, the stable ABI).
+changed, so that numba lowers each kernel without optimising or linking it. The steps: lower all kernels, join them in
+one module, optimise, emit an object, write the C functions that Python calls, and let a C compiler link the file. The
+file needs neither numba nor llvmlite, and serves Python 3.11 and later (PEP 384, the stable ABI).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlfront.storage.kernels import jit
-from sqlfront.storage.kernels.native import fingerprint
+from sqlfront.storage.native.native_file import fingerprint
 
 OPTIMISED = 3
 BASELINE = {"x86_64": "x86-64-v2", "AMD64": "x86-64-v2"}

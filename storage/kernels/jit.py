@@ -1,4 +1,4 @@
-"""Kernels: functions that are machine code, from the file of all kernels (native.py) or by numba in this process.
+"""Kernels: functions that are machine code, from the file of all kernels (storage/native) or by numba in this process.
 
 Numba's own cache looks only at the file of the function being compiled, so an edit in a callee of another file would
 leave stale machine code in use. Ours is one directory per hash of the kernels' sources, the versions of numba and
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlfront.storage.kernels.native import HERE, cache_base, fingerprint_of, loaded
+from sqlfront.storage.native.native_file import HERE, cache_base, fingerprint_of, loaded
 
 _FOLDERS = ("tables", "programs")
 _state = {"compiling": False}

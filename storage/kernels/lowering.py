@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from sqlfront.storage.kernels.native import loaded
+from sqlfront.storage.native.native_file import loaded
 
 
 class _Absent:

@@ -1,7 +1,7 @@
 """The file of all kernels, compiled ahead of time: found, checked against the sources, loaded.
 
-A wheel brings the file (script/wheel). From a source tree it is built once (kernels/building.py) and kept in the user's
-cache. Its name holds the fingerprint of the sources, and the file holds it too: a file of other sources is never used.
+A wheel brings the file (script/wheel). From a source tree the file is built once (storage/kernels/building.py) and
+kept in the user's cache. It holds the fingerprint of the sources: a file of other sources is never used.
 SQLFRONT_KERNELS forces a mode: `native` (an error without the file) or `jit` (numba compiles each kernel by itself).
 """
 
@@ -17,7 +17,7 @@ from types import ModuleType
 
 from sqlfront.storage.errors import OperationalError
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "kernels"
 FILE = "_native.abi3.so"
 MODES = ("native", "jit", "")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sqlfront.storage.errors import OperationalError
-from sqlfront.storage.kernel_cache import ensure_cache
+from sqlfront.storage.native.kernel_cache import ensure_cache
 
 
 @pytest.fixture(autouse=True)

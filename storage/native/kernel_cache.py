@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sqlfront.storage.errors import OperationalError
-from sqlfront.storage.kernels.native import cache_base
+from sqlfront.storage.native.native_file import cache_base
 
 
 @functools.cache

@@ -8,20 +8,21 @@ needed.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 from sqlfront.storage.errors import OperationalError
-from sqlfront.storage.kernel_cache import ensure_cache
-from sqlfront.storage.kernels import native
+from sqlfront.storage.native import native_file as native
+from sqlfront.storage.native.kernel_cache import ensure_cache
 
-_MODULE = "sqlfront.storage.kernels.building"
+MODULE = "sqlfront.storage.kernels.building"
 
 
 @functools.cache
@@ -30,7 +31,7 @@ def ensure_kernels() -> None:
     is no way to have them."""
     if native.mode() != "jit" and native.find() is not None:
         return
-    has_numba = all(importlib.util.find_spec(name) for name in ("numba", "llvmlite"))
+    has_numba = all(find_spec(name) for name in ("numba", "llvmlite"))
     if not has_numba:
         raise OperationalError(
             "there are no compiled kernels for this machine",
@@ -39,24 +40,22 @@ def ensure_kernels() -> None:
         )
     ensure_cache()
     if native.mode() != "jit" and has_compiler():
-        _build(native.built_file())
+        build_file(native.built_file())
 
 
 def has_compiler() -> bool:
     """Whether there is a C compiler, which puts the file together."""
-    from shutil import which
-
     return bool(os.environ.get("CC") or any(map(which, ("cc", "gcc", "clang"))))
 
 
-def _build(target: Path) -> None:
+def build_file(target: Path) -> None:
     """Build the file, once: a process that comes later waits for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with _alone(target.with_suffix(".lock")):
         if target.exists():
             return
         environment = dict(os.environ, SQLFRONT_KERNELS="jit", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-        command = [sys.executable, "-m", _MODULE, str(target)]
+        command = [sys.executable, "-m", MODULE, str(target)]
         started = time.monotonic()
         with subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

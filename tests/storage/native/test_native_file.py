@@ -1,0 +1,89 @@
+"""The file of all kernels: it is used if it was made of these sources, and nothing else takes its place unseen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sqlfront.storage.errors import OperationalError
+from sqlfront.storage.native import kernel_setup
+from sqlfront.storage.native import native_file as native
+
+FILE = native.HERE / native.FILE if (native.HERE / native.FILE).exists() else native.built_file()
+needs_file = pytest.mark.skipif(native.loaded() is None, reason="kernels are compiled by numba here")
+
+
+@needs_file
+def test_a_file_of_other_sources_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = native.find()
+    assert found is not None
+    assert found.fingerprint == native.fingerprint()
+    monkeypatch.setattr(native, "fingerprint", lambda: "other")
+    monkeypatch.setattr(native, "built_file", lambda: FILE)
+    assert native.find() is None
+
+
+def test_the_fingerprint_sees_every_edit(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "one.py").write_text("a = 1\n")
+    before = native.fingerprint_of(tmp_path)
+    (tmp_path / "tables" / "one.py").write_text("a = 2\n")
+    edited = native.fingerprint_of(tmp_path)
+    (tmp_path / "tables" / "one.py").rename(tmp_path / "tables" / "two.py")
+    assert len({before, edited, native.fingerprint_of(tmp_path)}) == 3
+
+
+def test_a_mode_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQLFRONT_KERNELS", "fast")
+    with pytest.raises(OperationalError, match="SQLFRONT_KERNELS is 'fast'"):
+        native.mode()
+
+
+def loading(tmp_path: Path, code: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """What a process says that finds no file."""
+    environment = dict(os.environ, SQLFRONT_CACHE_DIR=str(tmp_path), PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    return subprocess.run([sys.executable, "-c", code], env=environment | more, capture_output=True, text=True)
+
+
+def test_native_forbids_to_fall_back(tmp_path: Path) -> None:
+    if (native.HERE / native.FILE).exists():
+        pytest.skip("this is a wheel, whose file is always there")
+    code = "from sqlfront.storage.native import native_file as native; native.loaded()"
+    done = loading(tmp_path, code, SQLFRONT_KERNELS="native")
+    assert done.returncode == 1
+    assert "there is no file of compiled kernels for these sources" in done.stderr
+
+
+@needs_file
+def test_a_view_loads_neither_numba_nor_what_it_does_not_use() -> None:
+    code = (
+        "import sys, sqlfront; con = sqlfront.connect(); con.execute('CREATE TABLE t (a INT)');"
+        "con.execute('CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a');"
+        "print([name for name in sys.modules if name in %r])"
+    )
+    never = ("numba", "llvmlite", "scipy", "pandas", "sqlglot", "rich", "prompt_toolkit", "pyspark", "pygments")
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
+    done = subprocess.run([sys.executable, "-c", code % (never,)], env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_without_a_file_and_without_numba_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "find", lambda: None)
+    monkeypatch.setattr(kernel_setup, "find_spec", lambda name: None)
+    kernel_setup.ensure_kernels.cache_clear()
+    with pytest.raises(OperationalError, match="pip install numba"):
+        kernel_setup.ensure_kernels()
+
+
+def test_a_file_that_cannot_be_built_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SQLFRONT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(kernel_setup, "MODULE", "no_module_of_ours")
+    kernel_setup.build_file(native.built_file())
+    assert "could not be built" in capsys.readouterr().err
+    assert not native.built_file().exists()
