@@ -20,6 +20,7 @@ from sqlfront.planner.model.query import Atom, Definition
 from sqlfront.planner.shards.blocks import Blocks, Dimension, Path, folded, is_hashable
 from sqlfront.planner.shards.combination import counted_distinct_sets, obstacle
 from sqlfront.planner.shards.product import NoProduct, Product, product
+from sqlfront.planner.theory.simplex import greatest
 from sqlfront.planner.theory.wording import enumerate_words
 
 MOST_SHARDS = 1 << 16
@@ -150,15 +151,12 @@ def exponents(holders: Sequence[frozenset[Path]], sizes: Mapping[Path, float], s
     They minimise the largest number of rows that an atom sends to one shard, which on data without skew no algorithm of
     one round beats by more than a constant (Beame, Koutris and Suciu 2014).
     """
-    from scipy.optimize import linprog  # Takes half a second to import, and few come here.
-
-    whole = log(shards)
-    demands = [[-1.0 if atom in atoms else 0.0 for atoms in holders] + [-1.0] for atom in sizes]
-    bounds = [-log(max(size, 1.0)) / whole for size in sizes.values()]
-    demands.append([1.0] * len(holders) + [0.0])
-    signs = [(0.0, None)] * len(holders) + [(None, None)]
-    found = linprog([0.0] * len(holders) + [1.0], A_ub=demands, b_ub=[*bounds, 1.0], bounds=signs)
-    return [float(value) for value in found.x[:-1]]
+    rows = [log(max(size, 1.0)) / log(shards) for size in sizes.values()]
+    # The last variable is how far the largest number of rows falls below that of the largest table.
+    fewer = [[-1.0 if atom in atoms else 0.0 for atoms in holders] + [1.0] for atom in sizes]
+    whole = [1.0] * len(holders) + [0.0]
+    gains = [0.0] * len(holders) + [1.0]
+    return greatest(gains, [*fewer, whole], [*(max(rows) - one for one in rows), 1.0])[1][:-1]
 
 
 # Inside ------------------------------------------------------------------------------------------

@@ -7,8 +7,7 @@ from fractions import Fraction
 from functools import lru_cache
 from math import exp, log
 
-DENOMINATOR = 1000
-"""The optimum is a vertex of a 0/1 polytope of a few rows: its denominator is far below."""
+from sqlfront.planner.theory.simplex import greatest_packing
 
 _CACHED = 1 << 16
 
@@ -36,8 +35,6 @@ def largest_join(variables: Iterable[str], edges: Iterable[tuple[frozenset[str],
 
     Raises ValueError when a variable is in no edge.
     """
-    from scipy.optimize import linprog  # Takes half a second to import, and few come here.
-
     wanted = sorted(set(variables))
     sized = [(edge, rows) for edge, rows in edges if edge & set(wanted)]
     if any(rows == 0 for _, rows in sized):
@@ -46,9 +43,8 @@ def largest_join(variables: Iterable[str], edges: Iterable[tuple[frozenset[str],
         return 1.0
     if any(all(variable not in edge for edge, _ in sized) for variable in wanted):
         raise ValueError("a variable is in no edge")
-    demands = [[-1 if variable in edge else 0 for edge, _ in sized] for variable in wanted]
-    found = linprog([log(rows) for _, rows in sized], A_ub=demands, b_ub=[-1] * len(wanted))
-    return exp(found.fun)
+    holders = [[int(variable in edge) for variable in wanted] for edge, _ in sized]
+    return exp(greatest_packing(holders, [log(rows) for _, rows in sized]))
 
 
 def _forced(edges: Iterable[int]) -> tuple[int, frozenset[int]]:
@@ -111,7 +107,4 @@ def _needed(edges: list[int]) -> list[int]:
 @lru_cache(_CACHED)
 def _solve(edges: tuple[tuple[int, ...], ...]) -> Fraction:
     """The linear programme, as its dual: the most weight on vertices with at most 1 in each edge."""
-    from scipy.optimize import linprog  # Takes half a second to import, and only cyclic joins come here.
-
-    found = linprog([-1] * len(edges[0]), A_ub=edges, b_ub=[1] * len(edges))
-    return Fraction(-found.fun).limit_denominator(DENOMINATOR)
+    return greatest_packing(edges, [Fraction(1)] * len(edges))
