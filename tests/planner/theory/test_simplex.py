@@ -29,7 +29,7 @@ def solved(rows: list[list[Fraction]], right: list[Fraction]) -> list[Fraction] 
 
 
 def best_vertex(gains: list[Fraction], rows: list[list[Fraction]], room: list[Fraction]) -> Fraction:
-    """The greatest sum over the corners of the polytope: where as many of its bounds hold with equality as variables."""
+    """The greatest sum over the corners of the polytope, where as many bounds as variables hold with equality."""
     size = len(gains)
     bounds = [*zip(rows, room, strict=True)]
     bounds += [([Fraction(-(i == j)) for j in range(size)], Fraction(0)) for i in range(size)]
@@ -54,9 +54,8 @@ def test_random_programmes(seed: int) -> None:
     value, found = greatest(gains, rows, room)
     assert value == best_vertex(gains, rows, room) == sum(g * x for g, x in zip(gains, found, strict=True))
     assert min(found) >= 0
-    assert all(
-        sum(a * x for a, x in zip(row, found, strict=True)) <= most for row, most in zip(rows, room, strict=True)
-    )
+    taken = [sum(a * x for a, x in zip(row, found, strict=True)) for row in rows]
+    assert all(one <= most for one, most in zip(taken, room, strict=True))
     rounded, _ = greatest([*map(float, gains)], [[*map(float, row)] for row in rows], [*map(float, room)])
     assert isclose(rounded, value, abs_tol=1e-9)
 
