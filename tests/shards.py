@@ -41,7 +41,7 @@ class LocalShards:
         self.parts: dict[int, Counter] = {}
         self.sent: Counter = Counter()
 
-    def part_trees(self, changes: dict[str, pa.Table]) -> dict[int, list[ShardDelta]]:
+    def pieces(self, changes: dict[str, pa.Table]) -> dict[int, list[ShardDelta]]:
         """The changes of tables, by the names of the plan, as they arrive at shards."""
         found: dict[int, list[ShardDelta]] = {}
         for table, rows in changes.items():
@@ -51,9 +51,9 @@ class LocalShards:
         return found
 
     def apply(self, changes: dict[str, pa.Table]) -> None:
-        for number, part_trees in self.part_trees(changes).items():
+        for number, pieces in self.pieces(changes).items():
             log = self.logs.setdefault(number, ShardLog())
-            self.take(number, shard.advance(self.plan, self.query, number, log, part_trees))
+            self.take(number, shard.advance(self.plan, self.query, number, log, pieces))
 
     def take(self, number: int, change: pa.Table | None) -> None:
         """Add the rows that a shard has put out to those it has put out before."""
