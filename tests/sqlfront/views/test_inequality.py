@@ -314,3 +314,22 @@ def test_views_share_a_store_that_is_sorted_for_one_of_them() -> None:
         con.execute("INSERT INTO p VALUES (1, 2, 3), (1, 3, 2)")
         for view in ("w", "both"):
             assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "condition", ["r.k = s.k AND r.x <> s.y", "r.x <> s.y", "r.k = s.k AND r.x < s.y AND r.a > s.b"]
+)
+def test_a_feed_stops_at_a_comparison_of_two_sides_that_are_put_out(condition: str) -> None:
+    """Each change of one side meets rows of the other that fail the comparison."""
+    choose = random.Random(condition)
+    with sqlfront.connect(":memory:") as con:
+        con.execute("CREATE TABLE r (k INT, x INT, a INT); CREATE TABLE s (k INT, y INT, b INT)")
+        query = f"SELECT r.k, r.x, r.a, s.k AS sk, s.y, s.b FROM r JOIN s ON {condition}"
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+        feed = con.view("v").subscribe(timeout=0)
+        for _ in range(14):
+            values = f"{choose.randrange(2)}, {choose.randrange(3)}, {choose.randrange(3)}"
+            con.execute(f"INSERT INTO {choose.choice('rs')} VALUES ({values})")
+            if choose.random() < 0.2:
+                con.execute(f"DELETE FROM {choose.choice('rs')} WHERE k = 1")
+        assert replayed(feed) == Counter(con.execute(query).fetchall()) != Counter()
