@@ -148,7 +148,10 @@ class Part:
 
 
 def rewritten(query: str) -> str:
-    """The query in words that the binder and DuckDB know: the first step of binding. Each rewrite is a function."""
+    """The query in words that the binder and DuckDB know: the first step of binding.
+
+    This text is bound, stored and checked. Each rewrite is a function of a file in sqlfront/bind, as row_numbers.py.
+    """
     return with_qualify(query)
 
 
