@@ -33,7 +33,7 @@ def change(number: int) -> tuple[list[tuple[int, int]], list[int]]:
 
 
 def expected(epochs: int) -> dict[str, list]:
-    """The table and the views after so many epochs."""
+    """The tables and the views after so many epochs."""
     held: Counter = Counter()
     for number in range(1, epochs + 1):
         for row, weight in zip(*change(number), strict=True):
@@ -52,10 +52,12 @@ def expected(epochs: int) -> dict[str, list]:
         "totals": sorted(totals.items()),
         "passing_totals": sorted(totals.items()),
         "joined": sorted(joined.elements()),
+        "plain": [(number,) for number in range(2, epochs + 1, 2)],
     }
 
 
 def set_up(con: sqlfront.Connection) -> None:
+    con.execute("CREATE TABLE plain (number BIGINT)")
     con.execute("CREATE CHANGE TABLE kept (a BIGINT, b BIGINT, c VARCHAR NOT NULL)")
     con.execute("CREATE CHANGE TABLE passing (a BIGINT, b BIGINT, c VARCHAR NOT NULL) WITH (retain = false)")
     con.execute("CREATE MATERIALIZED VIEW totals AS SELECT a, sum(b)::BIGINT AS n FROM kept GROUP BY a")
@@ -69,13 +71,14 @@ def look(con: sqlfront.Connection) -> dict[str, list]:
 
 
 def run_epoch(con: sqlfront.Connection, number: int) -> None:
-    """One epoch of both tables, by different ways in."""
+    """One epoch of both change tables, by different ways in; every other one writes a table of DuckDB's too."""
     rows, weights = change(number)
     data = {"a": [a for a, _ in rows], "b": [b for _, b in rows], "c": ["text"] * len(rows), "_weight": weights}
     if number % 2:
         con.apply({"kept": pa.table(data), "passing": pa.table(data)})
         return
     con.execute("BEGIN")
+    con.execute("INSERT INTO plain VALUES (?)", [number])
     con.apply({"kept": pa.table(data)})
     con.apply({"passing": pa.table(data)})
     con.execute("COMMIT")

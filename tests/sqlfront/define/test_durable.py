@@ -250,7 +250,7 @@ def check_crashes(path, steps):
 
 
 def test_a_killed_process_loses_nothing_and_doubles_nothing(path):
-    check_crashes(path, [26, 41, 57, 60, 64, 10_000, 0])
+    check_crashes(path, [26, 32, 41, 57, 60, 64, 10_000, 0])
 
 
 @pytest.mark.slow
