@@ -31,7 +31,7 @@ QUERY = "SELECT customer, SUM(price) AS total, COUNT(*) AS n FROM orders JOIN it
 ROWS = ("INSERT INTO orders VALUES (1, 'Ada')", "INSERT INTO items VALUES (1, 9.50)")
 TIMED = f"""
 import json, time
-laps, before = {{}}, time.process_time()
+laps, before = dict(), time.process_time()
 def lap(name):
     global before
     now = time.process_time()
