@@ -43,6 +43,7 @@ def churn(con: sqlfront.Connection, seed: int, epochs: int = 12) -> None:
         (f"SELECT count(*) AS n {RING_OF_4}", 5),
         # One atom is told apart: by what is summed, by a filter, by the output, by the direction of an edge.
         (f"SELECT count(*) AS n, sum(a.w) AS s {RING}", 0),
+        (f"SELECT sum(a.w) AS x, sum(b.w) AS y, sum(c.w) AS z {RING}", 0),
         (f"SELECT count(*) AS n {RING} WHERE a.w > 0", 0),
         (f"SELECT a.src, count(*) AS n {RING} GROUP BY a.src", 0),
         ("SELECT count(*) AS n FROM e a, e b, e c WHERE a.dst = b.src AND b.dst = c.dst AND c.src = a.src", 0),
