@@ -44,8 +44,8 @@ def test_random_streams(con, query, epsilon):
     tables = "rst" if THREE in query else "e"
     for step in range(4):
         for name in tables:
-            # 0 is a hub on both sides; some values, and some rows, come again.
-            values = [0, 0, *range(6), None]
+            # 0 is a hub on both sides, heavy at epsilon = 0.5; some values, and some rows, come again.
+            values = [*[0] * 8, *range(6), *range(6), *range(30), None]
             rows = [
                 (choose.choice(values), choose.choice(values), choose.randrange(3))
                 for _ in range(2 if step % 3 else 40)
