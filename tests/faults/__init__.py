@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("sqlfront", "maintenance", "planner", "storage")
+LONGEST = 400
+"""Seconds after which a test counts as one that does not end."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,11 @@ def _applied(fault: Fault, path: Path) -> Iterator[None]:
 
 
 def _run(tests: str, tree: Path) -> int:
-    """pytest's exit code: 1 when a test has failed."""
+    """pytest's exit code: 1 when a test has failed, or does not end."""
     environment = dict(os.environ, PYTHONPATH=str(tree), HYPOTHESIS_PROFILE="unshrunk")
     environment["SQLFRONT_CACHE_DIR"] = str(tree / "cache")
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split(" ")]
-    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=900).returncode
+    try:
+        return subprocess.run(command, cwd=tree, env=environment, capture_output=True, timeout=LONGEST).returncode
+    except subprocess.TimeoutExpired:
+        return 1

@@ -396,6 +396,7 @@ class Buckets:
 def test_the_buckets_of_example_12():
     buckets = Buckets([[1, 2, 3], [4, 1, 5], [2, 5, 3], [4, 6]])
     assert [buckets.next() for _ in range(3)] == [(1, 2), (2, 2), (3, 2)]
+    assert buckets.skipped(0) == ({}, {}), "the current bucket excludes nothing"
     assert buckets.skipped(1) == ({1: 5}, {5: 1})
     assert buckets.skipped(2) == ({2: 5, 3: "EOF"}, {5: 2, "EOF": 3})
     assert [buckets.next() for _ in range(2)] == [(4, 2), (5, 2)]
