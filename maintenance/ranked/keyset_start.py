@@ -39,7 +39,7 @@ class KeysetBound:
     fixed: int = 0
 
     def codes(self, codecs: Mapping[str, Codec]) -> list[Sequence[int]]:
-        """The words of each value. Those of a string that no row has are valid until the state changes."""
+        """The words of each value. The words of a string that is in no row are valid until the state changes."""
         return [
             [0, value >> 64, _signed(value)] if variable is None else codecs[variable].encode_value(value)
             for variable, value in self.values

@@ -223,7 +223,7 @@ class MaintainedView:
 
     @property
     def divided(self) -> bool:
-        """Whether what is put out is kept by the part trees alone."""
+        """Whether the part trees alone keep the output."""
         return self.plan.union is not None and not self.plan.union.covers
 
     def balance_by(self, epsilon: float) -> None:

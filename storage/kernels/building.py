@@ -8,11 +8,8 @@ file needs neither numba nor llvmlite, and serves Python 3.11 and later (PEP 384
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import shlex
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlfront.storage.kernels import jit
+from sqlfront.storage.native.kernel_setup import compiler
 from sqlfront.storage.native.native_file import fingerprint
 
 OPTIMISED = 3
@@ -32,15 +30,6 @@ nothing."""
 
 Told = Callable[[str, float], None]
 """Takes the step that runs, and the share of the work that is done."""
-
-
-def compiler() -> list[str] | None:
-    """The C compiler's command: CC, or the first of cc, gcc, clang; None if there is none."""
-    given = os.environ.get("CC")
-    if given:
-        return shlex.split(given)
-    found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    return [found] if found else None
 
 
 def build(target: Path, told: Told, kernels: Sequence[jit.Kernel] | None = None) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,43 +41,43 @@ def ensure_kernels() -> None:
             hint="install a wheel for this machine, or pip install numba",
         )
     ensure_cache()
-    if native.mode() != "jit" and has_compiler():
-        build_file(native.built_file())
+    if native.mode() != "jit" and compiler() is not None and (problem := build_file(native.built_file())) is not None:
+        _say(f"the kernels' file could not be built ({problem}): numba compiles each kernel by itself")
 
 
-def has_compiler() -> bool:
-    """Whether there is a C compiler, which puts the file together."""
-    return bool(os.environ.get("CC") or any(map(which, ("cc", "gcc", "clang"))))
+def compiler() -> list[str] | None:
+    """The C compiler's command, which links the file: CC, or the first of cc, gcc, clang; None if there is none."""
+    given = os.environ.get("CC")
+    found = shlex.split(given) if given else list(filter(None, map(which, ("cc", "gcc", "clang"))))[:1]
+    return found or None
 
 
-def build_file(target: Path) -> None:
-    """Build the file, once: a process that comes later waits for it."""
+def build_file(target: Path) -> str | None:
+    """Build the file, unless it is there: a process that comes later waits for the first. The problem, if it fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(target.with_suffix(".lock")):
+    with _alone(target.with_suffix(".lock")), tempfile.TemporaryFile("w+") as errors:
         if target.exists():
-            return
+            return None
         environment = dict(os.environ, SQLFRONT_KERNELS="jit", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
         command = [sys.executable, "-m", MODULE, str(target)]
         started = time.monotonic()
-        with subprocess.Popen(
-            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as running:
-            assert running.stdout is not None and running.stderr is not None
-            _show(iter(running.stdout), started)
-            problem = running.stderr.read()
-    if running.returncode != 0:
-        last = problem.strip().splitlines()[-1:] or ["it gave no reason"]
-        _say(f"the kernels' file could not be built ({last[0]}): numba compiles each kernel by itself")
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) as running:
+            assert running.stdout is not None
+            _show(running.stdout)
+        if running.returncode == 0:
+            _say(f"compiled kernels in {time.monotonic() - started:.0f} s")
+            return None
+        errors.seek(0)
+        return (errors.read().strip().splitlines() or ["it gave no reason"])[-1]
 
 
-def _show(lines: Iterator[str], started: float) -> None:
-    """A bar on a terminal, else a line at the beginning and one at the end."""
+def _show(lines: Iterable[str]) -> None:
+    """The progress of a build: a bar on a terminal, else one line."""
     what = "compiling kernels, once for these sources"
     if not sys.stderr.isatty():
         _say(what)
         for _ in lines:
             pass
-        _say(f"compiled kernels in {time.monotonic() - started:.0f} s")
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn

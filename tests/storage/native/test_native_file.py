@@ -84,6 +84,6 @@ def test_a_file_that_cannot_be_built_is_told(
 ) -> None:
     monkeypatch.setenv("SQLFRONT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(kernel_setup, "MODULE", "no_module_of_ours")
-    kernel_setup.build_file(native.built_file())
-    assert "could not be built" in capsys.readouterr().err
+    assert "no_module_of_ours" in (kernel_setup.build_file(native.built_file()) or "")
+    assert "compiled kernels in" not in capsys.readouterr().err
     assert not native.built_file().exists()
