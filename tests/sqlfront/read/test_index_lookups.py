@@ -24,14 +24,6 @@ def con() -> Any:
         yield connection
 
 
-@pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[RankedWalk]:
-    found: list[RankedWalk] = []
-    begin = RankedWalk.__init__
-    monkeypatch.setattr(RankedWalk, "__init__", lambda walk, *given: found.append(walk) or begin(walk, *given))
-    return found
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_rows_of_values_are_those_of_the_query(con: Any, walks: list[RankedWalk], seed: int) -> None:
     """Random indexes over columns of all types with ties and NULLs; values that are there, absent, of other types."""

@@ -29,14 +29,6 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-@pytest.fixture
-def walks(monkeypatch: pytest.MonkeyPatch) -> list[RankedWalk]:
-    found: list[RankedWalk] = []
-    begin = RankedWalk.__init__
-    monkeypatch.setattr(RankedWalk, "__init__", lambda walk, *given: found.append(walk) or begin(walk, *given))
-    return found
-
-
 VALUES = {
     "i": ("INTEGER", ["-3", "0", "1", "2", "7"]),
     "b": ("BIGINT NOT NULL", ["-9223372036854775808", "-1", "0", "9223372036854775807"]),
