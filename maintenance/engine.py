@@ -7,6 +7,7 @@ signs turned restores every sum exactly, wrapped or not.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,8 +49,8 @@ class Engine(State):
     `version` changes whenever the state does, committed or not; `epoch` counts committed epochs.
     """
 
-    def __init__(self, evaluate: Evaluate) -> None:
-        super().__init__(evaluate)
+    def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None) -> None:
+        super().__init__(evaluate, lock)
         self.gates: dict[str, RowFastPath] = {}
         self._ingests: dict[str, Ingest] = {}
 

@@ -39,8 +39,8 @@ class State:
     `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`.
     """
 
-    def __init__(self, evaluate: Evaluate) -> None:
-        self.lock = threading.RLock()
+    def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None) -> None:
+        self.lock = lock or threading.RLock()
         self.relations: dict[str, Relation] = {}
         self.views: dict[str, MaintainedView] = {}
         self.dictionaries = Dictionaries()

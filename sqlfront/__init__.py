@@ -56,10 +56,6 @@ def __getattr__(name: str) -> Any:
     """Import the module that holds a public name when the name is first used (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module 'sqlfront' has no attribute {name!r}")
-    if name in _FACE:
-        from sqlfront.storage.native.kernel_setup import ensure_kernels
-
-        ensure_kernels()
     value = getattr(import_module(_FACE.get(name, "sqlfront.storage.errors")), name)
     globals()[name] = value
     return value

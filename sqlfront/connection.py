@@ -301,7 +301,7 @@ class Connection:
         """All rows under the lock. When another has committed since `execute`, the query runs again first."""
         session = self.session
         again, session.again = session.again, None
-        with session.database.engine.lock:
+        with session.database.lock:
             try:
                 with session.fetching():
                     return fetch()

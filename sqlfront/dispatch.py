@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,22 +10,17 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.frames import as_user
-from sqlfront.database.loading import forget_settings, lossless
 from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.reserved import looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.transactions import Transaction, rollback
-from sqlfront.define import change_table_ddl, ddl, table_ddl, view_index
+from sqlfront.database.user_settings import forget_settings, lossless
 from sqlfront.define.moving import refuse_copy, refuse_moving
-from sqlfront.define.options import check_options
-from sqlfront.explain import show
-from sqlfront.feeds.feed import subscribe
-from sqlfront.feeds.table_sources import pull
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql import statements as own
 from sqlfront.sql.statements import PassThrough, Statement
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
-from sqlfront.write import dml
+from sqlfront.storage.native.starting import starting
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
@@ -50,12 +46,20 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
 
 
 def _run_own(session: Session, statement: Statement) -> None:
+    _load_definitions()
     defines = not isinstance(statement, (*READS, own.RefreshChangeTables))
     if defines:
         _refuse_definition(session)
     if defines or isinstance(statement, own.CheckMaterializedView):
         require_current(session.database, session.duck)
     _OWN.get(type(statement), _show)(session, statement)
+
+
+@functools.cache
+def _load_definitions() -> None:
+    """Import what defines and maintains views."""
+    with starting():
+        import sqlfront.define.ddl  # noqa: F401
 
 
 def _refuse_definition(session: Session) -> None:
@@ -74,11 +78,69 @@ def _refuse_definition(session: Session) -> None:
         )
 
 
+def _create_view(session: Session, statement: own.CreateMaterializedView) -> None:
+    from sqlfront.define.ddl import create_view
+
+    create_view(session.database, session.duck, statement)
+
+
+def _drop_view(session: Session, statement: own.DropMaterializedView) -> None:
+    from sqlfront.define.ddl import drop_view
+
+    drop_view(session.database, session.duck, statement.name, if_exists=statement.if_exists, cascade=statement.cascade)
+
+
+def _refresh_view(session: Session, statement: own.RefreshMaterializedView) -> None:
+    from sqlfront.define.ddl import refresh_view
+
+    refresh_view(session.database, session.duck, statement.name)
+
+
+def _alter_view(session: Session, statement: own.AlterMaterializedView) -> None:
+    from sqlfront.define.ddl import alter_view
+
+    alter_view(session.database, session.duck, statement.name, statement.options)
+
+
+def _create_index(session: Session, statement: own.CreateViewIndex) -> None:
+    from sqlfront.define.view_index import create_index
+
+    create_index(session.database, session.duck, statement)
+
+
+def _drop_index(session: Session, statement: own.DropViewIndex) -> None:
+    from sqlfront.define.view_index import drop_index
+
+    drop_index(session.database, session.duck, statement)
+
+
+def _create_change_table(session: Session, statement: own.CreateChangeTable) -> None:
+    from sqlfront.define.change_table_ddl import create_change_table
+
+    create_change_table(session.database, session.duck, statement)
+
+
+def _drop_change_table(session: Session, statement: own.DropChangeTable) -> None:
+    from sqlfront.define.change_table_ddl import drop_change_table
+
+    drop_change_table(
+        session.database, session.duck, statement.name, if_exists=statement.if_exists, cascade=statement.cascade
+    )
+
+
+def _pull(session: Session, statement: own.RefreshChangeTables) -> None:
+    from sqlfront.feeds.table_sources import pull
+
+    pull(session, [name.parts for name in statement.names])
+
+
 def _subscribe(session: Session, statement: own.Subscribe) -> None:
+    from sqlfront.define.options import check_options
+    from sqlfront.feeds.feed import subscribe
     from sqlfront.feeds.feed_cursor import FeedCursor
 
     database = session.database
-    with database.engine.lock:
+    with database.lock:
         session.start_reading()
         entry = database.view(session.duck, statement.name.parts)
         options = check_options("subscription", statement.options)
@@ -87,6 +149,8 @@ def _subscribe(session: Session, statement: own.Subscribe) -> None:
 
 
 def _show(session: Session, statement: Statement) -> None:
+    from sqlfront.explain import show
+
     with session.reading_own():
         table = show.show(session, statement)
     session.set_result(table)
@@ -103,19 +167,15 @@ READS = (
     own.Subscribe,
 )
 _OWN: dict[type[Statement], Callable[[Session, Any], object]] = {
-    own.CreateMaterializedView: lambda s, q: ddl.create_view(s.database, s.duck, q),
-    own.DropMaterializedView: lambda s, q: ddl.drop_view(
-        s.database, s.duck, q.name, if_exists=q.if_exists, cascade=q.cascade
-    ),
-    own.RefreshMaterializedView: lambda s, q: ddl.refresh_view(s.database, s.duck, q.name),
-    own.AlterMaterializedView: lambda s, q: ddl.alter_view(s.database, s.duck, q.name, q.options),
-    own.CreateViewIndex: lambda s, q: view_index.create_index(s.database, s.duck, q),
-    own.DropViewIndex: lambda s, q: view_index.drop_index(s.database, s.duck, q),
-    own.CreateChangeTable: lambda s, q: change_table_ddl.create_change_table(s.database, s.duck, q),
-    own.DropChangeTable: lambda s, q: change_table_ddl.drop_change_table(
-        s.database, s.duck, q.name, if_exists=q.if_exists, cascade=q.cascade
-    ),
-    own.RefreshChangeTables: lambda s, q: pull(s, [name.parts for name in q.names]),
+    own.CreateMaterializedView: _create_view,
+    own.DropMaterializedView: _drop_view,
+    own.RefreshMaterializedView: _refresh_view,
+    own.AlterMaterializedView: _alter_view,
+    own.CreateViewIndex: _create_index,
+    own.DropViewIndex: _drop_index,
+    own.CreateChangeTable: _create_change_table,
+    own.DropChangeTable: _drop_change_table,
+    own.RefreshChangeTables: _pull,
     own.Subscribe: _subscribe,
 }
 """What carries out each of our statements; SHOW, EXPLAIN and CHECK are shown."""
@@ -131,7 +191,8 @@ def _pass_through(session: Session, statement: PassThrough, params: Any, many: b
     refuse_moving(session, statement)
     if statement.kind in _MACROS or _is_macro(statement):
         session.database.macros = None
-    _PASSED.get(statement.kind, _run_plain)(session, statement, params, many)
+    table = _ALONE if session.database.keeps_nothing else _PASSED
+    table.get(statement.kind, _run_plain)(session, statement, params, many)
     if session.transaction is not None and statement.kind not in _QUIET:
         session.transaction.touch()
 
@@ -148,6 +209,8 @@ def _begin(session: Session, statement: PassThrough, params: Any, many: bool) ->
 
 
 def _write(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
+    from sqlfront.write import dml
+
     key = dml.written_key(session, statement)
     if key is None:
         _run_plain(session, statement, params, many)
@@ -157,6 +220,8 @@ def _write(session: Session, statement: PassThrough, params: Any, many: bool) ->
 
 def _define(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     """DDL: of an index on a view, of a table that views read, or of what concerns no view."""
+    from sqlfront.define import table_ddl, view_index
+
     about_view = view_index.own_statement(session.database, session.duck, statement)
     if _is_macro(statement):
         read(session, statement, params)
@@ -180,6 +245,8 @@ def _show_tables(session: Session, statement: PassThrough, params: Any, many: bo
 
 def _run_indirect(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     """PREPARE and EXPLAIN of another statement."""
+    from sqlfront.write import dml
+
     if not many and statement.inner in _WRITES:
         dml.check_indirect(session, statement)
     _run_plain(session, statement, params, many)
@@ -200,7 +267,7 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
     if not many:
         read(session, statement, params)
         return
-    with session.database.engine.lock:
+    with session.database.lock:
         session.start_reading()
         as_user(partial(session.duck.executemany, statement.text, params))
     session.has_result = True
@@ -235,12 +302,15 @@ _PASSED: dict[str, Callable[[Session, PassThrough, Any, bool], None]] = {
 }
 """What carries out each kind of statement of DuckDB's; all other kinds are run as they are."""
 
+_ALONE = {kind: _PASSED[kind] for kind in ("begin", "commit", "rollback", "show_tables", "attach")}
+"""The same where nothing is kept: no handler that looks for views is loaded."""
+
 
 def read(session: Session, statement: PassThrough | str, params: Any) -> None:
     """Run a statement that DuckDB executes, perhaps reading views: all its scans see one epoch."""
     database = session.database
     if database.views or database.change_tables:
-        with database.engine.lock:  # Nobody commits between the beginning of the session and its first scans.
+        with database.lock:  # Nobody commits between the beginning of the session and its first scans.
             _read_views(session, statement, params)
     else:
         session.reading = None
@@ -271,7 +341,7 @@ def stream(session: Session, statement: PassThrough, params: Any, batch_size: in
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
     from sqlfront.read.lookups import narrowed
 
-    with session.database.engine.lock:
+    with session.database.lock:
         session.duck.abort()
         session.start_reading()
         text = narrowed(session, statement, params)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.connection import Connection
-    from sqlfront.database.database import ViewEntry
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.feeds.copies import Copy
 
 
@@ -201,7 +201,7 @@ class View:
         connection, database = self._connection, self._connection.session.database
         connection.session.ready()
         connection.session.start_reading()
-        with database.engine.lock:
+        with database.lock:
             database.refuse_dropped(self._entry)
             database.refuse_unreadable(self._entry, connection.session.current_reading())
             yield

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlfront.bind.refusals import SESSION_WORDS, many_rows, refusal, unstable
 from sqlfront.bind.result_types import BoundNode, Typing, bound_nodes
-from sqlfront.sql.parse_tree import SourceText, Span, Tree, arguments, quoted, render_select, span, walk
+from sqlfront.sql.parse_tree import SourceText, Span, Tree, arguments, ask_parser, quoted, render_select, span, walk
 from sqlfront.sql.tokens import tokenize
 
 _ZONED = "TIMESTAMP WITH TIME ZONE"
@@ -63,10 +63,11 @@ def _flags(row: tuple[Any, ...]) -> tuple[bool, bool, bool]:
     return bool(row[1]), bool(row[2]), bool(row[3])
 
 
+_UNSTABLE = ("VOLATILE", "CONSISTENT_WITHIN_QUERY")
 _USER_MACRO = "function_type = 'macro' AND NOT internal"
 _FACTS = f"""
     SELECT lower(function_name), bool_or(function_type = 'aggregate'),
-           coalesce(bool_or(stability IN ('VOLATILE', 'CONSISTENT_WITHIN_QUERY')), false),
+           coalesce(bool_or(stability IN {_UNSTABLE}), false),
            bool_or({_USER_MACRO})
     FROM duckdb_functions()"""
 
@@ -79,20 +80,22 @@ _OPERATIONS = ("__cast", "=", "<>", "!=", "<", ">", "<=", ">=")
 
 @functools.cache
 def _built_in() -> dict[str, tuple[bool, bool, bool]]:
-    """DuckDB's functions, from a fresh database: none of the user's are among them."""
-    import duckdb
-
-    with duckdb.connect(":memory:", config={"threads": 1}) as fresh:
-        rows = fresh.execute(_FACTS + " GROUP BY 1").fetchall()
-        macros = fresh.execute(
-            "SELECT lower(function_name), macro_definition FROM duckdb_functions() WHERE function_type = 'macro'"
-        ).fetchall()
-    found = {row[0]: _flags(row) for row in rows}
-    for name, definition in macros:
-        words = [token.name.lower() for token in tokenize(definition) if token.is_name]
-        if any(word in SESSION_WORDS or found.get(word, (False, False))[1] for word in words):
-            found[name] = found[name][0], True, False
-    return dict.fromkeys(_OPERATIONS, (False, False, False)) | found
+    """DuckDB's functions, from a database without any of the user's. One scan: each takes 15 ms."""
+    rows = ask_parser(
+        "SELECT lower(function_name), function_type, coalesce(stability IN (?, ?), false), macro_definition "
+        "FROM duckdb_functions()",
+        _UNSTABLE,
+    )
+    found = dict.fromkeys(_OPERATIONS, (False, False, False))
+    for name, kind, changing, _ in rows:
+        before = found.get(name, (False, False))
+        found[name] = before[0] or kind == "aggregate", before[1] or changing, False
+    for name, kind, _, definition in rows:
+        if kind == "macro":
+            words = [token.name.lower() for token in tokenize(definition) if token.is_name]
+            if any(word in SESSION_WORDS or found.get(word, (False, False))[1] for word in words):
+                found[name] = found[name][0], True, False
+    return found
 
 
 def check_functions(

@@ -8,7 +8,8 @@ from typing import Any
 from sqlfront.bind.freeze import qualified_query
 from sqlfront.bind.order_text import without_order
 from sqlfront.bind.table_catalog import Column, DuckDBCatalog, ForeignKey
-from sqlfront.database.database import Database, ViewEntry
+from sqlfront.database.database import Database
+from sqlfront.database.entries import ViewEntry
 from sqlfront.planner.model.query import output_keys
 from sqlfront.storage.capture.capture import QualifiedName
 

@@ -12,106 +12,28 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.loading import Evaluator, count_rows, load_rows
+from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
 from sqlfront.database.names import locate, shown
 from sqlfront.database.scans import SCAN_PREFIX, ReadSession, Scan
-from sqlfront.maintenance.engine import Engine
-from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import Capture, QualifiedName
-from sqlfront.storage.errors import Error, InterfaceError, Lost, OperationalError, ProgrammingError
+from sqlfront.storage.errors import InterfaceError, OperationalError, ProgrammingError
+from sqlfront.storage.native.starting import starting
 from sqlfront.storage.outside.change_log import INPUT, ChangeLog, LogInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.database.attached_sources import AttachedSources
+    from sqlfront.database.loading import Evaluator
     from sqlfront.database.sessions import Session
     from sqlfront.database.transactions import Snapshot
-    from sqlfront.maintenance.view.maintained_view import MaintainedView
-    from sqlfront.planner.model.query import Definition
+    from sqlfront.maintenance.engine import Engine
 
 SCHEMA = "__sqlfront"
 _open_databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
 _registry_lock = threading.Lock()
-
-
-@dataclass
-class StoredView:
-    """A materialized view as the file knows it.
-
-    `written` is the query as the user wrote it, `select` the same frozen (freeze.py), `column_names` its columns,
-    `scan` the number of its scan.
-    """
-
-    name: QualifiedName
-    written: str
-    select: str
-    options: dict[str, Any]
-    column_names: tuple[str, ...]
-    scan: int
-
-
-class ChangeFeed(Protocol):
-    """The held changes of a view that somebody subscribes to (feeds/feed.py)."""
-
-    def follow(self) -> None:
-        """Listen to the view, which was built anew."""
-
-    def fail(self, error: Error) -> None:
-        """End with a reason, which every subscription raises."""
-
-    def after(self, epoch: int) -> list[pa.Table]:
-        """The changes of the epochs after this one."""
-
-
-@dataclass
-class ViewEntry(StoredView):
-    """A view that is maintained; the tables it reads, itself or through views, as the engine calls them; the views."""
-
-    definition: Definition
-    maintained: MaintainedView
-    tables: set[str]
-    sources: Mapping[str, ViewEntry]
-    feed: ChangeFeed | None = None
-
-
-@dataclass
-class UnbuiltView(StoredView):
-    """A view that could not be brought back; REFRESH tries again. `raw` are its scan's columns."""
-
-    raw: tuple[str, ...]
-    why: str
-
-    def error(self) -> OperationalError:
-        return untrusted(self.name, self.why)
-
-
-@dataclass
-class ChangeTable:
-    """A change table in the catalog. `lost` tells the epoch at which its rows were lost, when they are."""
-
-    name: QualifiedName
-    columns: tuple[Column, ...]
-    keys: tuple[tuple[str, ...], ...]
-    defaults: dict[str, str]
-    options: dict[str, Any]
-    scan: int
-    lost: int | None = None
-
-    @property
-    def retain(self) -> bool:
-        return bool(self.options.get("retain", True))
-
-    @property
-    def durable(self) -> bool:
-        return bool(self.options.get("durable"))
-
-    @property
-    def types(self) -> list[str]:
-        return [column.type for column in self.columns]
 
 
 class Database:
@@ -125,8 +47,7 @@ class Database:
         [(self.name, self.read_only)] = self.root.execute(
             "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
         ).fetchall()
-        self.evaluate = Evaluator()
-        self.engine = Engine(self.evaluate)
+        self.lock = threading.RLock()
         self.capture = Capture(self.name)
         self.log = ChangeLog(self.name, SCHEMA)
         self.offsets: dict[tuple[int, str], Any] = {}
@@ -175,6 +96,26 @@ class Database:
     @property
     def in_memory(self) -> bool:
         return self.path in ("", ":memory:")
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether there is neither a view nor a change table: DuckDB alone serves every statement."""
+        return not (self.views or self.unbuilt or self.change_tables)
+
+    @functools.cached_property
+    def engine(self) -> Engine:
+        """What maintains views. Its modules, numpy and pyarrow load with the first view or change table."""
+        with self.lock:  # Else two threads make two.
+            with starting():
+                from sqlfront.maintenance.engine import Engine
+            return self.__dict__.get("engine") or Engine(self.evaluate, self.lock)
+
+    @functools.cached_property
+    def evaluate(self) -> Evaluator:
+        """Computes SQL expressions over rows."""
+        from sqlfront.database.loading import Evaluator
+
+        return Evaluator()
 
     @functools.cached_property
     def attached(self) -> AttachedSources:
@@ -369,6 +310,7 @@ class Database:
         are built before the first change.
         """
         from sqlfront.database.durable import logged_rows
+        from sqlfront.database.loading import count_rows, load_rows
 
         for table in self.change_tables.values():
             if self.relation_key(table.name) == name:
@@ -423,19 +365,3 @@ def _failing_scan(unbuilt: UnbuiltView, session: Any) -> Scan:
         raise unbuilt.error()
 
     return Scan(lambda: pa.schema([(name, pa.null()) for name in unbuilt.raw]), batches, session)
-
-
-def untrusted(view: QualifiedName, why: str) -> OperationalError:
-    """The error for reading a view that may be wrong."""
-    return OperationalError(
-        f"materialized view {shown(view)} cannot be trusted", why=why, hint=f"REFRESH MATERIALIZED VIEW {shown(view)}"
-    )
-
-
-def lost(what: str, table: ChangeTable) -> Lost:
-    """The error for reading what went with an earlier process."""
-    return Lost(
-        f"{what}: lost at epoch {table.lost}",
-        why=f"change table {shown(table.name)} is kept in memory only and the database has been closed since",
-        hint=f"feed {shown(table.name)} again from empty: TRUNCATE {shown(table.name)}, then con.apply or INSERT",
-    )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from sqlfront.database.database import ChangeTable, Database
-from sqlfront.maintenance.relation.reach import columns_read
+from sqlfront.database.database import Database
+from sqlfront.database.entries import ChangeTable
 from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
     from sqlfront.maintenance.engine import Change
@@ -38,6 +37,8 @@ def log_changes(
 
     `tables` are by the engine's names, as are the `changes`. O(changes).
     """
+    import numpy as np
+
     from sqlfront.maintenance.program.netting import net
 
     appended = {}
@@ -60,7 +61,7 @@ def compact_logs(database: Database, *, now: bool) -> None:
 
     if database.read_only:
         return
-    with database.engine.lock:
+    with database.lock:
         grown = [t for t in database.change_tables.values() if database.log.wants_compaction(t.scan, now=now)]
         if not grown:
             return
@@ -85,7 +86,7 @@ def replay(database: Database, con: Any) -> None:
 
 def logged_rows(database: Database, con: Any, table: ChangeTable) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
     """The net rows of a durable change table by its log, as batches and weights."""
-    from sqlfront.database.loading import lossless
+    from sqlfront.database.user_settings import lossless
 
     names = [column.name for column in table.columns]
     with lossless(con):
@@ -95,6 +96,8 @@ def logged_rows(database: Database, con: Any, table: ChangeTable) -> Iterator[tu
 
 def _kept(database: Database, table: ChangeTable) -> list[bool] | None:
     """Which columns a compacted log must have; None: all. A table that keeps no rows needs what its views read."""
+    from sqlfront.maintenance.relation.reach import columns_read
+
     if table.retain or database.unbuilt or any(entry.maintained.broken for entry in database.views.values()):
         return None
     read = columns_read(database.engine.relations[database.relation_key(table.name)])

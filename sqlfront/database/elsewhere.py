@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlfront.database.loading import owe, restore
+from sqlfront.database.user_settings import owe, restore
 from sqlfront.storage.capture.trigger_sql import SCHEMA, literal, quote
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlfront.database.database import ChangeTable, Database
+from sqlfront.database.database import Database
+from sqlfront.database.entries import ChangeTable
 from sqlfront.database.failures import translated
 from sqlfront.database.held_result import HeldResult
 from sqlfront.database.names import Key
@@ -91,7 +92,7 @@ class Session:
             self.duck.abort()
             self.has_result, self.again = False, None
         if self.revision != self.database.revision:
-            with self.database.engine.lock, Uninterrupted():
+            with self.database.lock, Uninterrupted():
                 self._bind_scans()
 
     def set_result(self, table: pa.Table) -> None:
@@ -131,7 +132,7 @@ class Session:
     @contextmanager
     def reading_own(self) -> Iterator[None]:
         """Read to the end, under the lock, with the transaction's own changes in the views."""
-        with self.database.engine.lock:
+        with self.database.lock:
             self.start_reading()
             with nullcontext() if self.transaction is None else self.transaction.applied():
                 self.reading = self._new_reading()

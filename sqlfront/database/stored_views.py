@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlfront.database.database import SCHEMA, Database, ViewEntry
+from sqlfront.database.database import SCHEMA, Database
+from sqlfront.database.entries import ViewEntry
 from sqlfront.planner.model.query import Definition, Limit
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import table_sql

@@ -7,25 +7,25 @@ reads to the end, and takes them back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from sqlfront.database.database import ChangeTable, Database, ViewEntry
+from sqlfront.database.database import Database
 from sqlfront.database.durable import compact_logs, log_changes
-from sqlfront.database.loading import lossless, restore
+from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.names import shown
-from sqlfront.maintenance.engine import Change
-from sqlfront.maintenance.epoch import shown_relation
+from sqlfront.database.user_settings import lossless, restore
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, StaleRead
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
+    from sqlfront.maintenance.engine import Change
     from sqlfront.maintenance.epoch import Epoch
+    from sqlfront.maintenance.view.maintained_view import MaintainedView
 
 
 class Transaction:
@@ -56,6 +56,8 @@ class Transaction:
 
     def add(self, table: ChangeTable, rows: pa.Table | pa.RecordBatch, weights: np.ndarray | None) -> None:
         """Note changes of a change table. DataError if a value does not fit its column; nothing is noted then."""
+        import numpy as np
+
         name = self._database.relation_key(table.name)
         rows = self._database.engine.relations[name].as_declared(rows)
         weights = np.ones(rows.num_rows, np.int64) if weights is None else weights
@@ -72,32 +74,27 @@ class Transaction:
 
     def changes(self, *, consume: bool = False) -> dict[str, Change]:
         """All changes so far, per relation of the engine; `consume` takes captured rows out of DuckDB, for COMMIT."""
-        import pyarrow as pa
-
         found = captured(self._database, self._con, own=True, consume=consume)
-        for relation, parts in self._tables.items():
-            rows = pa.concat_tables([rows for rows, _ in parts])
-            found[relation] = Change(rows, np.concatenate([weights for _, weights in parts]))
-        return found
+        return found | _joined(self._tables) if self._tables else found
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """The views with this transaction's changes in them, for a read to its end; the caller holds the lock."""
-        engine, applied = self._database.engine, None
+        applied = None
         changes = self.changes() if self.touched() else {}
         try:
             if changes:
                 with Uninterrupted():
-                    applied = engine.apply(changes)
+                    applied = self._database.engine.apply(changes)
             yield
         finally:
             if applied is not None:
-                engine.undo_whole(applied)
+                self._database.engine.undo_whole(applied)
 
     def commit(self) -> Epoch | None:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
         database, con, applied = self._database, self._con, None
-        with database.engine.lock, Uninterrupted() as signals:
+        with database.lock, Uninterrupted() as signals:
             with committing(con) as undo:
                 catch_up(database)
                 con.execute(
@@ -124,7 +121,10 @@ class Transaction:
 
     def _log(self, changes: dict[str, Change]) -> dict[int, int]:
         """Write what changes in durable tables, and their sources' offsets, in the transaction that commits them."""
-        database, epoch = self._database, self._database.engine.epoch + 1
+        database = self._database
+        if not (self._changed or self._offsets):
+            return {}
+        epoch = database.engine.epoch + 1
         logged = log_changes(database, self._con, self._changed, changes, epoch)
         durable = {table.scan for table in database.change_tables.values() if table.durable}
         for (number, source), position in self._offsets.items():
@@ -142,19 +142,25 @@ class Snapshot:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        with database.engine.lock:
+        with database.lock:
             with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
                 catch_up(database)
-            relations = database.engine.relations
-            self._views = dict(database.engine.views)
-            tables = {database.relation_key(table) for table in database.capture.tables()}
-            self._changes = {table: relations[table].changes for table in tables & relations.keys()}
+            self._views, self._changes = ({}, {}) if database.keeps_nothing else self._state(database)
+
+    @staticmethod
+    def _state(database: Database) -> tuple[dict[str, MaintainedView], dict[str, int]]:
+        """The views, and how often each captured table has changed."""
+        relations = database.engine.relations
+        tables = {database.relation_key(table) for table in database.capture.tables()}
+        return dict(database.engine.views), {table: relations[table].changes for table in tables & relations.keys()}
 
     def refuse_newer(self, entry: ViewEntry) -> None:
         """StaleRead if a view is not as it was: others have changed its tables, or it was built since.
 
         Change tables are not DuckDB's: there, every statement sees the last epoch.
         """
+        from sqlfront.maintenance.epoch import shown_relation
+
         engine = self._database.engine
         newer = [name for name in entry.tables & self._changes.keys() if self._is_newer(name)]
         if engine.views.get(entry.maintained.name) is not self._views.get(entry.maintained.name):
@@ -172,6 +178,19 @@ class Snapshot:
     def _is_newer(self, name: str) -> bool:
         relation = self._database.engine.relations.get(name)
         return relation is None or relation.changes != self._changes[name]
+
+
+def _joined(tables: Mapping[str, list[tuple[pa.Table, np.ndarray]]]) -> dict[str, Change]:
+    """The changes of each change table as one."""
+    import numpy as np
+    import pyarrow as pa
+
+    from sqlfront.maintenance.engine import Change
+
+    return {
+        relation: Change(pa.concat_tables([rows for rows, _ in parts]), np.concatenate([w for _, w in parts]))
+        for relation, parts in tables.items()
+    }
 
 
 @contextmanager
@@ -212,6 +231,10 @@ def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[
     tables = [name for name in database.capture.tables() if database.relation_key(name) in database.engine.relations]
     if not tables:
         return {}
+    import numpy as np
+
+    from sqlfront.maintenance.engine import Change
+
     with lossless(con):
         if consume:
             read = database.capture.take(con, tables, own=own)
@@ -236,7 +259,7 @@ def catch_up(database: Database) -> None:
     """
     if not database.capture.tables():
         return
-    with database.engine.lock, Uninterrupted():
+    with database.lock, Uninterrupted():
         con = database.reader_cursor()
         broken, foreign = database.capture.look(con)
         for table in broken:

@@ -12,7 +12,8 @@ from sqlfront.bind.binder import bind_view
 from sqlfront.bind.freeze import qualified_query
 from sqlfront.bind.row_numbers import with_qualify
 from sqlfront.database.catalog import EngineCatalog
-from sqlfront.database.database import ChangeTable, Database, StoredView, ViewEntry
+from sqlfront.database.database import Database
+from sqlfront.database.entries import ChangeTable, StoredView, ViewEntry
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlfront.database.database import SCHEMA, ChangeTable, Database
+from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.durable import settle_durability
+from sqlfront.database.entries import ChangeTable
 from sqlfront.database.names import new_name, shown
 from sqlfront.database.stored_views import register_all
 from sqlfront.database.transactions import transaction
@@ -30,7 +31,7 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
         check_source(statement.source, source)
         options["source"] = {"kind": statement.source, "options": source}
     name = new_name(database, con, statement.name.parts)
-    with database.engine.lock:
+    with database.lock:
         if name.key in database.change_tables:
             if statement.if_not_exists:
                 return
@@ -65,7 +66,7 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
 
 def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
     """Drop a change table; views that read it stop it unless CASCADE drops them too."""
-    with database.engine.lock:
+    with database.lock:
         table = database.change_table(con, name.parts)
         if table is None:
             if if_exists:

@@ -13,7 +13,8 @@ from typing import Any
 from sqlfront.bind.freeze import frozen_query, qualified_query
 from sqlfront.bind.order_text import completed_blocks, completed_query
 from sqlfront.database.catalog import EngineCatalog
-from sqlfront.database.database import SCHEMA, Database, StoredView, ViewEntry
+from sqlfront.database.database import SCHEMA, Database
+from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import locate, new_name, shown
 from sqlfront.database.stored_views import register_all, store_view
 from sqlfront.database.transactions import transaction
@@ -33,7 +34,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     """Bind, plan, build and store a view. On any error nothing has changed. O(rows of its tables)."""
     options = check_options("materialized view", statement.options)
     name = new_name(database, con, statement.name.parts)
-    with database.engine.lock:
+    with database.lock:
         old = database.views.get(name.key) or database.unbuilt.get(name.key)
         if old is not None and statement.if_not_exists:
             return
@@ -70,7 +71,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
 
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
     """Drop a materialized view and what only it needed; with CASCADE, the views that read it too."""
-    with database.engine.lock:
+    with database.lock:
         key = locate(database, con, name.parts, temporary=False)
         if if_exists and key not in database.views and key not in database.unbuilt:
             return
@@ -97,7 +98,7 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
 
     Refused when a source does not keep its rows. If it fails half-way, the views not yet rebuilt raise until REFRESH.
     """
-    with database.engine.lock:
+    with database.lock:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
             try:
@@ -166,7 +167,7 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
     """Set options of a view; unknown ones are errors. Its tree is chosen anew by the next REFRESH; a triangle's values
     are told apart by a new epsilon at once, O(N^1.5). On any error nothing has changed."""
     checked = check_options("materialized view", options)
-    with database.engine.lock:
+    with database.lock:
         entry = database.view(con, name.parts)
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked

@@ -7,11 +7,11 @@ import secrets
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.database import SCHEMA, ChangeTable, Database, StoredView, UnbuiltView
+from sqlfront.database.database import SCHEMA, Database
+from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
-from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
 from sqlfront.storage.sql_text import quote
@@ -110,6 +110,8 @@ def identity(con: Any, database: str) -> str:
 
 
 def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
+    from sqlfront.maintenance.relation.base_relation import Column
+
     schema, name, columns, keys, defaults, options, scan = row
     table = ChangeTable(
         QualifiedName(schema, name),

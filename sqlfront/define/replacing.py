@@ -13,7 +13,8 @@ from typing import Any
 
 from sqlfront.bind.freeze import without_columns
 from sqlfront.database.catalog import EngineCatalog
-from sqlfront.database.database import Database, StoredView, ViewEntry
+from sqlfront.database.database import Database
+from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.stored_views import forget_view, store_view

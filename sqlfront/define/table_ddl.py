@@ -132,7 +132,7 @@ def _drop_tables(session: Session, statement: PassThrough, tables: Sequence[Qual
     database, con = session.database, session.duck
     if session.transaction is not None:
         raise NotSupportedError("a table that views read cannot be dropped in a transaction", hint="COMMIT first")
-    with database.engine.lock:
+    with database.lock:
         what = f"DROP TABLE {', '.join(map(shown, tables))}"
         readers = ddl.readers_to_drop(database, tables, cascade=statement.cascade, what=what)
         _refuse_renamed(database, tables, what)
@@ -163,7 +163,7 @@ def _follow(session: Session, statement: PassThrough, table: QualifiedName, verd
     database, con = session.database, session.duck
     new = QualifiedName(table.schema, verdict.renamed_to) if verdict.renamed_to else None
     columns = dict([verdict.renamed_column]) if verdict.renamed_column else None
-    with database.engine.lock:
+    with database.lock:
         readers = database.readers(table)
         passing = ddl.why_not_rebuilt(database, readers) if new or columns else None
         if passing is not None:

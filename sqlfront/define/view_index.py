@@ -18,7 +18,8 @@ from sqlfront.sql.statements import CreateViewIndex, DropViewIndex, PassThrough
 from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
-    from sqlfront.database.database import Database, ViewEntry
+    from sqlfront.database.database import Database
+    from sqlfront.database.entries import ViewEntry
 
 
 def own_statement(database: Database, con: Any, statement: PassThrough) -> CreateViewIndex | DropViewIndex | None:
@@ -52,7 +53,7 @@ def own_statement(database: Database, con: Any, statement: PassThrough) -> Creat
 def create_index(database: Database, con: Any, statement: CreateViewIndex) -> None:
     """Keep a view in one more order. ProgrammingError for a name that is taken or an order that is none; nothing has
     changed then. O(rows of the view's tables)."""
-    with database.engine.lock:
+    with database.lock:
         entry = database.view(con, statement.view.parts)
         owner = _owner(database, statement.name)
         if owner is not None and statement.if_not_exists:
@@ -71,7 +72,7 @@ def create_index(database: Database, con: Any, statement: CreateViewIndex) -> No
 
 def drop_index(database: Database, con: Any, statement: DropViewIndex) -> None:
     """Keep a view without one of its orders. O(rows of the view's tables)."""
-    with database.engine.lock:
+    with database.lock:
         index = statement.name.parts[-1]
         entry = _owner(database, index)
         assert entry is not None

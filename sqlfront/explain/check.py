@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from sqlfront.bind.freeze import qualified_query
 from sqlfront.bind.ties import with_guards, without_ties
-from sqlfront.database.loading import lossless
 from sqlfront.database.names import shown
+from sqlfront.database.user_settings import lossless
 from sqlfront.explain.unpruned import unpruned
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import ProgrammingError
@@ -17,7 +17,7 @@ from sqlfront.storage.sql_text import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.database.database import ViewEntry
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.database.sessions import Session
 
 

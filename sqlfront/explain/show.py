@@ -33,7 +33,7 @@ def show(session: Session, statement: own.Statement) -> pa.Table:
             return _table(_CHANGE_TABLES, [_change_table_row(database, t) for t in database.change_tables.values()])
         case own.ShowState(name=name):
             entries = [database.view(con, name.parts)] if name else list(database.views.values())
-            with database.engine.lock:
+            with database.lock:
                 return _table(STATE, state_rows(database, entries))
         case own.ExplainMaterializedView(name=name, options=options):
             explained = explain_view(database, con, name.parts)

@@ -11,7 +11,8 @@ from sqlfront.explain.heavy import heavy_tables
 from sqlfront.maintenance.tree.view_tables import label
 
 if TYPE_CHECKING:
-    from sqlfront.database.database import Database, ViewEntry
+    from sqlfront.database.database import Database
+    from sqlfront.database.entries import ViewEntry
 
 
 STATE = {

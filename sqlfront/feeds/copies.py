@@ -11,7 +11,8 @@ from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.outside.sinks import DeltaSink, DuckDBSink, ParquetSink, Sink
 
 if TYPE_CHECKING:
-    from sqlfront.database.database import Database, ViewEntry
+    from sqlfront.database.database import Database
+    from sqlfront.database.entries import ViewEntry
 
 _PAUSE = 0.2
 FORMATS = ("duckdb", "parquet", "delta")

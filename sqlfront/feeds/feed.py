@@ -23,7 +23,8 @@ from sqlfront.storage.errors import Error, InterfaceError, OperationalError, Pro
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.database.database import Database, ViewEntry
+    from sqlfront.database.database import Database
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.maintenance.output.output_change import OutputChange
 
 HELD_ROWS = 1_000_000
@@ -51,7 +52,7 @@ class Feed:
 
     def leave(self, number: int) -> None:
         """One subscription less; with the last one the feed ends."""
-        with self.database.engine.lock:
+        with self.database.lock:
             self.abandon(number)
             if not self._buffers:
                 self._end()
@@ -245,7 +246,7 @@ def subscribe(
             why=f"the snapshot has the present rows, in which the changes after epoch {after} are already",
             hint="leave snapshot out to go on after the epoch, or after to begin with the present rows",
         )
-    with database.engine.lock:
+    with database.lock:
         database.refuse_dropped(entry)
         database.refuse_lost(entry)
         epoch = database.engine.epoch

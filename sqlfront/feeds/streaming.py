@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from sqlfront.database.database import ChangeTable
+from sqlfront.database.entries import ChangeTable
 from sqlfront.database.names import shown
 from sqlfront.database.sessions import Session
 from sqlfront.feeds.table_sources import take, wanted_of

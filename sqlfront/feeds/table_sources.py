@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.database import ChangeTable, Database, lost
+from sqlfront.database.database import Database
+from sqlfront.database.entries import ChangeTable, lost
 from sqlfront.database.names import name_parts, shown
 from sqlfront.maintenance.relation.reach import columns_read, conditions
 from sqlfront.storage.errors import InterfaceError, OperationalError, ProgrammingError
@@ -78,7 +79,7 @@ def wanted_of(database: Database, table: ChangeTable) -> Wanted:
     columns = tuple((column.name, column.type) for column in table.columns)
     if table.retain:
         return Wanted(columns)
-    with database.engine.lock:
+    with database.lock:
         relation = database.engine.relations[database.relation_key(table.name)]
         needed = conditions(relation)
         keys = tuple(frozenset(map(str.casefold, key)) for key in table.keys)

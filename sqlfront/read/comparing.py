@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from sqlfront.database.database import ViewEntry
+    from sqlfront.database.entries import ViewEntry
 
 _COMPARED: dict[str, tuple[type, ...]] = {
     "BOOLEAN": (bool,),

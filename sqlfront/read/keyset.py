@@ -13,7 +13,7 @@ from sqlfront.sql.parse_tree import Tree, conjuncts, row_values
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
-    from sqlfront.database.database import ViewEntry
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.maintenance.ranked.keyset_start import KeysetBound
     from sqlfront.planner.model.query import Term
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.database import ViewEntry
+from sqlfront.database.entries import ViewEntry
 from sqlfront.database.names import meant
 from sqlfront.database.stored_views import view_query
 from sqlfront.read.comparing import compares_as, output_variables

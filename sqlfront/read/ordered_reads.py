@@ -19,7 +19,7 @@ from sqlfront.sql.parse_tree import Tree, transform, try_parse_select, walk
 from sqlfront.sql.statements import PassThrough
 
 if TYPE_CHECKING:
-    from sqlfront.database.database import ViewEntry
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.database.sessions import Session
     from sqlfront.maintenance.ranked.keyset_start import KeysetBound
 

@@ -15,7 +15,8 @@ from sqlfront.planner.model.query import Limit, is_grouped
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
-    from sqlfront.database.database import Database, ViewEntry
+    from sqlfront.database.database import Database
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.database.scans import ReadSession
     from sqlfront.database.sessions import Session
     from sqlfront.maintenance.ranked.keyset_start import KeysetBound

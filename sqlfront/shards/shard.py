@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.database.database import Database, StoredView, ViewEntry
+from sqlfront.database.database import Database
+from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.sessions import Session
 from sqlfront.define.build import Bound, build_view

@@ -20,7 +20,7 @@ from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
-    from sqlfront.database.database import ViewEntry
+    from sqlfront.database.entries import ViewEntry
     from sqlfront.spark.server import ViewServer
     from sqlfront.spark.shard_job import ShardedView
 

@@ -24,7 +24,7 @@ from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from sqlfront.connection import Connection
-    from sqlfront.database.database import ViewEntry
+    from sqlfront.database.entries import ViewEntry
 
 _CONTROL = "`_change_type` string, `_commit_version` bigint, `_commit_timestamp` timestamp_ntz"
 
@@ -96,7 +96,7 @@ class ViewServer(flight.FlightServerBase):
         they are held, and the build of the view."""
         entry, buffer = self._entry(request), int(request.get("buffer") or HELD_ROWS)
         name = str(entry.name)
-        with self._lock, self._connection.session.database.engine.lock:
+        with self._lock, self._connection.session.database.lock:
             known = self._subscriptions.get(name)
             if known is None or known[0] is not entry or known[1] < buffer:
                 with self._connection.cursor() as cursor:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from sqlfront.database.loading import lossless
 from sqlfront.database.names import locate, name_parts
+from sqlfront.database.user_settings import lossless
 from sqlfront.spark.clauses import clauses
 from sqlfront.spark.plans import Request
 from sqlfront.sql.search_path import look_up

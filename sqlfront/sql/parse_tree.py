@@ -303,13 +303,15 @@ def _select_template() -> str:
 @functools.cache
 def _reserved_words() -> frozenset[str]:
     """Words DuckDB quotes when it prints them; read from DuckDB so that no list of ours goes stale."""
-    with _lock:
-        rows = (
-            _parser()
-            .execute("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
-            .fetchall()
-        )
+    rows = ask_parser("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
     return frozenset(row[0].lower() for row in rows)
+
+
+def ask_parser(query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """The rows of a query about DuckDB itself, on the connection that parses: its database is empty."""
+    with _lock:
+        found: list[tuple[Any, ...]] = _parser().execute(query, parameters).fetchall()
+    return found
 
 
 @functools.cache
@@ -326,8 +328,7 @@ def _ask(query: str, argument: str) -> Any:
 
 
 def _answer(query: str, argument: str) -> Any:
-    with _lock:
-        return _parser().execute(query, [argument]).fetchone()[0]
+    return ask_parser(query, [argument])[0][0]
 
 
 _SHORT = 20_000

@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.database.database import ChangeTable, lost
+from sqlfront.database.entries import ChangeTable, lost
 from sqlfront.database.names import name_parts
 from sqlfront.maintenance.engine import Change
 from sqlfront.storage.errors import DataError, ProgrammingError
@@ -81,7 +81,7 @@ def apply_row(session: Session, name: str, row: Sequence[Any], weight: int) -> i
     table = _change_table(session, name)
     if table is not None and not table.durable and session.transaction is None:
         relation = database.relation_key(table.name)
-        with database.engine.lock:
+        with database.lock:
             number = database.engine.apply_row(relation, row, weight)
             _open_gates(session, {name: relation})
         return number

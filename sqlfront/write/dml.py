@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.database.database import ChangeTable, lost
 from sqlfront.database.elsewhere import bodies_found
+from sqlfront.database.entries import ChangeTable, lost
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user, user_object
-from sqlfront.database.loading import lossless
 from sqlfront.database.names import Key, captured_table, meant, shown
 from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.transactions import Transaction, rollback
+from sqlfront.database.user_settings import lossless
 from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.trigger_sql import table_sql
@@ -81,7 +81,7 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
     reading = change_table is not None or reads_ours(session, statement)
     session.reading = None
     # What it reads of tables and of views is of one epoch: nobody commits from its BEGIN on.
-    with database.engine.lock if reading else nullcontext(), unit(session) as transaction:
+    with database.lock if reading else nullcontext(), unit(session) as transaction:
         if change_table is not None:
             result = _write_change_table(session, transaction, change_table, statement, params, many)
         else:

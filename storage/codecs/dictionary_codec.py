@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import Codec, mark_nulls, opaque_storage, safe_cast
@@ -112,6 +111,8 @@ class EnumCodec(Codec):
         return safe_cast(array, pa.string()) if _is_text(array.type) else None
 
     def _encode_array(self, array: pa.Array, insert: bool) -> list[np.ndarray]:
+        import pyarrow.compute as pc
+
         if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
             positions = pc.index_in(array.dictionary.cast(pa.string()), self._values)
             found = positions.take(array.indices)

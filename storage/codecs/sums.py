@@ -12,7 +12,6 @@ from functools import cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sqlfront.storage.codecs.codec import Codec, fixed_array, fixed_values, nulls_of
 from sqlfront.storage.codecs.dictionary import Dictionaries
@@ -100,6 +99,8 @@ def decode_avg(
 
 def with_specials(finite: pa.Array, nans: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> pa.Array:
     """A floating result where non-finite values were counted apart: NaN, or an infinity, prevails as in addition."""
+    import pyarrow.compute as pc
+
     for counts, value in ((positive, np.inf), (negative, -np.inf), (nans, np.nan)):
         finite = pc.if_else(pa.array(counts > 0), pa.scalar(value), finite)
     return pc.if_else(pa.array((positive > 0) & (negative > 0)), pa.scalar(np.nan), finite)

@@ -11,11 +11,10 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 COMPACT_FROM = 1 << 17  # Shorter logs are not worth a rewrite between CHECKPOINTs.

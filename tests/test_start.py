@@ -1,0 +1,52 @@
+"""What loads when: a connection without views is DuckDB and little else, the first view loads what maintains it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+HEAVY = {"numpy", "pyarrow", "scipy", "pandas", "numba", "llvmlite", "sqlglot", "rich", "prompt_toolkit", "pygments"}
+PLAIN = """
+import sqlfront
+con = sqlfront.connect({file!r})
+con.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 1)")
+con.executemany("INSERT INTO t VALUES (?, ?)", [(2, 2), (3, 3)])
+con.execute("UPDATE t SET b = 5 WHERE a = 1; CREATE INDEX i ON t (b); DROP INDEX i; SHOW TABLES; CHECKPOINT")
+con.execute("BEGIN; DELETE FROM t WHERE a = 2; COMMIT; BEGIN; INSERT INTO t VALUES (9, 9); ROLLBACK")
+assert con.cursor().execute("SELECT sum(b) FROM t").fetchall() == [(8,)]
+con.close()
+"""
+FIRST_VIEW = """
+import sqlfront
+con = sqlfront.connect()
+con.execute("CREATE TABLE orders (id BIGINT, customer VARCHAR); CREATE TABLE items (id BIGINT, price DECIMAL(12, 2))")
+con.execute("CREATE MATERIALIZED VIEW v AS SELECT customer, sum(price) FROM orders JOIN items USING (id) GROUP BY 1")
+con.execute("INSERT INTO orders VALUES (1, 'Ada'); INSERT INTO items VALUES (1, 9.5)")
+assert len(con.execute("SELECT * FROM v").fetchall()) == 1
+"""
+
+
+def test_a_connection_without_views_loads_duckdb_alone(tmp_path: Path) -> None:
+    for file in (":memory:", str(tmp_path / "plain.duckdb")):
+        loaded = _loaded(PLAIN.format(file=file))
+        assert "duckdb" in loaded
+        assert not loaded & HEAVY
+        assert not loaded & {f"sqlfront.{room}" for room in ("planner", "bind", "explain", "feeds", "write", "read")}
+        assert not [name for name in loaded if name.startswith("sqlfront.storage.kernels")]
+
+
+def test_the_first_view_loads_what_maintains_it() -> None:
+    loaded = _loaded(FIRST_VIEW)
+    assert loaded & HEAVY <= {"numpy", "pyarrow", "pandas"}  # Where pandas is installed, pyarrow imports it.
+    assert "pyarrow.compute" not in loaded or "pandas" in loaded
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("sqlfront.")}
+    assert not rooms & {"demo", "explain", "feeds", "shards", "shell", "spark"}
+
+
+def _loaded(code: str) -> set[str]:
+    """The modules that a fresh process imports to run the code, each by its full name."""
+    done = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r"^import time:.*\| +([\w.]+)$", done.stderr, re.MULTILINE))
