@@ -29,10 +29,11 @@ from sqlfront.storage.kernels import layout as at
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.maintenance.program.machine import Watch
     from sqlfront.maintenance.relation.base_relation import Evaluate
 
 
-_MANY = 4096
+_MANY, _WATCHED = 4096, 1 << 16
 
 
 @dataclass
@@ -49,8 +50,8 @@ class Engine(State):
     `version` changes whenever the state does, committed or not; `epoch` counts committed epochs.
     """
 
-    def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None) -> None:
-        super().__init__(evaluate, lock)
+    def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
+        super().__init__(evaluate, lock, watch)
         self.gates: dict[str, RowFastPath] = {}
         self._ingests: dict[str, Ingest] = {}
 
@@ -157,6 +158,14 @@ class Engine(State):
             return self.commit(applied, started)
 
     def _apply(self, encoded: list[Encoded]) -> Applied:
+        """`_apply_all`, watched if it may take long."""
+        rows = sum(item.rows for item in encoded)
+        if rows < _WATCHED:
+            return self._apply_all(encoded)
+        with self.machine.watch("applying changes", rows):
+            return self._apply_all(encoded)
+
+    def _apply_all(self, encoded: list[Encoded]) -> Applied:
         """Run an epoch; widen values and run again after an overflow; undo it on any failure."""
         started = time.perf_counter()
         before = self._counts

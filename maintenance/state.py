@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
-from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms
+from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.atom_source import Source
@@ -39,12 +39,12 @@ class State:
     `evaluate(rows, types, expressions)` computes SQL expressions over the columns of `rows`, cast to `types`.
     """
 
-    def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None) -> None:
+    def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
         self.lock = lock or threading.RLock()
         self.relations: dict[str, Relation] = {}
         self.views: dict[str, MaintainedView] = {}
         self.dictionaries = Dictionaries()
-        self.machine = Machine()
+        self.machine = Machine(watch) if watch else Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
         self._subscribers = Subscribers(self.views, self.machine, evaluate)

@@ -52,7 +52,8 @@ def _run_own(session: Session, statement: Statement) -> None:
         _refuse_definition(session)
     if defines or isinstance(statement, own.CheckMaterializedView):
         require_current(session.database, session.duck)
-    _OWN.get(type(statement), _show)(session, statement)
+    with session.database.progress.watch(statement.text):
+        _OWN.get(type(statement), _show)(session, statement)
 
 
 @functools.cache
@@ -215,7 +216,8 @@ def _write(session: Session, statement: PassThrough, params: Any, many: bool) ->
     if key is None:
         _run_plain(session, statement, params, many)
     else:
-        dml.write(session, statement, key, params, many)
+        with session.database.progress.watch(statement.text):
+            dml.write(session, statement, key, params, many)
 
 
 def _define(session: Session, statement: PassThrough, params: Any, many: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
@@ -42,6 +43,16 @@ class Runnable(Protocol):
         ...
 
 
+class Watch(Protocol):
+    """Told of work over a number of rows (0: nobody knows), while which its context is open."""
+
+    def __call__(self, what: str, total: int = 0, /) -> AbstractContextManager[None]: ...
+
+
+def _unwatched(what: str, total: int = 0, /) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class RelationPrograms:
     """What runs for a change of one relation: the paths, the checks of its stores, the sweeps of all it touches.
     `lists`: a row of the change may meet many others."""
@@ -52,9 +63,13 @@ class RelationPrograms:
 
 
 class Machine:
-    """Scratch space shared by all programs of an engine, which run one at a time."""
+    """Scratch space shared by all programs of an engine, which run one at a time.
 
-    def __init__(self) -> None:
+    `watch(what, rows)` surrounds what may take long: it may show how far `scanned` has come.
+    """
+
+    def __init__(self, watch: Watch = _unwatched) -> None:
+        self.watch = watch
         self.scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self.counters = np.zeros(MAX_VIEWS, np.int64)
         self._temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
@@ -92,6 +107,11 @@ class Machine:
     def _reserve_entries(self, words: int) -> None:
         entries = np.zeros(8 * words, np.uint8)
         self._entries, self._entries_address = entries.data, int(entries.ctypes.data)
+
+    @property
+    def scanned(self) -> int:
+        """How many rows programs have been run over; any thread may read it while one runs."""
+        return self._words[at.SCANNED]
 
     @property
     def runs(self) -> int:

@@ -54,15 +54,16 @@ def fill(machine: Machine, program: Program, rows: int, goal: Goal, taken: int, 
 
     Raises OperationalError when the table has no room left beside the `taken` bytes, or will by far not find it.
     """
-    if room is None:
-        return machine.run(program, rows=rows)
-    flags = done = 0
-    for number, (first, count) in enumerate(_spread(rows)):
-        flags |= machine.run_some(program, first, count)
-        done += count
-        if number >= _JUDGED or done == rows:
-            _judge(goal, taken, done / rows, room)
-    return flags
+    with machine.watch(f"joining by {', '.join(goal.labels)}" if goal.labels else "adding up", rows):
+        if room is None:
+            return machine.run(program, rows=rows)
+        flags = done = 0
+        for number, (first, count) in enumerate(_spread(rows)):
+            flags |= machine.run_some(program, first, count)
+            done += count
+            if number >= _JUDGED or done == rows:
+                _judge(goal, taken, done / rows, room)
+        return flags
 
 
 def _spread(rows: int) -> Iterator[tuple[int, int]]:

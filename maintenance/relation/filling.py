@@ -32,30 +32,42 @@ def fill_store(
     O(rows). `count` is how many rows will come, or 0 if nobody knows: it saves growing step by step. `rescale` makes
     room for a factor that does not fit; values widen as they prove needed.
     """
-    seen = 0
-    for batch in batches:
-        if 0 < seen < count:
-            _make_room(store.table, seen, count)
-            count = 0
-        rows, weights = batch if isinstance(batch, tuple) else (batch, None)
-        while True:
-            try:
-                data = relation.encode(rows, weights)
-            except Rescale as needed:
-                rescale(needed)
-                continue
-            program = _store_program(relation, store)
-            if machine.run(program, data, len(data)) & at.OVERFLOW == 0:
-                seen += len(data)
-                break
-            machine.run(program, data, len(data), -1)
-            store.limbs += 1
-            store.table.widen(store.limbs)
+    with machine.watch(f"reading {relation.name}", count):
+        seen = 0
+        for batch in batches:
+            if 0 < seen < count:
+                _make_room(store.table, seen, count)
+                count = 0
+            rows, weights = batch if isinstance(batch, tuple) else (batch, None)
+            seen += _add_rows(machine, relation, store, rows, weights, rescale)
     sweep = Assembler()
     sweep.finish(at.SWEEP, [store.table])
     machine.run_once(sweep.program())
     if store.table.live:
         store.table.compact()
+
+
+def _add_rows(
+    machine: Machine,
+    relation: Relation,
+    store: LeafStore,
+    rows: pa.RecordBatch,
+    weights: Any,
+    rescale: Callable[[Rescale], None],
+) -> int:
+    """Add a batch to a store, after making room for its values; the number of rows."""
+    while True:
+        try:
+            data = relation.encode(rows, weights)
+        except Rescale as needed:
+            rescale(needed)
+            continue
+        program = _store_program(relation, store)
+        if machine.run(program, data, len(data)) & at.OVERFLOW == 0:
+            return len(data)
+        machine.run(program, data, len(data), -1)
+        store.limbs += 1
+        store.table.widen(store.limbs)
 
 
 def lay_out(trees: Iterable[Tree], fresh: Iterable[Table]) -> None:

@@ -9,6 +9,11 @@ from typing import Any, NoReturn, TypeGuard
 
 from sqlfront.storage.errors import InterfaceError
 
+OWN = {"sqlfront_progress": True}
+"""The settings of ours that a connection's config may have, and what they are without it."""
+
+_NAMES = ", ".join(OWN)
+
 
 def path_text(value: Any, name: str = "database") -> str:
     """A str or a path as a str. InterfaceError for anything else: its repr would become the name of a file."""
@@ -43,9 +48,26 @@ def options(value: Any, name: str) -> dict[str, Any]:
     return _refuse(value, name, "a dict of options by name")
 
 
+def split_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bool]]:
+    """A config as DuckDB's part and ours, which has all of OWN. InterfaceError for one of ours that there is not."""
+    own = {name: value for name, value in config.items() if name.startswith("sqlfront_")}
+    for name, value in own.items():
+        if name not in OWN:
+            raise InterfaceError(f"there is no setting {name}", where="argument config", hint=f"there is {_NAMES}")
+        own[name] = _flag(value, f"config[{name!r}]")
+    return {name: value for name, value in config.items() if name not in own}, OWN | own
+
+
 def several(value: Any, name: str) -> list[Any]:
     """An iterable, as a list."""
     return list(value) if isinstance(value, Iterable) else _refuse(value, name, "an iterable")
+
+
+def _flag(value: Any, name: str) -> bool:
+    """A bool, which DuckDB's config also takes as a text."""
+    words = {"true": True, "false": False}
+    found = words.get(value.casefold()) if isinstance(value, str) else value
+    return found if isinstance(found, bool) else _refuse(value, name, "True or False")
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

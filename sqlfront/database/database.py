@@ -14,8 +14,10 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.database.arguments import split_config
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
 from sqlfront.database.names import locate, shown
+from sqlfront.database.progress import Progress
 from sqlfront.database.scans import SCAN_PREFIX, ReadSession, Scan
 from sqlfront.storage.capture.capture import Capture, QualifiedName
 from sqlfront.storage.errors import InterfaceError, OperationalError, ProgrammingError
@@ -43,7 +45,9 @@ class Database:
         import duckdb
 
         self.path, self.config = path, dict(config or {})
-        self.root = duckdb.connect(path, config=self.config)
+        duckdb_config, own = split_config(self.config)
+        self.root = duckdb.connect(path, config=duckdb_config)
+        self.progress = Progress(lambda: self.engine.machine.scanned, wanted=own["sqlfront_progress"])
         [(self.name, self.read_only)] = self.root.execute(
             "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
         ).fetchall()
@@ -108,7 +112,7 @@ class Database:
         with self.lock:  # Else two threads make two.
             with starting():
                 from sqlfront.maintenance.engine import Engine
-            return self.__dict__.get("engine") or Engine(self.evaluate, self.lock)
+            return self.__dict__.get("engine") or Engine(self.evaluate, self.lock, self.progress.watch)
 
     @functools.cached_property
     def evaluate(self) -> Evaluator:

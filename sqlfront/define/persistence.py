@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
@@ -15,9 +15,6 @@ from sqlfront.database.names import shown
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
 from sqlfront.storage.sql_text import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {SCHEMA};
@@ -86,8 +83,9 @@ def restore(database: Database) -> None:
         replay(database, con)
     views = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
     database.replaying = True
-    for _number, row in enumerate(progress(views, "rebuilding views")):
-        _restore_view(database, con, row)
+    for number, row in enumerate(views, 1):
+        with database.progress.watch(f"rebuilding {number} of {len(views)} views, {row[1]}"):
+            _restore_view(database, con, row)
     database.replaying = False
     for table in database.change_tables.values():
         if table.durable:
@@ -174,17 +172,3 @@ def _raw_names(con: Any, name: QualifiedName, scan: str) -> tuple[str, ...]:
             if source is not None and source.this.name == scan:
                 return tuple(dict.fromkeys(column.name for column in select.find_all(exp.Column))) or ("one",)
     return ("one",)
-
-
-def progress(items: list[Any], what: str) -> Iterable[Any]:
-    """The items, with a bar on a terminal's standard error while they are worked through."""
-    shown = sys.stderr.isatty() and len(items) > 0
-    for number, item in enumerate(items):
-        if shown:
-            done = 30 * number // len(items)
-            print(
-                f"\rsqlfront: {what} [{'#' * done}{'.' * (30 - done)}] {number}/{len(items)}", end="", file=sys.stderr
-            )
-        yield item
-    if shown:
-        print(f"\rsqlfront: {what} [{'#' * 30}] {len(items)}/{len(items)}", file=sys.stderr)

@@ -46,7 +46,7 @@ class Demo:
         with console.status(f"TPC-H data at scale factor {scale:g}"):
             self.source = Source(scale, refreshes)
         self.views = views()
-        self.con = sqlfront.connect(":memory:")
+        self.con = sqlfront.connect(":memory:", config={"sqlfront_progress": False})
         self.judge = Judge(schema(), self.views)
 
     def run(self) -> int:

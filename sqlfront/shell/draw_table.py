@@ -52,9 +52,9 @@ def text_width(text: str) -> int:
     """The number of terminal cells that a text takes."""
     if text.isascii():
         return len(text)
-    from wcwidth import wcswidth
+    from rich.cells import cell_len
 
-    return max(wcswidth(text), 0)
+    return cell_len(text)
 
 
 def _is_numeric(rows: Sequence[Sequence[Any]], number: int) -> bool:

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, TextIO
 
 from sqlfront.database.interrupts import stoppable
@@ -176,10 +177,12 @@ def is_complete(text: str) -> bool:
 
 
 def repl(shell: Shell, greeting: str) -> None:
-    """The REPL on a terminal: history, multi-line editing, highlighting."""
-    from sqlfront.shell.prompt import make_reader
-
+    """The REPL on a terminal: with prompt_toolkit history, multi-line editing and highlighting, else line by line."""
     print(greeting, file=shell.out)
+    if find_spec("prompt_toolkit") is None:
+        from sqlfront.shell.line_prompt import make_line_reader as make_reader
+    else:
+        from sqlfront.shell.prompt import make_reader
     shell.loop(make_reader(is_complete))
 
 

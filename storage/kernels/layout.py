@@ -77,7 +77,9 @@ HEAVY = 13
 EPOCHS = 14
 # The members of the largest group that a new row has joined, in the chunk that runs.
 LARGEST = 15
-BUFFERS = 16
+# How many rows programs have been run over.
+SCANNED = 16
+BUFFERS = 17
 MAX_BUFFERS = 40
 # The last buffer has a word for each row of a leaf's delta: which of its values are heavy.
 STATUSES = MAX_BUFFERS - 1

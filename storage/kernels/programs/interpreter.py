@@ -52,6 +52,7 @@ from sqlfront.storage.kernels.layout import (
     RUNS,
     SCALE,
     SCAN,
+    SCANNED,
     SETTLE,
     SHRINK,
     SIGN,
@@ -181,6 +182,7 @@ def run(program, scratch, data, first, rows, sign):
     steps = load(scratch, STEPS)
     owner = 0
     store(scratch, LARGEST, 0)
+    store(scratch, SCANNED, load(scratch, SCANNED) + rows)
     stack = load(scratch, STACK)
     depth = 0
     while True:

@@ -192,6 +192,17 @@ def test_the_prompt_works_without_a_writable_home(tmp_path, monkeypatch):
         assert read() == "SELECT 1;"
 
 
+def test_without_prompt_toolkit_lines_are_read_one_by_one(tmp_path):
+    code = "import sys; sys.modules['prompt_toolkit'] = None\nimport importlib.util\nfind = importlib.util.find_spec\n"
+    code += "importlib.util.find_spec = lambda name: None if name == 'prompt_toolkit' else find(name)\n"
+    code += "from sqlfront.shell.shell import Shell, repl\nimport sqlfront\nrepl(Shell(sqlfront.connect()), 'hello')"
+    typed = "SELECT\n41 + 1\nAS answer;\n.tables\n"
+    done = subprocess.run([sys.executable, "-c", code], input=typed, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hello\nsqlfront>      ...>      ...> " in done.stdout
+    assert "│      42 │" in done.stdout
+
+
 def test_a_closed_prompt_ends_the_loop_and_ctrl_c_does_not(shell):
     inputs = iter(["SELECT 1;", KeyboardInterrupt(), "SELEC;", "SELECT 2;", EOFError()])
 
