@@ -2,8 +2,9 @@
 
 `python -m sqlfront.storage.kernels.building FILE` builds it, in a process of its own: numba's internals (of 0.68) are
 changed, so that numba lowers each kernel without optimising or linking it. The steps: lower all kernels, join them in
-one module, optimise, emit an object, write the C functions that Python calls, and let a C compiler link the file. The
-file needs neither numba nor llvmlite, and serves Python 3.11 and later (PEP 384, the stable ABI).
+one module, add the functions that Python calls (python_calls.py), optimise, emit an object, and let a C compiler link
+the file. The file needs neither numba nor llvmlite, and serves Python 3.11 and later (PEP 384, the stable ABI). Without
+a C compiler the object itself is kept, which llvmlite loads (storage/native/object_file.py).
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import platform
 import re
 import subprocess
 import sys
-import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sqlfront.storage.kernels import jit
+from sqlfront.storage.kernels.python_calls import INIT, Exported, python_module
 from sqlfront.storage.native.kernel_setup import compiler
 from sqlfront.storage.native.native_file import fingerprint
 
@@ -33,29 +34,24 @@ Told = Callable[[str, float], None]
 
 
 def build(target: Path, told: Told, kernels: Sequence[jit.Kernel] | None = None) -> None:
-    """Make the file of all kernels, or of these, whole or not at all. CalledProcessError if the C compiler fails."""
-    command = compiler()
-    assert command is not None
+    """Make the file of all kernels, or of these, whole or not at all: linked if its name ends in `.so`, else an object.
+    CalledProcessError if the linker fails."""
     told("reading", 0.0)
     module, lowered = _lowered(kernels, told)
     told("optimising", 0.7)
     with tempfile.TemporaryDirectory(dir=target.parent) as room:
-        code, binary, made = (Path(room) / name for name in ("kernels.c", "kernels.o", target.name))
-        binary.write_bytes(_emitted(module, [symbol for _, symbol, _, _ in lowered]))
-        code.write_text(_c_source(lowered))
-        told("linking", 0.92)
-        include = sysconfig.get_path("include")
-        flags = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w", f"-I{include}"]
-        subprocess.run([*command, *flags, str(code), str(binary), "-o", str(made), "-s"], check=True)
+        binary, made = Path(room) / "kernels.o", Path(room) / target.name
+        binary.write_bytes(_emitted(module, python_module(lowered, fingerprint())))
+        told("linking", 0.98)
+        if target.suffix == ".so":
+            subprocess.run([*(compiler() or ()), "-shared", str(binary), "-o", str(made), "-s"], check=True)
+        else:
+            binary.rename(made)
         made.replace(target)
     told("done", 1.0)
 
 
-Lowered = tuple[str, str, str, bool]
-"""Of a kernel: its name in the file, its symbol in LLVM's module, its signature, whether it keeps the GIL."""
-
-
-def _lowered(chosen: Sequence[jit.Kernel] | None, told: Told) -> tuple[Any, list[Lowered]]:
+def _lowered(chosen: Sequence[jit.Kernel] | None, told: Told) -> tuple[Any, list[Exported]]:
     """LLVM's module with every kernel and all it calls, not optimised; and what is exported."""
     llvm: Any = import_module("llvmlite.binding")
     cpu_target: Any = import_module("numba.core.registry").cpu_target
@@ -85,7 +81,7 @@ def _lowered(chosen: Sequence[jit.Kernel] | None, told: Told) -> tuple[Any, list
     for made in wanted:
         compiled = made.dispatcher.overloads[made.dispatcher.signatures[0]]
         join(compiled.library)
-        kernels.append((made.symbol, compiled.fndesc.llvm_func_name, str(compiled.signature), made.held))
+        kernels.append(Exported(made.symbol, compiled.fndesc.llvm_func_name, str(compiled.signature), made.held))
     module.link_in(llvm.parse_assembly(_NO_COUNTING))
     return module, kernels
 
@@ -117,17 +113,16 @@ def _plain_dispatcher(made: jit.Kernel) -> Any:
     return njit(nogil=not made.held, inline=inline, no_cpython_wrapper=True, no_cfunc_wrapper=True)(made.py_func)
 
 
-def _emitted(module: Any, exported: Sequence[str]) -> bytes:
-    """The module as an object file, optimised as a whole."""
+def _emitted(module: Any, calls: str) -> bytes:
+    """The module and the functions that Python calls as an object file, optimised as a whole."""
     llvm: Any = import_module("llvmlite.binding")
     llvm.initialize_native_asmprinter()
     text = re.sub(r"\b(add|sub|mul|shl)( nuw)? nsw ", r"\1 ", str(module))  # Overflow wraps: see wrapping_overflow.
-    module, names = llvm.parse_assembly(text), set(exported)
+    module = llvm.parse_assembly(text)
+    module.link_in(llvm.parse_assembly(calls))
     for function in module.functions:
-        if not function.is_declaration:
-            function.linkage = "external" if function.name in names else "internal"
-            if function.name in names:
-                function.visibility = "hidden"
+        if not function.is_declaration and function.name != INIT:
+            function.linkage = "internal"
     for variable in module.global_variables:
         if not variable.is_declaration and variable.linkage not in (llvm.Linkage.internal, llvm.Linkage.private):
             variable.linkage = "internal"
@@ -139,82 +134,6 @@ def _emitted(module: Any, exported: Sequence[str]) -> bytes:
     builder.getModulePassManager().run(module, builder)
     module.verify()
     return bytes(machine.emit_object(module))
-
-
-# The C that Python calls ---------------------------------------------------------------------------------------------
-
-_HEAD = r"""
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
-#include <stdint.h>
-
-static PyObject *bad_count(Py_ssize_t n, int expected)
-{ return PyErr_Format(PyExc_TypeError, "a kernel takes %d arguments, not %zd", expected, n); }
-static PyObject *failed(int status)
-{ return PyErr_Format(PyExc_ArithmeticError, "a kernel failed (%d)", status); }
-"""
-_RETURNED = {
-    "int64": ("int64_t", "PyLong_FromLongLong(r)"),
-    "none": ("void *", "Py_NewRef(Py_None)"),
-    "bool": ("uint8_t", "PyBool_FromLong(r)"),
-}
-_TAKEN = {
-    "int64": (
-        "int64_t",
-        "int64_t a{i} = PyLong_AsLongLong(args[{i}]); if (a{i} == -1 && PyErr_Occurred()) return NULL;",
-    ),
-    "bool": (
-        "uint8_t",
-        "int t{i} = PyObject_IsTrue(args[{i}]); if (t{i} < 0) return NULL; uint8_t a{i} = (uint8_t)t{i};",
-    ),
-    "python_object": ("void *", "void *a{i} = args[{i}];"),
-}
-
-
-def _c_source(kernels: Sequence[Lowered]) -> str:
-    functions = [line for number, kernel in enumerate(kernels) for line in _wrapper(number, *kernel)]
-    methods = [
-        f'  {{"{name}", (PyCFunction)(void (*)(void))w{number}, METH_FASTCALL, NULL}},'
-        for number, (name, *_) in enumerate(kernels)
-    ]
-    return "\n".join(
-        [
-            _HEAD,
-            *functions,
-            "static PyMethodDef methods[] = {",
-            *methods,
-            "  {NULL, NULL, 0, NULL}};",
-            'static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", NULL, -1, methods};',
-            "PyMODINIT_FUNC PyInit__native(void) {",
-            "  PyObject *m = PyModule_Create(&definition);",
-            f'  if (m) PyModule_AddStringConstant(m, "fingerprint", "{fingerprint()}");',
-            "  return m;",
-            "}",
-            "",
-        ]
-    )
-
-
-def _wrapper(number: int, name: str, symbol: str, signature: str, held: bool) -> Iterator[str]:
-    """The C function that takes a kernel's arguments from Python; numba's convention is (result, error, arguments)."""
-    taken, returned = _split(signature)
-    kind, made = _RETURNED[returned]
-    types = [f"{kind} *", "void **", *(_TAKEN[one][0] for one in taken)]
-    call = f"s = k{number}({', '.join(['&r', '&e', *(f'a{i}' for i in range(len(taken)))])});"
-    yield f'extern int32_t k{number}({", ".join(types)}) __asm__("{symbol}") __attribute__((visibility("hidden")));'
-    yield f"static PyObject *w{number}(PyObject *self, PyObject *const *args, Py_ssize_t n) {{ /* {name} */"
-    yield f"  if (n != {len(taken)}) return bad_count(n, {len(taken)});"
-    yield f"  {kind} r = 0; void *e; int32_t s;"
-    yield from (f"  {_TAKEN[one][1].format(i=i)}" for i, one in enumerate(taken))
-    yield f"  {call if held else f'PyThreadState *state = PyEval_SaveThread(); {call} PyEval_RestoreThread(state);'}"
-    yield f"  return s ? failed(s) : {made};"
-    yield "}"
-
-
-def _split(signature: str) -> tuple[list[str], str]:
-    """The types of a signature as numba prints it, `(int64, bool) -> none`."""
-    arguments, _, returned = signature.replace("boolean", "bool").rpartition(" -> ")
-    return [one.strip() for one in arguments.strip()[1:-1].split(",") if one.strip()], returned
 
 
 def _show(step: str, share: float) -> None:

@@ -1,18 +1,19 @@
 """Making the kernels' machine code ready before the first of them loads.
 
 A wheel brings a file of machine code. From a source tree the file is built once, in a process of its own and with a bar
-that shows its progress; a second process waits for the first. Without a C compiler numba compiles each kernel as it is
-needed.
+that shows its progress; a second process waits for the first.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import queue
 import shlex
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -41,7 +42,8 @@ def ensure_kernels() -> None:
             hint="install a wheel for this machine, or pip install numba",
         )
     ensure_cache()
-    if native.mode() != "jit" and compiler() is not None and (problem := build_file(native.built_file())) is not None:
+    target = native.built_file(native.FILE if compiler() else native.OBJECT)
+    if native.mode() != "jit" and (problem := build_file(target)) is not None:
         _say(f"the kernels' file could not be built ({problem}): numba compiles each kernel by itself")
 
 
@@ -55,7 +57,9 @@ def compiler() -> list[str] | None:
 def build_file(target: Path) -> str | None:
     """Build the file, unless it is there: a process that comes later waits for the first. The problem, if it fails."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(target.with_suffix(".lock")), tempfile.TemporaryFile("w+") as errors:
+    lock = target.with_suffix(".lock")
+    begun = lock.exists()
+    with _alone(lock), tempfile.TemporaryFile("w+") as errors:
         if target.exists():
             return None
         environment = dict(os.environ, SQLFRONT_KERNELS="jit", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
@@ -63,7 +67,7 @@ def build_file(target: Path) -> str | None:
         started = time.monotonic()
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True) as running:
             assert running.stdout is not None
-            _show(running.stdout)
+            _show(running.stdout, "again: the last time did not end" if begun else "once for these sources")
         if running.returncode == 0:
             _say(f"compiled kernels in {time.monotonic() - started:.0f} s")
             return None
@@ -71,9 +75,9 @@ def build_file(target: Path) -> str | None:
         return (errors.read().strip().splitlines() or ["it gave no reason"])[-1]
 
 
-def _show(lines: Iterable[str]) -> None:
+def _show(lines: Iterable[str], why: str) -> None:
     """The progress of a build: a bar on a terminal, else one line."""
-    what = "compiling kernels, once for these sources"
+    what = f"compiling kernels, {why}"
     if not sys.stderr.isatty():
         _say(what)
         for _ in lines:
@@ -85,8 +89,31 @@ def _show(lines: Iterable[str]) -> None:
     columns = TextColumn(f"sqlfront: {what}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=1.0)
+        for share in shares(lines):
+            progress.update(task, completed=share)
+
+
+def shares(lines: Iterable[str]) -> Iterator[float]:
+    """The share that is done, a few times a second: as told, and on at the same rate while nothing is told."""
+    told: queue.SimpleQueue[float | None] = queue.SimpleQueue()
+
+    def read() -> None:
         for line in lines:
-            progress.update(task, completed=float(line.split()[0]))
+            told.put(float(line.split()[0]))
+        told.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    started, shown, rate = time.monotonic(), 0.0, 0.0
+    share: float | None = 0.0
+    while share is not None:
+        shown = max(shown, share)
+        yield shown
+        taken = time.monotonic() - started
+        try:
+            share = told.get(timeout=0.2)
+            rate = share / taken if share else rate
+        except queue.Empty:
+            share = min(0.98, rate * taken)
 
 
 @contextmanager
@@ -98,7 +125,11 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
         return
     with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another process compiles kernels, waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 

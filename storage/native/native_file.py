@@ -18,7 +18,7 @@ from types import ModuleType
 from sqlfront.storage.errors import OperationalError
 
 HERE = Path(__file__).parents[1] / "kernels"
-FILE = "_native.abi3.so"
+FILE, OBJECT = "_native.abi3.so", "_native.o"
 MODES = ("native", "jit", "")
 
 
@@ -53,15 +53,15 @@ def loaded() -> ModuleType | None:
 
 def find() -> ModuleType | None:
     """The file of a wheel, or that built from a source tree, if it was made of exactly these sources."""
-    for place in (HERE / FILE, built_file()):
-        if place.exists() and (found := _load(place)) is not None:
+    for place in (HERE / FILE, built_file(), built_file(OBJECT)):
+        if place.exists() and (found := load_file(place)) is not None and found.fingerprint == fingerprint():
             return found
     return None
 
 
-def built_file() -> Path:
-    """Where the file built from a source tree is kept."""
-    return cache_base() / "sqlfront" / "kernels" / fingerprint() / FILE
+def built_file(name: str = FILE) -> Path:
+    """Where the file built from a source tree is kept: FILE, or OBJECT where there is no C compiler to link it."""
+    return cache_base() / "sqlfront" / "kernels" / fingerprint() / name
 
 
 def cache_base() -> Path:
@@ -83,11 +83,17 @@ def fingerprint_of(package: Path) -> str:
     return digest.hexdigest()[:20]
 
 
-def _load(place: Path) -> ModuleType | None:
-    """The module of a file, if it was made of these sources."""
+def load_file(place: Path) -> ModuleType | None:
+    """The module in a file of kernels, of whatever sources; None if it is an object and there is no llvmlite."""
+    if place.suffix == ".o":
+        if importlib.util.find_spec("llvmlite") is None:
+            return None
+        from sqlfront.storage.native.object_file import load_object
+
+        return load_object(place)
     spec = importlib.util.spec_from_file_location("_native", place)
     if spec is None or spec.loader is None:
         return None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module if module.fingerprint == fingerprint() else None
+    return module

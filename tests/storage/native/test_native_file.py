@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
+import re
+import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +28,7 @@ def test_a_file_of_other_sources_is_not_loaded(monkeypatch: pytest.MonkeyPatch) 
     assert found is not None
     assert found.fingerprint == native.fingerprint()
     monkeypatch.setattr(native, "fingerprint", lambda: "other")
-    monkeypatch.setattr(native, "built_file", lambda: FILE)
+    monkeypatch.setattr(native, "built_file", lambda name="": FILE)
     assert native.find() is None
 
 
@@ -87,3 +92,39 @@ def test_a_file_that_cannot_be_built_is_told(
     assert "no_module_of_ours" in (kernel_setup.build_file(native.built_file()) or "")
     assert "compiled kernels in" not in capsys.readouterr().err
     assert not native.built_file().exists()
+
+
+@needs_file
+@pytest.mark.skipif(shutil.which("objdump") is None, reason="binutils are not installed")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="about instructions of x86-64")
+def test_the_file_needs_no_newer_vector_units() -> None:
+    listed = subprocess.run(["objdump", "-d", str(FILE)], capture_output=True, text=True, check=True).stdout
+    names = {line.split("\t")[2].split()[0] for line in listed.splitlines() if line.count("\t") >= 2}
+    assert {"mov", "imul", "ret"} <= names
+    # Not tzcnt: older processors run it as bsf, which is the same where LLVM puts it.
+    newer = re.compile(r"v[a-z]+|andn|bextr|bls[a-z]+|bzhi|mulx|p(dep|ext)|rorx|s(a|h)[lr]x|lzcnt|movbe|xsave.*")
+    assert not [name for name in names if newer.fullmatch(name)]
+
+
+def test_a_build_that_was_interrupted_begins_again_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tmp_path / "kernels" / native.FILE
+    monkeypatch.setattr(kernel_setup, "MODULE", "no_module_of_ours")
+    for why in ("once for these sources", "again: the last time did not end"):
+        kernel_setup.build_file(target)
+        assert f"sqlfront: compiling kernels, {why}" in capsys.readouterr().err
+
+
+def test_the_bar_goes_on_at_the_same_rate_while_nothing_is_told() -> None:
+    def lines() -> Iterator[str]:
+        for number in range(6):
+            time.sleep(0.1)
+            yield f"{number / 10:.3f} lowering"
+        time.sleep(0.5)
+        yield "1.000 done"
+
+    shares = list(kernel_setup.shares(lines()))
+    assert shares == sorted(shares)
+    assert [share for share in shares if 0.55 < share < 0.98]
+    assert shares[-1] == 1.0
