@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("numba")
+
 from sqlfront.storage.native.kernel_setup import compiler
 
 MULTIPLIER = -4658895280553007687
