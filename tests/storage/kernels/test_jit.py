@@ -6,12 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from sqlfront.storage.kernels import jit
 
+pytestmark = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 PACKAGE = Path(jit.__file__).parent
 KERNELS = Path("sqlfront", "storage", "kernels")
 PROBE = (

@@ -6,14 +6,14 @@ import os
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba")
-
 from sqlfront.storage.native.kernel_setup import compiler
 
+pytestmark = pytest.mark.skipif(find_spec("numba") is None, reason="numba is not installed")
 MULTIPLIER = -4658895280553007687
 KERNELS = f"""
 from sqlfront.storage.kernels.jit import kernel
