@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,12 @@ os.environ.setdefault(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 ensure_kernels()  # Tests import what is below `sqlfront.connect`, which does this for others.
+
+ROOT = Path(__file__).parents[1]
+collect_ignore = (
+    [] if (ROOT / "sqlfront").exists() else ["test_faults.py", "test_glossary.py", "test_house.py", "test_rails.py"]
+)
+"""Tests of the sources, which are not there when a wheel is tested."""
 
 TOGETHER = {"tests/spark/": "spark", "[spark": "spark", "tests/streams/": "streams"}
 """What is in the names of tests that share what is slow to make: a session of Spark, or what streams have done."""

@@ -211,17 +211,6 @@ def test_a_read_only_file_shows_its_views_and_takes_no_writes(path):
         assert rows(con, "SELECT b, s::INTEGER FROM v") == [("x", 5), ("y", 9)]
 
 
-def test_rebuilding_shows_its_progress_on_a_terminal(path, capsys, monkeypatch):
-    setup(path).close()
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    sqlfront.connect(path).close()
-    shown = capsys.readouterr().err
-    assert "rebuilding views" in shown and "2/2" in shown
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    sqlfront.connect(path).close()
-    assert capsys.readouterr().err == ""
-
-
 def test_a_file_that_was_renamed_or_attached_goes_on(tmp_path, path):
     setup(path).close()
     (tmp_path / "data.duckdb").rename(tmp_path / "moved.duckdb")

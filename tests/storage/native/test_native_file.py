@@ -63,19 +63,6 @@ def test_native_forbids_to_fall_back(tmp_path: Path) -> None:
     assert "there is no file of compiled kernels for these sources" in done.stderr
 
 
-@needs_file
-def test_a_view_loads_neither_numba_nor_what_it_does_not_use() -> None:
-    code = (
-        "import sys, sqlfront; con = sqlfront.connect(); con.execute('CREATE TABLE t (a INT)');"
-        "con.execute('CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a');"
-        "print([name for name in sys.modules if name in %r])"
-    )
-    never = ("numba", "llvmlite", "scipy", "pandas", "sqlglot", "rich", "prompt_toolkit", "pyspark", "pygments")
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-    done = subprocess.run([sys.executable, "-c", code % (never,)], env=environment, capture_output=True, text=True)
-    assert done.stdout.strip() == "[]", done.stderr
-
-
 def test_without_a_file_and_without_numba_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find", lambda: None)
     monkeypatch.setattr(kernel_setup, "find_spec", lambda name: None)
