@@ -69,7 +69,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Compare:
-    """A comparison of two values of one type."""
+    """A comparison as DuckDB makes it: values of two types are compared in the type that both are cast to."""
 
     operator: Operator
     left: Scalar
