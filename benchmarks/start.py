@@ -3,7 +3,8 @@
 `python -m benchmarks.start` builds a wheel, installs the wheel into a fresh environment without extras, and times in
 processes of their own: import, connect, two tables, CREATE of a join aggregate, one row in, one row read. The first
 process is the first after the installation. `--python` takes another interpreter that has sqlfront. The figures are
-seconds of processor time, medians of `--repeats` processes.
+seconds of processor time, medians of `--repeats` processes. Beside it, from a source tree without compiled kernels: the
+seconds until the first row, and how far the bar of the compilation is from the time that it takes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness
+from sqlfront.storage.native import kernel_setup
 
 ROOT = Path(__file__).parents[1]
+TOOLS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 TABLES = (
     "CREATE TABLE orders (o_id BIGINT PRIMARY KEY, customer VARCHAR)",
     "CREATE TABLE items (o_id BIGINT, price DECIMAL(12, 2))",
@@ -77,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for side, words in SIDES.items()
             for process, figures in timed(python, words, options.repeats, Path(room))
         ]
+        notes += from_sources(Path(room))
     harness.report("start", "Before the first row: seconds of processor time, and of the clock", rows, notes=notes)
 
 
@@ -91,10 +95,31 @@ def fresh_environment(room: Path) -> tuple[str, list[str]]:
     [wheel] = wheels.glob("*.whl")
     subprocess.run([python, "-m", *pip, "install", str(wheel)], check=True)
     taken = time.perf_counter() - started
-    size = sum(file.stat().st_size for file in environment.rglob("*") if file.is_file() and not file.is_symlink())
+    sizes = {file: file.stat().st_size for file in environment.rglob("*") if file.is_file() and not file.is_symlink()}
+    tools = sum(size for file, size in sizes.items() if any(f"/{name}" in str(file) for name in TOOLS))
     return python, [
         f"pip install of the wheel ({wheel.stat().st_size / 1e6:.1f} MB): {taken:.0f} s; the environment has "
-        f"{size / 1e6:.0f} MB."
+        f"{(sum(sizes.values()) - tools) / 1e6:.0f} MB, and {tools / 1e6:.0f} MB of pip and setuptools."
+    ]
+
+
+def from_sources(room: Path) -> list[str]:
+    """The first row of a source tree whose kernels are not compiled; and the bar of a compilation."""
+    environment = {**os.environ, "SQLFRONT_CACHE_DIR": str(room / "empty"), "PYTHONPATH": str(ROOT)}
+    started = time.perf_counter()
+    code = TIMED.format(**SIDES["sqlfront"])
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=room, capture_output=True, check=True)
+    first_row = time.perf_counter() - started
+    command = [sys.executable, "-m", kernel_setup.MODULE, str(room / "kernels.o")]
+    environment["SQLFRONT_KERNELS"], started = "jit", time.perf_counter()
+    with subprocess.Popen(command, env=environment, cwd=room, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = [(time.perf_counter() - started, share) for share in kernel_setup.shares(process.stdout)]
+    whole = shown[-1][0]
+    off = max(abs(share - taken / whole) for taken, share in shown)
+    return [
+        f"From a source tree with an empty cache: first row after {first_row:.0f} s, of which the kernels are "
+        f"{whole:.0f} s; the bar is off by at most {100 * off:.0f} % of that time."
     ]
 
 
