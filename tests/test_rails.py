@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -213,3 +214,10 @@ def test_a_header_read_is_seen(tmp_path: Path):
     source = tmp_path / "file.py"
     source.write_text("def used(table):\n    return int(table.header[at.USED])\n")
     assert header_reads(source) == ["table.header[at.USED]"]
+
+
+def test_numba_and_llvmlite_are_imported_in_one_file() -> None:
+    importers = {path.name for path in modules().values() if re.search(r"\bimport_module\b", path.read_text())}
+    named = re.compile(r"^\s*(import|from) (numba|llvmlite)\b", re.MULTILINE)
+    assert [path for path in modules().values() if named.search(path.read_text())] == []
+    assert importers == {"compilers.py", "__init__.py", "jit.py"}  # The others import modules of ours by name.

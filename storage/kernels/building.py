@@ -15,12 +15,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from sqlfront.storage.kernels import jit
 from sqlfront.storage.kernels.python_calls import INIT, Exported, python_module
+from sqlfront.storage.native.compilers import llvmlite, numba
 from sqlfront.storage.native.kernel_setup import compiler
 from sqlfront.storage.native.native_file import fingerprint
 
@@ -53,11 +53,9 @@ def build(target: Path, told: Told, kernels: Sequence[jit.Kernel] | None = None)
 
 def _lowered(chosen: Sequence[jit.Kernel] | None, told: Told) -> tuple[Any, list[Exported]]:
     """LLVM's module with every kernel and all it calls, not optimised; and what is exported."""
-    llvm: Any = import_module("llvmlite.binding")
-    cpu_target: Any = import_module("numba.core.registry").cpu_target
-    runtime: Any = import_module("numba.core.runtime").rtsys
-    numba: Any = import_module("numba")
-    numba.njit("int64(int64)")(lambda x: x)  # Numba's own parts are made before it is changed.
+    llvm = llvmlite("binding")
+    cpu_target, runtime = numba("core.registry").cpu_target, numba("core.runtime").rtsys
+    numba().njit("int64(int64)")(lambda x: x)  # Numba's own parts are made before it is changed.
     _lower_only()
     jit.make_dispatcher = _plain_dispatcher
     if chosen is None:
@@ -94,8 +92,7 @@ _NO_COUNTING = "".join(
 
 def _lower_only() -> None:
     """Let numba lower functions, and neither optimise, link nor load them."""
-    library: Any = import_module("numba.core.codegen").JITCodeLibrary
-    context: Any = import_module("numba.core.cpu").CPUContext
+    library, context = numba("core.codegen").JITCodeLibrary, numba("core.cpu").CPUContext
 
     def finalize(self: Any) -> None:
         self._raise_if_finalized()
@@ -108,14 +105,15 @@ def _lower_only() -> None:
 
 
 def _plain_dispatcher(made: jit.Kernel) -> Any:
-    njit: Any = import_module("numba").njit
     inline = made.targetoptions["inline"]
-    return njit(nogil=not made.held, inline=inline, no_cpython_wrapper=True, no_cfunc_wrapper=True)(made.py_func)
+    return numba().njit(nogil=not made.held, inline=inline, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+        made.py_func
+    )
 
 
 def _emitted(module: Any, calls: str) -> bytes:
     """The module and the functions that Python calls as an object file, optimised as a whole."""
-    llvm: Any = import_module("llvmlite.binding")
+    llvm = llvmlite("binding")
     llvm.initialize_native_asmprinter()
     text = re.sub(r"\b(add|sub|mul|shl)( nuw)? nsw ", r"\1 ", str(module))  # Overflow wraps: see wrapping_overflow.
     module = llvm.parse_assembly(text)

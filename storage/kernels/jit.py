@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+from sqlfront.storage.native.compilers import llvmlite, numba
 from sqlfront.storage.native.native_file import HERE, cache_base, fingerprint_of, loaded
 
 _FOLDERS = ("tables", "programs")
@@ -36,11 +37,8 @@ def _own_fingerprint() -> str:
 
 def fingerprint(package: Path) -> str:
     """A hash of the sources in `package` and of the tools and processor that compile them."""
-    import llvmlite
-    import numba
-
     digest = hashlib.sha256(fingerprint_of(package).encode())
-    for part in (numba.__version__, llvmlite.__version__, sys.version, platform.machine(), _processor()):
+    for part in (numba().__version__, llvmlite().__version__, sys.version, platform.machine(), _processor()):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:20]
 
@@ -90,9 +88,7 @@ class Kernel:
 
     @property
     def _numba_type_(self) -> Any:
-        import numba
-
-        return numba.types.Dispatcher(self.dispatcher)
+        return numba("core.types").Dispatcher(self.dispatcher)
 
     def __call__(self, *arguments: Any) -> Any:
         return self.entry(*arguments)
@@ -100,16 +96,13 @@ class Kernel:
 
 def make_dispatcher(made: Kernel) -> Any:
     """Numba's object for a kernel, whose machine code is kept in the cache."""
-    import numba
-
-    directory = cache_directory()
+    directory, config = cache_directory(), numba().config
     _announce(directory)
-    before = numba.config.CACHE_DIR  # type: ignore[attr-defined]
-    numba.config.CACHE_DIR = str(directory)  # type: ignore[attr-defined]
+    before, config.CACHE_DIR = config.CACHE_DIR, str(directory)
     try:
-        return numba.njit(cache=True, nogil=not made.held, inline=made.targetoptions["inline"])(made.py_func)
+        return numba().njit(cache=True, nogil=not made.held, inline=made.targetoptions["inline"])(made.py_func)
     finally:
-        numba.config.CACHE_DIR = before  # type: ignore[attr-defined]
+        config.CACHE_DIR = before
 
 
 def symbol_of(function: Callable[..., Any]) -> str:
@@ -157,10 +150,7 @@ def wrapping_overflow() -> Iterator[None]:
     Numba marks signed arithmetic as never overflowing (LLVM's nsw), so LLVM may fold `a * M >= b * M` to `a >= b` and a
     test for a carry to False. Hashes and limbs overflow on purpose.
     """
-    import numba.cpython.numbers
-    import numba.np.math.numbers
-
-    both = (vars(numba.cpython.numbers), vars(numba.np.math.numbers))  # Both define add, sub and mul.
+    both = vars(numba("cpython.numbers")), vars(numba("np.math.numbers"))  # Both define add, sub and mul.
     before = [names["_int_arith_flags"] for names in both]
     for names in both:
         names["_int_arith_flags"] = lambda _type: []
@@ -179,6 +169,5 @@ def _announce(directory: Path) -> None:
 
 
 def _processor() -> str:
-    from llvmlite import binding
-
+    binding = llvmlite("binding")
     return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()}"

@@ -1,4 +1,4 @@
-"""Numba and llvmlite: imported here alone, and only if kernels are compiled in this process.
+"""What kernels use of numba and llvmlite, imported only if kernels are compiled in this process.
 
 Where the kernels are a file that is loaded, their sources are imported for their names and constants only: `types`,
 `ir`, `cgutils` and `intrinsic` are stand-ins then, which take every call and give nothing.
@@ -7,9 +7,9 @@ Where the kernels are a file that is loaded, their sources are imported for thei
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
+from sqlfront.storage.native.compilers import llvmlite, numba
 from sqlfront.storage.native.native_file import loaded
 
 
@@ -34,9 +34,9 @@ python_object: Any = _Absent()
 intrinsic: Any = _same
 
 if loaded() is None:
-    extending: Any = import_module("numba.extending")
-    types, cgutils = import_module("numba.core.types"), import_module("numba.core.cgutils")
-    ir, intrinsic = import_module("llvmlite.ir"), extending.intrinsic
+    extending = numba("extending")
+    types, cgutils = numba("core.types"), numba("core.cgutils")
+    ir, intrinsic = llvmlite("ir"), extending.intrinsic
 
     class _PythonObject(types.Type):
         """A Python object, lent by the caller."""

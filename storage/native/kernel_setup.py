@@ -17,12 +17,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.native import native_file as native
+from sqlfront.storage.native.compilers import has_compilers
 from sqlfront.storage.native.kernel_cache import ensure_cache
 
 MODULE = "sqlfront.storage.kernels.building"
@@ -34,12 +34,11 @@ def ensure_kernels() -> None:
     is no way to have them."""
     if native.mode() != "jit" and native.find() is not None:
         return
-    has_numba = all(find_spec(name) for name in ("numba", "llvmlite"))
-    if not has_numba:
+    if not has_compilers():
         raise OperationalError(
             "there are no compiled kernels for this machine",
             why="this package was installed without them, and numba, which compiles them, is not installed",
-            hint="install a wheel for this machine, or pip install numba",
+            hint="install a wheel for this machine, or pip install 'sqlfront[kernels]'",
         )
     ensure_cache()
     target = native.built_file(native.FILE if compiler() else native.OBJECT)

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from sqlfront.storage.errors import OperationalError
+from sqlfront.storage.native.compilers import has_compilers
 
 HERE = Path(__file__).parents[1] / "kernels"
 FILE, OBJECT = "_native.abi3.so", "_native.o"
@@ -84,9 +85,9 @@ def fingerprint_of(package: Path) -> str:
 
 
 def load_file(place: Path) -> ModuleType | None:
-    """The module in a file of kernels, of whatever sources; None if it is an object and there is no llvmlite."""
+    """The module in a file of kernels, of whatever sources; None if it is an object that nothing can load."""
     if place.suffix == ".o":
-        if importlib.util.find_spec("llvmlite") is None:
+        if not has_compilers():
             return None
         from sqlfront.storage.native.object_file import load_object
 

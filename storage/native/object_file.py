@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import ctypes
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from sqlfront.storage.native.compilers import llvmlite
 
 _linked: list[Any] = []
 """What owns the machine code: it must not go while a function of it can be called."""
 
 
 def load_object(place: Path) -> ModuleType:
-    """The module of Python's in an object file. ModuleNotFoundError without llvmlite. Some 50 ms."""
-    llvm: Any = import_module("llvmlite.binding")
+    """The module of Python's in an object file. OperationalError without llvmlite. Some 50 ms."""
+    llvm = llvmlite("binding")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple().create_target_machine(reloc="pic", codemodel="small")

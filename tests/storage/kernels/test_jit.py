@@ -32,7 +32,7 @@ def copy(tmp_path: Path) -> Path:
         shutil.copy(PACKAGE / f"{name}.py", target)
     for above in (tmp_path / KERNELS).parents[:2]:
         (above / "__init__.py").touch()
-    for name in ("errors.py", "native/__init__.py", "native/native_file.py"):
+    for name in ("errors.py", "native/__init__.py", "native/compilers.py", "native/native_file.py"):
         target = (tmp_path / KERNELS).parent / name
         target.parent.mkdir(exist_ok=True)
         shutil.copy(PACKAGE.parent / name, target)

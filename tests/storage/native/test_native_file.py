@@ -65,9 +65,9 @@ def test_native_forbids_to_fall_back(tmp_path: Path) -> None:
 
 def test_without_a_file_and_without_numba_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "find", lambda: None)
-    monkeypatch.setattr(kernel_setup, "find_spec", lambda name: None)
+    monkeypatch.setattr(kernel_setup, "has_compilers", lambda: False)
     kernel_setup.ensure_kernels.cache_clear()
-    with pytest.raises(OperationalError, match="pip install numba"):
+    with pytest.raises(OperationalError, match="pip install 'sqlfront\\[kernels\\]'"):
         kernel_setup.ensure_kernels()
 
 
