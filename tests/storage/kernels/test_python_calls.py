@@ -1,0 +1,42 @@
+"""How Python calls kernels: arguments are counted and converted, and what cannot be converted is an error."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.tables.limbs import sign_of
+from sqlfront.storage.native.native_file import loaded
+
+WORDS = np.array([7, -3, 5], np.int64)
+ADDRESS = int(WORDS.ctypes.data)
+pytestmark = pytest.mark.skipif(loaded() is None, reason="numba makes its own calls")
+
+
+def test_a_call_gives_what_the_kernel_gives() -> None:
+    call = entry_point(sign_of)
+    assert [call(ADDRESS, place, 1) for place in range(3)] == [1, -1, 1]
+    assert call(*map(np.int64, (ADDRESS, 1, 1))) == -1
+
+
+@pytest.mark.parametrize("arguments", [(), (ADDRESS,), (ADDRESS, 0), (ADDRESS, 0, 1, 1)])
+def test_arguments_are_counted(arguments: tuple[int, ...]) -> None:
+    with pytest.raises(TypeError, match=f"a kernel takes 3 arguments, not {len(arguments)}"):
+        entry_point(sign_of)(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("argument", "error"), [("1", TypeError), (None, TypeError), (1.5, TypeError), (2**63, OverflowError)]
+)
+@pytest.mark.parametrize("place", range(3))
+def test_what_is_no_word_is_refused(argument: object, error: type[Exception], place: int) -> None:
+    arguments: list[object] = [ADDRESS, 0, 1]
+    arguments[place] = argument
+    with pytest.raises(error):
+        entry_point(sign_of)(*arguments)
+
+
+def test_minus_one_is_a_word_and_no_error() -> None:
+    call = entry_point(sign_of)
+    assert call(ADDRESS + 8, -1, 1) == 1  # The word before the second is the first.
