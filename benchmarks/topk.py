@@ -241,7 +241,7 @@ def _by_k(stream: Stream, rows: list[dict[str, Any]]) -> None:
         view = con.view("v")
         for k in (1, 10, 100, 1000, 10_000):
             seconds = []
-            for _ in range(5):
+            for _ in range(25):  # More than between two collections of garbage.
                 start = time.perf_counter()
                 view.top(k)
                 seconds.append(time.perf_counter() - start)
