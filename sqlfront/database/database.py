@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.arguments import split_config
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
     from sqlfront.database.transactions import Snapshot
     from sqlfront.maintenance.engine import Engine
+    from sqlfront.maintenance.relation.base_relation import Relation
 
 SCHEMA = "__sqlfront"
 _open_databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
@@ -213,16 +215,18 @@ class Database:
 
     # Reading -------------------------------------------------------------------------------------
 
-    def scans(self, session: Any) -> Iterator[tuple[str, Scan | LogInput]]:
-        """The registered name and the scan of every view and change table; `session()` is the cursor's."""
+    def scans(self, session: Any) -> Iterator[tuple[str, object, Callable[[], Scan | LogInput]]]:
+        """Of every view and change table the registered name, the object that is scanned, and a function that makes
+        the scan; `session()` is the cursor's."""
         if any(table.durable for table in self.change_tables.values()):
-            yield INPUT, self.log.input
+            yield INPUT, self.log.input, lambda: self.log.input
         for entry in self.views.values():
-            yield self.scan_name(entry.scan), self.view_scan(entry, session)
+            yield self.scan_name(entry.scan), entry, partial(self.view_scan, entry, session)
         for unbuilt in self.unbuilt.values():
-            yield self.scan_name(unbuilt.scan), _failing_scan(unbuilt, session)
+            yield self.scan_name(unbuilt.scan), unbuilt, partial(_failing_scan, unbuilt, session)
         for table in self.change_tables.values():
-            yield self.scan_name(table.scan), self._table_scan(table, session)
+            relation = self.engine.relations[self.relation_key(table.name)]
+            yield self.scan_name(table.scan), relation, partial(self._table_scan, table, relation, session)
 
     def view_scan(self, entry: ViewEntry, session: Any, where: Mapping[str, tuple[int, ...]] | None = None) -> Scan:
         """The maintained core of a view, perhaps narrowed to some codes of its variables."""
@@ -270,12 +274,11 @@ class Database:
         if entry.maintained.name in self.engine.views:
             self.engine.drop_view(entry.maintained.name)
 
-    def _table_scan(self, table: ChangeTable, session: Any) -> Scan:
+    def _table_scan(self, table: ChangeTable, relation: Relation, session: Any) -> Scan:
         import pyarrow as pa
 
         from sqlfront.storage.codecs.encoding import codec_for
 
-        relation = self.engine.relations[self.relation_key(table.name)]
         fields = [codec_for(c.type, self.engine.dictionaries).arrow_field(c.name) for c in table.columns]
 
         def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:

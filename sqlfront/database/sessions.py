@@ -46,8 +46,8 @@ class Served(Protocol):
 class Session:
     """`reading` is the epoch of the current statement's scans, `again` the query to run again for a whole read.
 
-    `gates` are the fast paths of apply_row; `tables`, `meant` and `settings` remember what names mean, until
-    `forget_names`.
+    `scans` are the objects that registered names scan, `gates` the fast paths of apply_row; `tables`, `meant` and
+    `settings` remember what names mean, until `forget_names`.
     """
 
     def __init__(self, database: Database) -> None:
@@ -59,7 +59,7 @@ class Session:
         self.tables: dict[str, ChangeTable] = {}
         self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
         self.settings: dict[str, str | None] = {}
-        self.scans: set[str] = set()
+        self.scans: dict[str, object] = {}
         self.served: Served | None = None
         self.revision, self.closed, self.has_result = -1, False, False
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
@@ -185,26 +185,29 @@ class Session:
         with suppress(duckdb.TransactionException):  # An aborted transaction fails by its own error.
             for name in self.scans:
                 self.duck.unregister(name)
-            self.scans, self.revision = set(), -1
+            self.scans, self.revision = {}, -1
 
     def _new_reading(self) -> ReadSession:
         return self.database.session(None if self.transaction is None else self.transaction.snapshot)
 
     def _bind_scans(self) -> None:
-        """Register what views there are, and let go of the others' scans, narrowed ones (lookups.py) included."""
+        """Register the views that are new or built anew, and let go of the scans of those that are not there any more,
+        narrowed ones (lookups.py) included."""
         import duckdb
 
-        scans = dict(self.database.scans(self.reading_finder()))
+        wanted = {name: (scanned, make) for name, scanned, make in self.database.scans(self.reading_finder())}
+        bound = self.scans if self.revision >= 0 else {}  # A ROLLBACK may have taken some away.
         try:
-            for name in self.scans - scans.keys():
+            for name in self.scans.keys() - wanted.keys():
                 self.duck.unregister(name)
-            for name, scan in scans.items():
-                self.duck.register(name, scan)
+            for name, (scanned, make) in wanted.items():
+                if bound.get(name) is not scanned:
+                    self.duck.register(name, make())
         except duckdb.TransactionException as error:
             if "aborted" not in str(error):
                 raise
             return  # Only ROLLBACK is possible now; the next statement comes here again.
-        self.scans = set(scans)
+        self.scans = {name: scanned for name, (scanned, _) in wanted.items()}
         self.forget_names()
         self.revision = self.database.revision
 

@@ -55,8 +55,8 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
 
 
 def register_all(database: Database, con: Any) -> None:
-    for name, scan in database.scans(database.session):
-        con.register(name, scan)
+    for name, _, make in database.scans(database.session):
+        con.register(name, make())
 
 
 def _first(limit: Limit, sort: list[str], parts: int) -> str:

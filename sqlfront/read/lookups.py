@@ -49,7 +49,7 @@ def narrowed(session: Session, statement: PassThrough, params: Any) -> str:
         if scan is not None or where is None or where:
             name = f"{session.database.scan_name(entry.scan)}_{number}"
             session.duck.register(name, scan or _narrow_scan(session, entry, where))
-            session.scans.add(name)
+            session.scans[name] = None
             alias = "" if reference.alias else f" AS {quote(entry.name.name)}"
             query = view_query(entry.definition, entry, name)
             text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"
