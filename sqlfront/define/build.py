@@ -41,11 +41,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bound:
-    """A query's definition, the materialized views it reads, as the binder calls them, and the text that was bound."""
+    """A query's definition, the materialized views it reads, as the binder calls them, and the text that was bound.
+
+    `catalog` is the one it was bound with in this statement, None if it came from elsewhere.
+    """
 
     definition: Definition
     sources: Mapping[str, ViewEntry]
     query: str
+    catalog: EngineCatalog | None = None
 
     @property
     def definitions(self) -> list[Definition]:
@@ -68,7 +72,7 @@ def bind(
     definition = minimise(bind_view(query, con, catalog, statement=statement, offset=offset, **shape))
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
     definition = replace(definition, derived=derived)
-    bound = Bound(definition, dict(catalog.views_read), query)
+    bound = Bound(definition, dict(catalog.views_read), query, catalog)
     notes = [
         f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
         for key, source in bound.sources.items()
@@ -115,7 +119,7 @@ def build_view(
     fresh: list[str] = []
     try:
         for table in sorted(tables - kept.keys()):
-            if _capture(database, con, table):
+            if _capture(database, con, table, bound.catalog or EngineCatalog(database, con)):
                 fresh.append(table)
         for source in fed.values():
             database.engine.expose(source.maintained.name)
@@ -316,12 +320,13 @@ def unneeded_tables(
 # Inside ------------------------------------------------------------------------------------------
 
 
-def _capture(database: Database, con: Any, table: str) -> bool:
+def _capture(database: Database, con: Any, table: str, catalog: EngineCatalog) -> bool:
     """Make the engine follow a table; True if it did not before. The rows of a read-only file never change."""
-    catalog = EngineCatalog(database, con)
     name = catalog.name(table)
-    found = catalog.resolve((database.name, name.schema, name.name))
-    columns = [Column(*column) for column in catalog.columns(found or "") or []]
+    known = catalog.columns(table)
+    if known is None:  # The binding has not looked the table up.
+        known = catalog.columns(catalog.resolve((database.name, name.schema, name.name)) or "")
+    columns = [Column(*column) for column in known or ()]
     fresh = table not in database.engine.relations
     if fresh:
         database.engine.create_table(table, columns, retain=False)
