@@ -228,6 +228,14 @@ class Database:
             relation = self.engine.relations[self.relation_key(table.name)]
             yield self.scan_name(table.scan), relation, partial(self._table_scan, table, relation, session)
 
+    def register(self, con: Any, name: str, scan: Scan | LogInput) -> None:
+        """Let a cursor find a scan that reads by itself. If the cursor is a session's, the session binds its own scan
+        before its next statement: another would wait for the lock that the statement holds."""
+        con.register(name, scan)
+        for session in list(self._sessions):
+            if session.duck is con:
+                session.scans[name] = None
+
     def view_scan(self, entry: ViewEntry, session: Any, where: Mapping[str, tuple[int, ...]] | None = None) -> Scan:
         """The maintained core of a view, perhaps narrowed to some codes of its variables."""
         from sqlfront.maintenance.output.output import Reader, schema

@@ -18,7 +18,7 @@ def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
     That is the final projection over the scan of the maintained core.
     """
     forget_view(database, con, entry.name)
-    con.register(database.scan_name(entry.scan), database.view_scan(entry, database.session))
+    database.register(con, database.scan_name(entry.scan), database.view_scan(entry, database.session))
     query = view_query(entry.definition, entry, database.scan_name(entry.scan))
     con.execute(f"CREATE VIEW {table_sql(database.name, entry.name)} AS {query}")
     database.save_view(con, entry)
@@ -55,8 +55,9 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
 
 
 def register_all(database: Database, con: Any) -> None:
+    """Let a cursor of DuckDB's find all scans, for definitions that name them."""
     for name, _, make in database.scans(database.session):
-        con.register(name, make())
+        database.register(con, name, make())
 
 
 def _first(limit: Limit, sort: list[str], parts: int) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import faulthandler
+import subprocess
+import sys
 import threading
 import time
 
@@ -110,3 +112,17 @@ def test_definitions_change_beside_reads_and_writes(con):
     hammer(con, define, feed, read)
     for view in ("more", "fed"):
         assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+
+
+def test_a_read_after_a_definition_does_not_wait_for_itself():
+    """The definition of a change table binds scans of the same cursor that take the lock for themselves."""
+    code = """
+import pyarrow as pa, sqlfront
+con = sqlfront.connect()
+con.execute("CREATE CHANGE TABLE a (x INT, y INT)")
+con.execute("CREATE CHANGE TABLE b (x INT, z INT)")
+con.apply({"a": pa.table({"x": [1, 2], "y": [3, 4]}), "b": pa.table({"x": [1, 2], "z": [5, 6]})})
+print(sorted(con.execute("SELECT * FROM a JOIN b USING (x)").fetchall()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[(1, 3, 5), (2, 4, 6)]\n", done.stderr
