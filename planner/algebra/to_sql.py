@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -38,7 +39,6 @@ from sqlfront.planner.algebra.terms import (
     Values,
     Window,
     Windowed,
-    walk,
 )
 
 NOTHING = "0 AS none"  # DuckDB has no rows without columns.
@@ -46,16 +46,14 @@ NOTHING = "0 AS none"  # DuckDB has no rows without columns.
 
 def to_sql(term: Term, names: Sequence[tuple[Column, str]] = ()) -> str:
     """A query with the rows of a term; with `names`, of these columns by these names, in this order."""
-    commons: dict[str, Common] = {}
-    for part in walk(term):
-        if isinstance(part, Common):
-            commons.setdefault(part.name, part)
+    # A shared term may use others, which WITH must name before it.
+    commons = {part.name: part for part in walk_once(term) if isinstance(part, Common)}
     query = _select(term)
     if names:
         query = f"SELECT {_list(f'{column} AS {quoted(name)}' for column, name in names)} FROM ({query})"
     if not commons:
         return query
-    shared = _list(f"{quoted(name)} AS MATERIALIZED ({_select(one.term)})" for name, one in reversed(commons.items()))
+    shared = _list(f"{quoted(name)} AS MATERIALIZED ({_select(one.term)})" for name, one in commons.items())
     return f"WITH {shared} {query}"
 
 
