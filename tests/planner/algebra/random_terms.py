@@ -1,4 +1,4 @@
-"""Random terms over two small tables of integers with NULLs and copies."""
+"""Random terms over small tables of integers: two with NULLs and copies, one with a key, one that refers to it."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sqlfront.planner.algebra.scalars import (
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
+    Common,
     Distinct,
     Filter,
     Join,
@@ -34,19 +35,29 @@ from sqlfront.planner.algebra.terms import (
     Top,
     Unnest,
     Values,
+    Window,
+    Windowed,
 )
 
-TABLES = {("r",): ("a", "b"), ("s",): ("b", "c")}
-KINDS_OF_TERM = ("filter", "map", "join", "join", "group", "distinct", "set", "top", "list")
+TABLES = {("r",): ("a", "b"), ("s",): ("b", "c"), ("k",): ("id", "v"), ("f",): ("k_id", "w")}
+"""`k.id` is a key; `f.k_id` is NULL or one of its values."""
+KINDS_OF_TERM = (
+    "filter", "filter", "map", "join", "join", "join", "group", "total", "distinct", "set", "top", "list", "window",
+    "common",
+)  # fmt: skip
 OPERATORS: Sequence[Operator] = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
-KINDS: Sequence[JoinKind] = ("inner", "left", "full", "semi", "anti", "mark", "inner", "left")
+KINDS: Sequence[JoinKind] = ("inner", "left", "full", "semi", "anti", "mark", "inner", "left", "single")
 
 
 class RandomTerms:
-    """Makes terms, each of at most `depth` operators above its scans; all columns are integers."""
+    """Makes terms, each of at most `depth` operators above its scans; all columns are integers.
 
-    def __init__(self, seed: int) -> None:
-        self.random, self._number = random.Random(seed), 0
+    `dependent`: how many of the joins are. With `failing` there are divisions, which raise errors for zeros; a filter
+    below may guard one.
+    """
+
+    def __init__(self, seed: int, dependent: float = 0.5, failing: bool = False) -> None:
+        self.random, self._number, self._dependent, self._failing = random.Random(seed), 0, dependent, failing
 
     def term(self, depth: int, outer: Sequence[Column] = ()) -> Term:
         kind = self.random.choice(KINDS_OF_TERM) if depth else "scan"
@@ -56,19 +67,25 @@ class RandomTerms:
             return self._join(depth, outer)
         if kind == "set":
             return self._set(depth, outer)
+        if kind == "common":
+            return self._common(depth)
         input = self.term(depth - 1, outer)
         seen = (*input.columns, *outer)
         match kind:
             case "filter":
                 return Filter(input, self.condition(seen))
+            case "map" if self._failing and self.random.random() < 0.5:
+                return self._division(input)
             case "map":
                 return Map(input, tuple(self._made(seen) for _ in range(self.random.randrange(1, 4))))
-            case "group":
-                groups = self._some(input.columns)
-                made = (self._aggregated(input.columns) for _ in range(self.random.randrange(1, 3)))
-                return Aggregate(input, groups, tuple(made))
+            case "group" | "total":
+                return self._aggregate(input, kind)
             case "distinct":
-                return Distinct(input)
+                first = self.random.random() < 0.3
+                order = tuple(self._sort(Ref(column)) for column in input.columns) if first else ()
+                return Distinct(input, self._some(input.columns) or input.columns[:1] if first else None, order)
+            case "window":
+                return Window(input, tuple(self._windowed(input.columns) for _ in range(self.random.randrange(1, 3))))
             case "top":
                 limit, offset = (Constant(str(self.random.randrange(most)), "BIGINT") for most in (5, 3))
                 return Top(input, tuple(self._sort(Ref(column)) for column in input.columns), limit, offset)
@@ -111,8 +128,10 @@ class RandomTerms:
     def _join(self, depth: int, outer: Sequence[Column]) -> Term:
         left = self.term(depth - 1, outer)
         kind = self.random.choice(KINDS)
-        dependent = kind != "full" and self.random.random() < 0.5
+        dependent = kind != "full" and self.random.random() < self._dependent
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
+        if kind == "single":
+            right = self._one_row(right)
         condition = self.condition((*left.columns, *right.columns)) if self.random.random() < 0.8 else TRUE
         return Join(kind, left, right, condition, dependent, self.column("BOOLEAN") if kind == "mark" else None)
 
@@ -123,6 +142,52 @@ class RandomTerms:
             sides.append(Map(input, (self._made(input.columns), self._made(input.columns))))
         kind = self.random.choice(("union", "intersect", "except"))
         return SetOperation(kind, self.random.random() < 0.5, *sides, (self.column(), self.column()))
+
+    def _common(self, depth: int) -> Term:
+        """Two uses of one term."""
+        shared = self.term(depth - 1)
+        name = f"w{self.column().number}"
+        left, right = (
+            Common(name, shared, tuple(self.column(column.type) for column in shared.columns)) for _ in range(2)
+        )
+        kind: JoinKind = self.random.choice(("inner", "left", "semi", "anti"))
+        return Join(kind, left, right, self.condition((*left.columns, *right.columns)))
+
+    def _one_row(self, term: Term) -> Term:
+        """At most one row: what a single join may meet."""
+        if self.random.random() < 0.5:
+            return Aggregate(term, (), (self._aggregated(term.columns),))
+        return Top(term, tuple(self._sort(Ref(column)) for column in term.columns), Constant("1", "BIGINT"))
+
+    def _aggregate(self, input: Term, kind: str) -> Term:
+        groups = self._some(input.columns) if kind == "group" else ()
+        made = tuple(self._aggregated(input.columns) for _ in range(self.random.randrange(1, 3)))
+        if len(groups) < 2 or self.random.random() < 0.7:
+            return Aggregate(input, groups, made)
+        sets = (frozenset(groups), frozenset(self._some(groups)))
+        return Aggregate(input, groups, made, sets)
+
+    def _division(self, input: Term) -> Term:
+        """A quotient, often of the rows alone whose divisor is not zero."""
+        numbers = [column for column in input.columns if column.type == "INTEGER"]
+        if not numbers:
+            return input
+        divisor = Ref(self.random.choice(numbers))
+        guard = Compare("<>", divisor, Constant("0", "INTEGER"))
+        guarded = Filter(input, guard) if self.random.random() < 0.8 else input
+        quotient = Call("({0} // {1})", (self.value(numbers), divisor), "INTEGER", strict=True)
+        passed = tuple(Made(column, Ref(column)) for column in input.columns)
+        if self.random.random() < 0.3:
+            return Filter(guarded, Compare("<", quotient, Constant("2", "INTEGER")))
+        return Map(guarded, (*passed, Made(self.column(), quotient)))
+
+    def _windowed(self, columns: Sequence[Column]) -> Windowed:
+        partition = tuple(map(Ref, self._some(columns)))
+        if self.random.random() < 0.5:
+            order = tuple(self._sort(Ref(column)) for column in columns)
+            return Windowed(self.column("BIGINT"), "row_number()", (), partition, order)
+        kept = self.condition(columns) if self.random.random() < 0.3 else TRUE
+        return Windowed(self.column("HUGEINT"), "sum({0})", (self.value(columns),), partition, filter=kept)
 
     def _made(self, columns: Sequence[Column]) -> Made:
         return Made(self.column(), self.value(columns))
