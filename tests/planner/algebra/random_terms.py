@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+from sqlfront.planner.algebra.rewriting import NewColumns, copied
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -87,6 +88,8 @@ class RandomTerms:
             case "window":
                 return Window(input, tuple(self._windowed(input.columns) for _ in range(self.random.randrange(1, 3))))
             case "top":
+                if self.random.random() < 0.3:
+                    return Top(input, (self._sort(Ref(input.columns[0])),))
                 limit, offset = (Constant(str(self.random.randrange(most)), "BIGINT") for most in (5, 3))
                 return Top(input, tuple(self._sort(Ref(column)) for column in input.columns), limit, offset)
         lists = tuple(Made(self.column(), self._list(seen)) for _ in range(self.random.randrange(1, 3)))
@@ -104,7 +107,8 @@ class RandomTerms:
             return Logic(word, tuple(self.condition(columns, depth - 1) for _ in range(2)))
         if self.random.random() < 0.15:
             return IsNull(self.value(columns))
-        return Compare(self.random.choice(OPERATORS), self.value(columns), self.value(columns))
+        operator = self.random.choice(OPERATORS) if self.random.random() < 0.6 else "="
+        return Compare(operator, self.value(columns), self.value(columns))
 
     def value(self, columns: Sequence[Column], depth: int = 1) -> Scalar:
         columns = [column for column in columns if column.type == "INTEGER"]
@@ -128,6 +132,10 @@ class RandomTerms:
     def _join(self, depth: int, outer: Sequence[Column]) -> Term:
         left = self.term(depth - 1, outer)
         kind = self.random.choice(KINDS)
+        if self.random.random() < 0.15:
+            return self._equal_parts(left) if not outer else self._by_key(left, kind)
+        if self.random.random() < 0.15:
+            return self._by_key(left, kind)
         dependent = kind != "full" and self.random.random() < self._dependent
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
         if kind == "single":
@@ -152,6 +160,30 @@ class RandomTerms:
         )
         kind: JoinKind = self.random.choice(("inner", "left", "semi", "anti"))
         return Join(kind, left, right, self.condition((*left.columns, *right.columns)))
+
+    def _equal_parts(self, term: Term) -> Term:
+        """A join of a term and its copy."""
+        other, _ = copied(term, self._new(term))
+        return Join("inner", term, other, self.condition((*term.columns, *other.columns)))
+
+    def _by_key(self, left: Term, kind: JoinKind) -> Term:
+        """A join to the key of a table, often without that table's columns."""
+        if self.random.random() < 0.5:
+            left = Scan(("f",), tuple((name, self.column()) for name in TABLES["f",]))
+        right = Scan(("k",), tuple((name, self.column()) for name in TABLES["k",]))
+        condition = Compare("=", self.value(left.columns, 0), Ref(right.columns[0]))
+        if kind == "full":
+            kind = "semi"
+        mark = self.column("BOOLEAN") if kind == "mark" else None
+        joined = Join(kind, left, right, condition, mark=mark)
+        if self.random.random() < 0.5:
+            return joined
+        return Map(joined, tuple(Made(self.column(column.type), Ref(column)) for column in left.columns))
+
+    def _new(self, term: Term) -> NewColumns:
+        new = NewColumns(term, Values((Column(self._number, "", ""),), ()))
+        self._number += 1000
+        return new
 
     def _one_row(self, term: Term) -> Term:
         """At most one row: what a single join may meet."""
