@@ -9,8 +9,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from sqlfront.planner.algebra.rewriting import walk_once
-from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Compare, Constant, IsNull, Logic, Not, Ref, Scalar
-from sqlfront.planner.algebra.scalars import columns_of, conjuncts
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    IsNull,
+    Logic,
+    Not,
+    Ref,
+    Scalar,
+    columns_of,
+    conjuncts,
+)
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
@@ -157,33 +169,30 @@ class _Printer:
 
     def _condition(self, condition: Scalar) -> str:
         """A condition without the parentheses around the whole."""
-        parts = conjuncts(condition)
-        if len(parts) != 1:
-            return " AND ".join(self._scalar(part, inside=len(parts) > 1) for part in parts) or "true"
-        return self._scalar(condition)
+        return " AND ".join(self._scalar(part, True) for part in conjuncts(condition)) or "true"
 
-    def _scalar(self, scalar: Scalar, inside: bool = False) -> str:
+    def _scalar(self, scalar: Scalar, inside: bool = False, nested: bool = False) -> str:
+        """An expression; `inside`: as part of AND or OR; `nested`: as part of a comparison."""
         match scalar:
             case Ref(column=column):
                 return self._name(column)
             case Constant(sql=sql):
                 return sql
             case Call(form=form, arguments=arguments):
-                return self._filled(form, arguments)
+                text = self._filled(form, arguments)
+                return f"({text})" if nested and " " in form else text
             case Compare(operator=operator, left=left, right=right):
-                text = f"{self._scalar(left, True)} {operator} {self._scalar(right, True)}"
-                return text
+                text = f"{self._scalar(left, True, True)} {operator} {self._scalar(right, True, True)}"
+                return f"({text})" if nested else text
             case Logic(word=word, parts=parts):
                 text = f" {word} ".join(self._scalar(part, True) for part in parts)
                 return f"({text})" if inside else text
             case Not(part=IsNull(part=part)):
-                return f"{self._scalar(part, True)} IS NOT NULL"
+                return f"{self._scalar(part, True, True)} IS NOT NULL"
             case Not(part=part):
                 return f"NOT ({self._scalar(part)})"
             case IsNull(part=part):
-                return f"{self._scalar(part, True)} IS NULL"
+                return f"{self._scalar(part, True, True)} IS NULL"
 
     def _filled(self, form: str, arguments: Sequence[Scalar], before: str = "", behind: str = "") -> str:
         return form.format(*(self._scalar(one) for one in arguments), before=before, behind=behind)
-
-
