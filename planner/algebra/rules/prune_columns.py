@@ -61,10 +61,10 @@ def _pruned(term: Term, needed: Columns, needs: dict[str, Columns]) -> Term:
             return _pruned(term.left, needed, needs)
         case Aggregate(groups=(), sets=None) if not needed:
             return Values((), ((),))
-    term = _narrowed(term, needed)
+    whole, term = term, _narrowed(term, needed)
+    read = columns_read(whole if isinstance(whole, SetOperation) else term, needed)
     if isinstance(term, Window) and not term.functions:
         return _pruned(term.input, needed, needs)
-    read = columns_read(term, needed)
     inputs = [_pruned(part, some, needs) for part, some in zip(inputs_of(term), read)]
     match term:
         case SetOperation() | Recursion():
