@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from statistics import fmean
 from typing import Any
 
 import duckdb
@@ -137,14 +138,16 @@ class Interpreter:
         return values
 
     def _sum(self, one: Aggregated, rows: list[Row], outer: Row) -> Any:
-        """count(*), or count, sum, min and max of one argument."""
+        """count(*), or count, sum, min, max and average of one argument."""
         kept = [row for row in rows if one.filter == TRUE or self.value(one.filter, outer | row)]
         if not one.arguments:
             return len(kept)
         values = [self.value(one.arguments[0], outer | row) for row in kept]
         values = [value for value in values if value is not None]
         values = list(dict.fromkeys(values)) if one.distinct else values
-        functions: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": sum, "min": min, "max": max}
+        functions: dict[str, Callable[[list[Any]], Any]] = {
+            "count": len, "sum": sum, "min": min, "max": max, "favg": fmean
+        }  # fmt: skip
         name = one.form.partition("(")[0]
         return functions[name](values) if values or name == "count" else None
 

@@ -62,6 +62,8 @@ class RandomTerms:
 
     def term(self, depth: int, outer: Sequence[Column] = ()) -> Term:
         kind = self.random.choice(KINDS_OF_TERM) if depth else "scan"
+        if depth and self._failing and self.random.random() < 0.3:
+            kind = "division"
         if kind == "scan":
             return self._scan()
         if kind == "join":
@@ -75,7 +77,7 @@ class RandomTerms:
         match kind:
             case "filter":
                 return Filter(input, self.condition(seen))
-            case "map" if self._failing and self.random.random() < 0.5:
+            case "division":
                 return self._division(input)
             case "map":
                 return Map(input, tuple(self._made(seen) for _ in range(self.random.randrange(1, 4))))
@@ -140,8 +142,22 @@ class RandomTerms:
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
         if kind == "single":
             right = self._one_row(right)
-        condition = self.condition((*left.columns, *right.columns)) if self.random.random() < 0.8 else TRUE
+        condition = self._join_condition(left.columns, right.columns)
         return Join(kind, left, right, condition, dependent, self.column("BOOLEAN") if kind == "mark" else None)
+
+    def _join_condition(self, left: Sequence[Column], right: Sequence[Column]) -> Scalar:
+        """Often an equality of both sides, with another condition on one of them."""
+        both = (*left, *right)
+        if self.random.random() < 0.5:
+            equal = Compare("=", self.value(left, 0), self.value(right, 0))
+            bound = Constant(str(self.random.randrange(4)), "INTEGER")
+            return Logic("AND", (equal, Compare(self.random.choice(OPERATORS), self.value(both, 0), bound)))
+        if self._failing and self.random.random() < 0.3:
+            return Compare("=", self._quotient(both), self.value(both))
+        return self.condition(both) if self.random.random() < 0.7 else TRUE
+
+    def _quotient(self, columns: Sequence[Column]) -> Scalar:
+        return Call("({0} // {1})", (self.value(columns), self.value(columns, 0)), "INTEGER", strict=True)
 
     def _set(self, depth: int, outer: Sequence[Column]) -> Term:
         sides = []
@@ -226,10 +242,10 @@ class RandomTerms:
 
     def _aggregated(self, columns: Sequence[Column]) -> Aggregated:
         kept = self.condition(columns) if self.random.random() < 0.3 else TRUE
-        name = self.random.choice(("count", "sum", "min", "max", "*"))
+        name = self.random.choice(("count", "sum", "min", "max", "favg", "*"))
         if name == "*":
             return Aggregated(self.column("BIGINT"), "count(*)", filter=kept)
-        kind = {"count": "BIGINT", "sum": "HUGEINT"}.get(name, "INTEGER")
+        kind = {"count": "BIGINT", "sum": "HUGEINT", "favg": "DOUBLE"}.get(name, "INTEGER")
         distinct = self.random.random() < 0.3
         return Aggregated(self.column(kind), name + "({before}{0})", (self.value(columns),), distinct, filter=kept)
 

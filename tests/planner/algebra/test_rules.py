@@ -1,0 +1,99 @@
+"""Rewrite rules on random terms: DuckDB gives the same rows before and after, and each rule has something to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import duckdb
+import pytest
+
+from sqlfront.planner.algebra.row_facts import Facts, ForeignKey, keys_of
+from sqlfront.planner.algebra.rules.all_rules import RULES, WITH_FACTS, normalise, trace
+from sqlfront.planner.algebra.rules.unnest_dependent_joins import dependent_joins, unnest_dependent_joins
+from sqlfront.planner.algebra.terms import Join, Term, free_columns
+from sqlfront.planner.algebra.to_sql import to_sql
+from tests.planner.algebra.random_terms import RandomTerms
+from tests.planner.algebra.test_to_sql import answers, filled, random_tables
+
+SEEDS, MANY = 60, 6000
+FACTS = Facts(
+    lambda table: [frozenset({"id"})] if table == ("k",) else [],
+    lambda table: [ForeignKey(("k_id",), ("k",), ("id",))] if table == ("f",) else [],
+)
+LEAST_FIRED = 3
+
+
+def applied(term: Term) -> Iterator[tuple[str, Term]]:
+    """What each rule alone, and all rules one after the other, make of a term, where they change it."""
+    for rule in RULES:
+        changed = rule(term, FACTS) if rule in WITH_FACTS else rule(term)  # type: ignore[call-arg]
+        if changed != term:
+            yield rule.__name__, changed
+    yield from trace(term, FACTS)
+
+
+def seeds(seed: int) -> range | list[int]:
+    return [seed] if seed < SEEDS else range(SEEDS, MANY)
+
+
+@pytest.mark.parametrize("seed", [*range(SEEDS), pytest.param(MANY, marks=pytest.mark.slow)])
+def test_rules_keep_rows_and_columns(seed: int) -> None:
+    for number in seeds(seed):
+        tables, term = random_tables(number), RandomTerms(number, dependent=0.6).term(3 + number % 2)
+        con = filled(tables)
+        expected = answers(tables, term, con)
+        for name, changed in applied(term):
+            assert changed.columns == term.columns, (number, name)
+            assert answers(tables, changed, con) == expected, (number, name, to_sql(term), to_sql(changed))
+
+
+@pytest.mark.parametrize("seed", [*range(SEEDS), pytest.param(MANY, marks=pytest.mark.slow)])
+def test_rules_make_no_query_fail_that_duckdb_answers(seed: int) -> None:
+    for number in seeds(seed):
+        tables, term = random_tables(number), RandomTerms(number, failing=True).term(3 + number % 2)
+        con = filled(tables)
+        try:
+            expected = answers(tables, term, con)
+        except duckdb.InvalidInputException:  # A division by zero.
+            continue
+        for name, changed in applied(term):
+            assert answers(tables, changed, con) == expected, (number, name, to_sql(term), to_sql(changed))
+
+
+@pytest.mark.parametrize("seed", [*range(SEEDS), pytest.param(MANY, marks=pytest.mark.slow)])
+def test_no_join_stays_dependent_and_nothing_changes_a_normal_form(seed: int) -> None:
+    for number in seeds(seed):
+        term = unnest_dependent_joins(RandomTerms(number, dependent=0.9).term(4))
+        assert not any(dependent_joins(term)) and not free_columns(term), number
+        assert len(trace(term, FACTS)) < 60, number
+        normal = normalise(term, FACTS)
+        assert not any(isinstance(part, Join) and part.dependent for part in dependent_joins(normal))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_keys_are_unique(seed: int) -> None:
+    tables, term = random_tables(seed), RandomTerms(seed, dependent=0.2).term(3)
+    rows = answers(tables, term)
+    for key in keys_of(term, FACTS):
+        places = [place for place, column in enumerate(term.columns) if column in key]
+        values = Counter(tuple(row[place] for place in places) for row in rows.elements())
+        assert max(values.values(), default=0) <= 1, (seed, key)
+
+
+def test_every_rule_has_something_to_do_and_some_queries_fail() -> None:
+    fired: Counter[str] = Counter()
+    failed = 0
+    for seed in range(SEEDS):
+        fired.update({name for name, _ in applied(RandomTerms(seed, dependent=0.6).term(3 + seed % 2))})
+        tables = random_tables(seed)
+        try:
+            answers(tables, RandomTerms(seed, failing=True).term(3 + seed % 2))
+        except duckdb.InvalidInputException:
+            failed += 1
+    assert {rule.__name__ for rule in RULES if fired[rule.__name__] < LEAST_FIRED} == set()
+    assert SEEDS // 20 <= failed <= SEEDS // 2
+
+
+def test_keys_of_random_terms_are_known() -> None:
+    assert sum(bool(keys_of(RandomTerms(seed).term(3), FACTS)) for seed in range(SEEDS)) > SEEDS // 4
