@@ -7,8 +7,10 @@ NOT(a < b) is a >= b in three-valued logic too: both are NULL where one side is.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import product
+from operator import eq, ge, gt, le, lt, ne
 
 from sqlfront.planner.algebra.rewriting import rewrite
 from sqlfront.planner.algebra.scalars import (
@@ -22,6 +24,7 @@ from sqlfront.planner.algebra.scalars import (
     IsNull,
     Logic,
     Not,
+    Operator,
     Scalar,
     can_fail,
     conjunction,
@@ -29,9 +32,12 @@ from sqlfront.planner.algebra.scalars import (
     is_null_where,
     parts_of,
 )
-from sqlfront.planner.algebra.terms import Aggregate, Filter, Join, Term
+from sqlfront.planner.algebra.terms import Aggregate, Filter, Join, Term, Values
 
 MOST_PARTS = 16
+COMPARED: Mapping[Operator, Callable[[int, int], bool]] = {
+    "=": eq, "<>": ne, "<": lt, "<=": le, ">": gt, ">=": ge, "IS DISTINCT FROM": ne, "IS NOT DISTINCT FROM": eq,
+}  # fmt: skip
 
 
 def bring_into_conjunctive_form(term: Term) -> Term:
@@ -58,6 +64,8 @@ def simplified(condition: Scalar) -> Scalar:
         case Compare(operator=operator, left=left, right=right) if left == right and not can_fail(left):
             if operator in ("IS NOT DISTINCT FROM", "IS DISTINCT FROM"):
                 return TRUE if operator == "IS NOT DISTINCT FROM" else FALSE
+        case Compare(left=Constant(sql=first), right=Constant(sql=second)) if first.isdigit() and second.isdigit():
+            return TRUE if COMPARED[condition.operator](int(first), int(second)) else FALSE
         case IsNull(part=Constant() as part):
             return TRUE if is_null_where(part, frozenset()) else FALSE
     if isinstance(condition, Compare | Call) and condition.type == "BOOLEAN" and not can_fail(condition):
@@ -69,13 +77,24 @@ def _normalised(term: Term) -> Term:
     match term:
         case Filter(input=input, condition=condition):
             changed = conjunctive(condition)
+            if changed == FALSE:
+                return Values(term.columns, ())
             return input if changed == TRUE else replace(term, condition=changed)
-        case Join(kind=kind, condition=condition):
+        case Join(kind=kind, condition=condition) if not kind.startswith("as-of"):
             changed = simplified(condition) if kind == "mark" else conjunctive(condition)
-            return term if kind.startswith("as-of") else replace(term, condition=changed)
+            return _without_partners(term) if changed == FALSE else replace(term, condition=changed)
         case Aggregate(aggregates=aggregates):
             return replace(term, aggregates=tuple(replace(one, filter=conjunctive(one.filter)) for one in aggregates))
     return term
+
+
+def _without_partners(term: Join) -> Term:
+    """A join whose condition nothing meets."""
+    if term.kind in ("inner", "semi"):
+        return Values(term.columns, ())
+    if term.kind == "full":
+        return replace(term, condition=FALSE)
+    return replace(term, condition=FALSE, right=Values(term.right.columns, ()), dependent=False)
 
 
 def _negated(condition: Scalar) -> Scalar:

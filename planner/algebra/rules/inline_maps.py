@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from sqlfront.planner.algebra.rewriting import passed, rewrite, with_changed, with_scalars
-from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, substitute, walk
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, substitute, walk
 from sqlfront.planner.algebra.terms import Aggregate, Map, Term, scalars_of
 
 
@@ -29,7 +29,9 @@ def _inlined(term: Term) -> Term:
                 return _inlined(_over(term, below, values))
         case Aggregate(input=Map() as below):
             values = _values(below, scalars_of(term))
-            if values is not None and all(values[column] == Ref(column) for column in term.groups):
+            inside = values is not None and columns_of(*values.values()) <= frozenset(below.input.columns)
+            # SQL takes an aggregate of outer columns alone for the outer query's.
+            if values is not None and inside and all(values[column] == Ref(column) for column in term.groups):
                 return _inlined(_over(term, below, values))
     return term
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sqlfront.planner.algebra.rewriting import NewColumns
-from sqlfront.planner.algebra.scalars import Call, Column, Ref, Scalar, conjunction
+from sqlfront.planner.algebra.scalars import Call, Column, Compare, Constant, Operator, Ref, Scalar, conjunction
 from sqlfront.planner.algebra.terms import Filter, Term, Top, Window, Windowed
 
 
@@ -21,13 +21,28 @@ def limit_each(top: Top, input: Term, by: Sequence[Column], new: NewColumns) -> 
         most = _call("CAST(floor({0} * CAST({1} AS DOUBLE) / 100) AS BIGINT)", Ref(total), most)
     conditions = []
     if top.offset is not None:
-        conditions.append(_call("coalesce({0} > {1}, true)", Ref(number), top.offset, "BOOLEAN"))
+        conditions.append(_bounded(">", Ref(number), top.offset))
     if most is not None:
-        last = most if top.offset is None else _call("{0} + coalesce({1}, 0)", most, top.offset)
-        conditions.append(_call("coalesce({0} <= {1}, true)", Ref(number), last, "BOOLEAN"))
+        conditions.append(_bounded("<=", Ref(number), most if top.offset is None else _sum(most, top.offset)))
     if not conditions:
         return input
     return Filter(Window(input, tuple(functions)), conjunction(conditions))
+
+
+def _bounded(operator: Operator, number: Scalar, bound: Scalar) -> Scalar:
+    if _is_number(bound):
+        return Compare(operator, number, bound)
+    return _call(f"coalesce({{0}} {operator} {{1}}, true)", number, bound, "BOOLEAN")
+
+
+def _sum(limit: Scalar, offset: Scalar) -> Scalar:
+    if isinstance(limit, Constant) and isinstance(offset, Constant) and _is_number(limit) and _is_number(offset):
+        return Constant(str(int(limit.sql) + int(offset.sql)), "BIGINT")
+    return _call("{0} + coalesce({1}, 0)", limit, offset)
+
+
+def _is_number(bound: Scalar) -> bool:
+    return isinstance(bound, Constant) and bound.sql.isdigit()
 
 
 def _call(form: str, value: Scalar, bound: Scalar, type: str = "BIGINT") -> Scalar:

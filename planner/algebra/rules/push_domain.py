@@ -265,7 +265,7 @@ class PushedDomain:
         domain, by = self._domain()
         pushed = Pushed(domain, by)
         columns = term.columns if len(term.rows) == 1 else tuple(map(self._new.like, term.columns))
-        made = (Made(column, _cast(pushed.inside(value), column.type)) for column, value in zip(columns, row))
+        made = (Made(column, cast(pushed.inside(value), column.type)) for column, value in zip(columns, row))
         return replace(pushed, term=Map(domain, (*made, *passed(by.values()))))
 
 
@@ -281,5 +281,6 @@ def _inside(term: Aggregate, inner: Pushed) -> Aggregate:
     return changed
 
 
-def _cast(value: Scalar, type: str) -> Scalar:
+def cast(value: Scalar, type: str) -> Scalar:
+    """A value in a type that it may not have."""
     return value if value.type == type else Call(f"CAST({{0}} AS {type})", (value,), type, strict=True)

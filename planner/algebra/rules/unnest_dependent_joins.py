@@ -20,6 +20,7 @@ from functools import partial
 from sqlfront.planner.algebra.rewriting import (
     NewColumns,
     copied,
+    extended,
     passed,
     projected,
     walk_once,
@@ -28,7 +29,7 @@ from sqlfront.planner.algebra.rewriting import (
 )
 from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
 from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
-from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, fails_elsewhere
+from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere
 from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Ref, Scalar, conjunction
 from sqlfront.planner.algebra.terms import (
     Aggregate,
@@ -42,6 +43,8 @@ from sqlfront.planner.algebra.terms import (
     Recursive,
     Scan,
     Term,
+    Unnest,
+    Values,
     free_columns,
     inputs_of,
     walk,
@@ -95,15 +98,16 @@ class _Unnesting:
 
     def _by_domain(self, term: Join, outer: frozenset[Column]) -> Term | None:
         """The right side computed for each row of the domain; None if it needs a copy of a recursion's rows."""
-        maps, part = [], term.right
-        while isinstance(part, Map):
-            maps.append(part)
-            part = part.input
         domain = _Domain(term.left, self._new)
-        if isinstance(part, Aggregate) and is_empty_known(part) and _is_row_by_row(term):
-            rows = self._with_group(term.left, part, domain)
-            for one in reversed(maps):
-                rows = Map(rows, (*passed(term.left.columns), *one.made))
+        steps, base = _steps_of_each_row(term)
+        rows = self._extended_left(term.left, base, domain) if _has_row_for_each(term, steps) else None
+        if rows is not None:
+            for step in reversed(steps):
+                rows = (
+                    Map(rows, (*passed(term.left.columns), *step.made))
+                    if isinstance(step, Map)
+                    else replace(step, input=rows)
+                )
             result: Term = Filter(rows, term.condition) if term.condition != TRUE else rows
         else:
             pushed = self._pushed(term.right, outer, domain)
@@ -111,6 +115,16 @@ class _Unnesting:
             condition = conjunction([same, term.condition])
             result = replace(term, left=domain.left, right=pushed.term, condition=condition, dependent=False)
         return None if domain.copies and _reads_recursion(term.left) else projected(result, term.columns)
+
+    def _extended_left(self, left: Term, base: Term, domain: _Domain) -> Term | None:
+        """The rows of the left, each with the one row that the base has for it; None if that takes more than a join."""
+        match base:
+            case Values(columns=columns, rows=(row,)):
+                made = (Made(column, cast(value, column.type)) for column, value in zip(columns, row))
+                return extended(left, made)
+            case Aggregate() if is_empty_known(base):
+                return self._with_group(left, base, domain)
+        return None
 
     def _with_group(self, left: Term, aggregate: Aggregate, domain: _Domain) -> Term:
         """Each row of the left with the aggregates of its group: one join, and no domain where it is replaced."""
@@ -162,9 +176,20 @@ def _same(outer: frozenset[Column], pushed: Pushed, present: bool) -> Scalar:
     return Pushed(pushed.term, {column: column for column in ordered}, present=present).same(pushed.by, present)
 
 
-def _is_row_by_row(term: Join) -> bool:
-    """Whether a join with one row for each row of the left is that row, filtered perhaps."""
-    return term.kind == "inner" or (term.kind in ("left", "single") and term.condition == TRUE)
+def _steps_of_each_row(term: Join) -> tuple[list[Map | Filter | Unnest], Term]:
+    """The operators of the right side that read a row at a time, outermost first, and the term below them."""
+    steps: list[Map | Filter | Unnest] = []
+    below = term.right
+    while isinstance(below, Map | Filter | Unnest):
+        steps.append(below)
+        below = below.input
+    return steps, below
+
+
+def _has_row_for_each(term: Join, steps: list[Map | Filter | Unnest]) -> bool:
+    """Whether a join is its left side with the steps applied to it: only an inner join may lose rows in one."""
+    sure = term.condition == TRUE and all(isinstance(step, Map) for step in steps)
+    return term.kind == "inner" or (term.kind in ("left", "single") and sure)
 
 
 def _reads_recursion(term: Term) -> bool:
