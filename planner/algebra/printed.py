@@ -169,7 +169,8 @@ class _Printer:
 
     def _condition(self, condition: Scalar) -> str:
         """A condition without the parentheses around the whole."""
-        return " AND ".join(self._scalar(part, True) for part in conjuncts(condition)) or "true"
+        parts = conjuncts(condition)
+        return " AND ".join(self._scalar(part, len(parts) > 1) for part in parts) or "true"
 
     def _scalar(self, scalar: Scalar, inside: bool = False, nested: bool = False) -> str:
         """An expression; `inside`: as part of AND or OR; `nested`: as part of a comparison."""
@@ -180,7 +181,7 @@ class _Printer:
                 return sql
             case Call(form=form, arguments=arguments):
                 text = self._filled(form, arguments)
-                return f"({text})" if nested and " " in form else text
+                return f"({text})" if nested and not _is_function(form) else text
             case Compare(operator=operator, left=left, right=right):
                 text = f"{self._scalar(left, True, True)} {operator} {self._scalar(right, True, True)}"
                 return f"({text})" if nested else text
@@ -195,4 +196,10 @@ class _Printer:
                 return f"{self._scalar(part, True, True)} IS NULL"
 
     def _filled(self, form: str, arguments: Sequence[Scalar], before: str = "", behind: str = "") -> str:
-        return form.format(*(self._scalar(one) for one in arguments), before=before, behind=behind)
+        nested = not _is_function(form)
+        return form.format(*(self._scalar(one, nested, nested) for one in arguments), before=before, behind=behind)
+
+
+def _is_function(form: str) -> bool:
+    """Whether a form sets its arguments apart by itself: f(...) or [...]."""
+    return form.partition("(")[0].isidentifier() or form.startswith("[")

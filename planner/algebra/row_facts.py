@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlfront.planner.algebra.scalars import Column, Compare, Constant, Ref, Scalar, conjuncts
+from sqlfront.planner.algebra.scalars import (
+    Column,
+    Compare,
+    Constant,
+    Ref,
+    Scalar,
+    columns_of,
+    conjuncts,
+    rejects_nulls,
+)
 from sqlfront.planner.algebra.terms import (
     KEEPS_LEFT_ALONE,
     Aggregate,
@@ -104,6 +113,45 @@ def keys_of(term: Term, facts: Facts = NO_FACTS) -> Keys:
         case Unnest(input=input, position=position) if position is not None:
             return _smallest(key | {position} for key in keys_of(input, facts))
     return frozenset()
+
+
+def never_null(term: Term, facts: Facts = NO_FACTS) -> frozenset[Column]:
+    """Columns that are NULL in no row: of keys, and where a condition rejects NULLs."""
+    columns = frozenset(term.columns)
+    match term:
+        case Scan(table=table, read=read):
+            keys = frozenset[str]().union(*facts.keys(table))
+            return frozenset(column for name, column in read if name in keys)
+        case Filter(input=input, condition=condition):
+            return never_null(input, facts) | rejected(condition) & columns
+        case Map(input=input, made=made):
+            below = never_null(input, facts)
+            return frozenset(one.column for one in made if isinstance(one.value, Ref) and one.value.column in below)
+        case Join(kind="inner" | "as-of" | "semi"):
+            both = never_null(term.left, facts) | never_null(term.right, facts) | rejected(term.condition)
+            return both & columns
+        case Join(kind="full") | Values():
+            return frozenset()
+        case Join(left=left):
+            return never_null(left, facts)
+        case SetOperation(left=left, right=right):
+            below = never_null(left, facts)
+            found = {column for old, column in zip(left.columns, term.columns) if old in below}
+            other = never_null(right, facts) if term.kind == "union" else frozenset(right.columns)
+            return frozenset(column for old, column in zip(right.columns, term.columns) if old in other) & found
+        case Common(term=shared):
+            below = never_null(shared, facts)
+            return frozenset(column for old, column in zip(shared.columns, term.columns) if old in below)
+        case Aggregate(input=input, sets=None) | Distinct(input=input) | Top(input=input):
+            return never_null(input, facts) & columns
+        case Window(input=input) | Unnest(input=input):
+            return never_null(input, facts) & columns
+    return frozenset()
+
+
+def rejected(condition: Scalar) -> frozenset[Column]:
+    """The columns that are not NULL where a condition is true."""
+    return frozenset(one for one in columns_of(condition) if rejects_nulls(condition, frozenset({one})))
 
 
 def equated(condition: Scalar) -> list[tuple[Column, Column]]:

@@ -16,6 +16,7 @@ from sqlfront.planner.algebra.rules.push_filters import push_filters
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
 from sqlfront.planner.algebra.rules.remove_joins import remove_joins
 from sqlfront.planner.algebra.rules.share_common import share_common
+from sqlfront.planner.algebra.rules.strengthen_equalities import strengthen_equalities
 from sqlfront.planner.algebra.rules.unnest_dependent_joins import unnest_dependent_joins
 from sqlfront.planner.algebra.terms import Term
 
@@ -29,6 +30,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     bring_into_conjunctive_form,
     inline_maps,
     push_filters,
+    strengthen_equalities,
     close_transitively,
     turn_outer_into_inner,
     remove_distinct,
@@ -36,7 +38,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     remove_joins,
     share_common,
 )
-WITH_FACTS: tuple[FactRule, ...] = (turn_outer_into_inner, remove_distinct, remove_joins)
+WITH_FACTS: tuple[FactRule, ...] = (strengthen_equalities, turn_outer_into_inner, remove_distinct, remove_joins)
 MOST_ROUNDS = 12
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlfront.planner.algebra.rewriting import extended, projected, with_changed
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, has_at_most_one_row, matches_one_at_most
-from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, columns_of, conjuncts, rejects_nulls, substitute
+from sqlfront.planner.algebra.scalars import TRUE, Ref, Scalar, columns_of, conjuncts, rejects_nulls, substitute
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Common,
@@ -40,7 +40,7 @@ class _Turning:
         self._facts, self._shared = facts, dict[str, Term]()
 
     def visit(self, term: Term, above: Sequence[Scalar]) -> Term:
-        """A term of whose rows only those count that meet the conditions above."""
+        """A term of whose rows only those count that meet the conditions above, with some values of other columns."""
         match term:
             case Common():
                 if term.name not in self._shared:
@@ -53,22 +53,20 @@ class _Turning:
                 return with_changed(term, (self.visit(input, [substitute(one, values) for one in above]),))
             case Join():
                 return self._join(term, above)
-            case Aggregate(input=input, groups=groups, sets=None):
-                return with_changed(term, (self.visit(input, _over(above, groups)),))
-            case Distinct(input=input, on=None):
+            case Aggregate(input=input, sets=None) | Distinct(input=input, on=None) | Unnest(input=input):
                 return with_changed(term, (self.visit(input, above),))
-            case Unnest(input=input):
-                return with_changed(term, (self.visit(input, _over(above, input.columns)),))
             case Window(input=input, functions=functions):
                 every = frozenset.intersection(*(columns_of(*_refs(one.partition)) for one in functions))
-                return with_changed(term, (self.visit(input, _over(above, tuple(every))),))
+                others = frozenset(input.columns) - every
+                whole = [one for one in above if not columns_of(one) & others]  # They select whole partitions.
+                return with_changed(term, (self.visit(input, whole),))
         return with_changed(term, [self.visit(part, ()) for part in inputs_of(term)])
 
     def _join(self, term: Join, above: Sequence[Scalar]) -> Term:
         if term.kind == "mark" and any(one == Ref(term.mark) for one in above if term.mark is not None):
             assert term.mark is not None
             semi = replace(term, kind="semi", mark=None)
-            return extended(self.visit(semi, _over(above, term.left.columns)), (Made(term.mark, TRUE),))
+            return extended(self.visit(semi, above), (Made(term.mark, TRUE),))
         turned = self._turned(term, above)
         if turned.left is not term.left:
             return projected(self.visit(turned, above), term.columns)
@@ -78,9 +76,7 @@ class _Turning:
         at_right = (*(above if inner else ()), *(met if turned.kind not in ("full", "mark") else ()))
         if turned.kind == "full":
             at_left = ()
-        left = self.visit(turned.left, _over(at_left, turned.left.columns))
-        right = self.visit(turned.right, _over(at_right, turned.right.columns))
-        return with_changed(turned, (left, right))
+        return with_changed(turned, (self.visit(turned.left, at_left), self.visit(turned.right, at_right)))
 
     def _turned(self, term: Join, above: Sequence[Scalar]) -> Join:
         """The join of another kind; a full join whose left side may be missing alone has its sides exchanged."""
@@ -102,11 +98,6 @@ class _Turning:
             case "full" if needs_right:
                 return replace(term, kind="left", left=term.right, right=term.left)
         return term
-
-
-def _over(conditions: Sequence[Scalar], columns: Sequence[Column]) -> tuple[Scalar, ...]:
-    """The conditions that some row of these columns alone decides."""
-    return tuple(one for one in conditions if columns_of(one) <= frozenset(columns))
 
 
 def _refs(partition: Sequence[Scalar]) -> list[Scalar]:

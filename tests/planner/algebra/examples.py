@@ -362,6 +362,15 @@ def too_many_branches() -> Term:
     return Filter(r, either(*ranges))
 
 
+def equal_or_both_null() -> Term:
+    """A domain of outer values none of which is NULL where its right side has rows."""
+    q = Query()
+    r, s, t = q.scan("r"), q.scan("s", prefix="s_"), q.scan("t", prefix="t_")
+    joined = Join("inner", s, t, compare(col(s, "s_c"), "<", col(t, "t_c")))
+    group = Aggregate(joined, cols(joined, "s_c"), (q.one("n", "count(*)"),))
+    return Join("left", r, group, compare(col(r, "a"), "IS NOT DISTINCT FROM", col(group, "s_c")))
+
+
 def constant_of_a_class() -> Term:
     q = Query()
     r, s, t = q.scan("r"), q.scan("s", prefix="s_"), q.scan("t", prefix="t_")
@@ -460,6 +469,7 @@ EXAMPLES = {
     "bring_into_conjunctive_form": (negated, shared_by_branches, too_many_branches),
     "inline_maps": (three_maps, twice_computed, summed_map),
     "push_filters": (above_everything, left_join_conditions, guarded_division, both_sides_of_a_union),
+    "strengthen_equalities": (equal_or_both_null,),
     "close_transitively": (constant_of_a_class, implied_by_branches),
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, single_group),
     "remove_distinct": (distinct_key, distinct_right),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from sqlfront.planner.algebra.row_facts import Facts, ForeignKey, keys_of
+from sqlfront.planner.algebra.row_facts import Facts, ForeignKey, keys_of, never_null
 from sqlfront.planner.algebra.rules.all_rules import RULES, WITH_FACTS, normalise, trace
 from sqlfront.planner.algebra.rules.unnest_dependent_joins import dependent_joins, unnest_dependent_joins
 from sqlfront.planner.algebra.terms import Join, Term, free_columns
@@ -73,13 +73,15 @@ def test_no_join_stays_dependent_and_nothing_changes_a_normal_form(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_keys_are_unique(seed: int) -> None:
+def test_keys_are_unique_and_what_is_never_null_is_not(seed: int) -> None:
     tables, term = random_tables(seed), RandomTerms(seed, dependent=0.2).term(3)
     rows = answers(tables, term)
     for key in keys_of(term, FACTS):
         places = [place for place, column in enumerate(term.columns) if column in key]
         values = Counter(tuple(row[place] for place in places) for row in rows.elements())
         assert max(values.values(), default=0) <= 1, (seed, key)
+    present = never_null(term, FACTS)
+    assert all(value is not None for row in rows for column, value in zip(term.columns, row) if column in present)
 
 
 def test_every_rule_has_something_to_do_and_some_queries_fail() -> None:
@@ -96,5 +98,7 @@ def test_every_rule_has_something_to_do_and_some_queries_fail() -> None:
     assert SEEDS // 20 <= failed <= SEEDS // 2
 
 
-def test_keys_of_random_terms_are_known() -> None:
-    assert sum(bool(keys_of(RandomTerms(seed).term(3), FACTS)) for seed in range(SEEDS)) > SEEDS // 4
+def test_keys_and_columns_without_null_are_known() -> None:
+    terms = [RandomTerms(seed).term(3) for seed in range(SEEDS)]
+    assert sum(bool(keys_of(term, FACTS)) for term in terms) > SEEDS // 4
+    assert sum(bool(never_null(term, FACTS)) for term in terms) > SEEDS // 8
