@@ -167,9 +167,14 @@ def equated(condition: Scalar) -> list[tuple[Column, Column]]:
 
 def matches_one_at_most(term: Join, facts: Facts = NO_FACTS) -> bool:
     """Whether a row of the left has at most one partner: the condition fixes a key of the right."""
-    left, right = frozenset(term.left.columns), frozenset(term.right.columns)
-    fixed = {b for a, b in equated(term.condition) if a in left and b in right} | _constants(term.condition)
-    return any(key <= fixed for key in keys_of(term.right, facts))
+    return _fixes(term, keys_of(term.right, facts), term.right)
+
+
+def _fixes(term: Join, keys: Keys, side: Term) -> bool:
+    """Whether the condition of a join fixes a key of one side for each row of the other."""
+    columns = frozenset(side.columns)
+    fixed = {b for a, b in equated(term.condition) if b in columns and a not in columns} | _constants(term.condition)
+    return any(key <= fixed for key in keys)
 
 
 def _multiplies(term: Join) -> bool:
@@ -186,12 +191,10 @@ def _keys_of_join(term: Join, facts: Facts) -> Keys:
         return frozenset()
     if term.dependent:
         return left if has_at_most_one_row(term.right, facts) else frozenset()
-    found = [*both, *(left if matches_one_at_most(term, facts) else ())]
+    found = [*both, *(left if _fixes(term, right, term.right) else ())]
     if term.kind == "left":
         return _smallest(found)
-    sides = frozenset(term.left.columns), frozenset(term.right.columns)
-    fixed = {a for a, b in equated(term.condition) if a in sides[0] and b in sides[1]}
-    found += right if any(key <= fixed | _constants(term.condition) for key in left) else ()
+    found += right if _fixes(term, left, term.left) else ()
     return _without_fixed(_smallest(found), term.condition)
 
 

@@ -214,6 +214,24 @@ def first_of_each() -> Term:
     return Join("left", r, top, dependent=True)
 
 
+def second_and_third_of_each() -> Term:
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    mine = Filter(s, compare(col(s, "s_b"), ">=", col(r, "a")))
+    order = (Sort(col(s, "s_b")), Sort(col(s, "s_c")))
+    return Join("inner", r, Top(mine, order, number(2, "BIGINT"), number(1, "BIGINT")), dependent=True)
+
+
+def nearest_inside() -> Term:
+    """An as-of join of two sides that read the outer row."""
+    q = Query()
+    r, s, t = q.scan("r"), q.scan("s", prefix="s_"), q.scan("t", prefix="t_")
+    first = Filter(s, compare(col(s, "s_b"), "<=", col(r, "a")))
+    second = Distinct(Filter(t, compare(col(t, "t_d"), "<>", col(r, "b"))), cols(t, "t_c"), (Sort(col(t, "t_d")),))
+    near = Join("as-of", first, second, compare(col(s, "s_c"), ">=", col(t, "t_c")))
+    return Join("inner", r, near, dependent=True)
+
+
 def union_inside() -> Term:
     q = Query()
     r, s, t = q.scan("r"), q.scan("s", prefix="s_"), q.scan("t", prefix="t_")
@@ -395,6 +413,17 @@ def unread_columns() -> Term:
     return kept(Aggregate(joined, cols(joined, "major"), more), "best")
 
 
+def countdown() -> Term:
+    """A recursion keeps its columns, for rows are told apart by all of them."""
+    q = Query()
+    r = q.scan("r")
+    before = Recursive("steps", (q.column("x"), q.column("y")))
+    less = (q.made("x", plus(col(before, "x"), number(-1), "INTEGER")), q.made("y", col(before, "y")))
+    step = Map(Filter(before, compare(col(before, "x"), ">", number(0))), less)
+    rows = Recursion("steps", r, step, (q.column("u"), q.column("v")), False)
+    return kept(Filter(rows, compare(col(rows, "u"), "<", number(2))), "u")
+
+
 def unread_shared() -> Term:
     q = Query()
     students = q.scan("students")
@@ -463,6 +492,7 @@ EXAMPLES = {
     "inline_common": (used_once,),
     "drop_orders": (ordered_inside, ranked_groups),
     "unnest_dependent_joins": (
+        second_and_third_of_each, nearest_inside,
         best_exams, worse_than_average, counted_rows, distinct_list, subtotals, exists, not_in, three_deep,
         first_of_each, union_inside, lists, counting_down,
     ),
@@ -473,7 +503,7 @@ EXAMPLES = {
     "close_transitively": (constant_of_a_class, implied_by_branches),
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, single_group),
     "remove_distinct": (distinct_key, distinct_right),
-    "prune_columns": (unread_columns, unread_shared),
+    "prune_columns": (unread_columns, countdown, unread_shared),
     "remove_joins": (unread_customer, existing_customer),
     "share_common": (equal_groups,),
 }  # fmt: skip
