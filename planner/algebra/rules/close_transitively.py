@@ -10,7 +10,7 @@ Source: Levy, Mumick and Sagiv, Query optimization by predicate move-around, VLD
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sqlfront.planner.algebra.rewriting import rewrite
@@ -51,60 +51,67 @@ Known = dict[Scalar, None]
 
 def close_transitively(term: Term) -> Term:
     """A term whose joins say what follows for one of their sides."""
-    return rewrite(term, _closed)
+    return rewrite(term, _Closing().close)
 
 
-def _closed(term: Term) -> Term:
-    if not isinstance(term, Join) or term.kind not in FOR_RIGHT:
-        return term
-    left, right, own = known(term.left), known(term.right), _ordered(conjuncts(term.condition))
-    every = [*left, *right, *own]
-    if len(every) > MOST_KNOWN:
-        return term
-    found = [*_consequences(every), *_branches(own, term)]
-    sides = [frozenset(term.right.columns)]
-    sides += [frozenset(term.left.columns)] if term.kind in FOR_LEFT else []
-    known_all = {_key(one) for one in every}
-    new = [one for one in found if _key(one) not in known_all and any(columns_of(one) <= side for side in sides)]
-    return replace(term, condition=conjunction([term.condition, *_unique(new)])) if new else term
+class _Closing:
+    """One run of the rule, which remembers what is known of each term: by identity, so it keeps the term, too."""
+
+    def __init__(self) -> None:
+        self._remembered: dict[int, tuple[Term, Known]] = {}
+
+    def close(self, term: Term) -> Term:
+        if not isinstance(term, Join) or term.kind not in FOR_RIGHT:
+            return term
+        own = _unfailing(term.condition)
+        every = [*(self._known(term.left) | self._known(term.right) | own)]
+        if len(every) > MOST_KNOWN:
+            return term
+        sides = [frozenset(term.right.columns)]
+        sides += [frozenset(term.left.columns)] if term.kind in FOR_LEFT else []
+        keys = {_key(one) for one in every}
+        found = (one for one in [*_consequences(every), *_branches(own, term)] if _key(one) not in keys)
+        new = _unique([one for one in found if any(columns_of(one) <= side for side in sides)])
+        return replace(term, condition=conjunction([term.condition, *new])) if new else term
+
+    def _known(self, term: Term) -> Known:
+        """The conditions that all rows of a term meet."""
+        if id(term) not in self._remembered:
+            columns = frozenset(term.columns)
+            found = {one: None for one in self._found(term) if columns_of(one) <= columns}
+            self._remembered[id(term)] = term, found
+        return self._remembered[id(term)][1]
+
+    def _found(self, term: Term) -> Known:
+        """The conditions that all rows meet, some of which may read columns that are no more."""
+        match term:
+            case Filter(input=input, condition=condition):
+                return self._known(input) | _unfailing(condition)
+            case Join(kind="inner", left=left, right=right):
+                return self._known(left) | self._known(right) | _unfailing(term.condition)
+            case Join(left=left, kind=kind):
+                return self._known(left) if kind != "full" else {}
+            case Map(made=made, input=input):
+                names: dict[Column, Scalar] = {}
+                for one in made:
+                    if isinstance(one.value, Ref):
+                        names.setdefault(one.value.column, Ref(one.column))
+                return _renamed(self._known(input), names)
+            case Common(term=shared):
+                return _renamed(self._known(shared), {old: Ref(new) for old, new in zip(shared.columns, term.columns)})
+            case Aggregate(input=input, groups=groups, sets=None) if groups:
+                return self._known(input)
+            case Distinct(input=input) | Top(input=input) | Window(input=input) | Unnest(input=input):
+                return self._known(input)
+        return {}
 
 
-def known(term: Term) -> list[Scalar]:
-    """The conditions that all rows of a term meet."""
-    return list(_known(term))
+def _renamed(conditions: Known, names: Mapping[Column, Scalar]) -> Known:
+    return {substitute(one, names): None for one in conditions if columns_of(one) <= names.keys()}
 
 
-def _known(term: Term) -> Known:
-    columns = frozenset(term.columns)
-    found: Known = {}
-    match term:
-        case Filter(input=input, condition=condition):
-            found = _known(input) | dict.fromkeys(_ordered(conjuncts(condition)))
-        case Join(kind="inner"):
-            found = _known(term.left) | _known(term.right) | dict.fromkeys(_ordered(conjuncts(term.condition)))
-        case Join(kind="full"):
-            pass
-        case Join():
-            found = _known(term.left)
-        case Map(made=made, input=input):
-            names: dict[Column, Scalar] = {}
-            for one in made:
-                if isinstance(one.value, Ref):
-                    names.setdefault(one.value.column, Ref(one.column))
-            below = _known(input)
-            found = {substitute(one, names): None for one in below if columns_of(one) <= names.keys()}
-        case Aggregate(input=input, groups=groups, sets=None) if groups:
-            found = _known(input)
-        case Common(term=shared):
-            refs: dict[Column, Scalar] = {old: Ref(new) for old, new in zip(shared.columns, term.columns)}
-            found = {substitute(one, refs): None for one in _known(shared)}
-        case Distinct(input=input) | Top(input=input) | Window(input=input) | Unnest(input=input):
-            found = _known(input)
-    return {one: None for one in found if columns_of(one) <= columns}
-
-
-def _ordered(conditions: Iterable[Scalar]) -> list[Scalar]:
-    return [one for one in conditions if not can_fail(one)]
+def _unfailing(condition: Scalar) -> Known:
+    return dict.fromkeys(one for one in conjuncts(condition) if not can_fail(one))
 
 
 def _consequences(conditions: list[Scalar]) -> list[Scalar]:
@@ -144,7 +151,7 @@ def _classes(conditions: list[Scalar]) -> dict[Column, list[Column]]:
     return found
 
 
-def _branches(conditions: list[Scalar], term: Join) -> list[Scalar]:
+def _branches(conditions: Iterable[Scalar], term: Join) -> list[Scalar]:
     """Of each OR, what all its branches say of one side."""
     found: list[Scalar] = []
     for one in conditions:
