@@ -52,7 +52,7 @@ def _none(table: Name) -> tuple[()]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is declared of tables: `keys` are sets of columns that no two rows share and that are never NULL."""
+    """What is enforced of tables at all times: `keys` are sets of columns that no two rows share and never NULL."""
 
     keys: Callable[[Name], Iterable[frozenset[str]]] = _none
     foreign_keys: Callable[[Name], Iterable[ForeignKey]] = _none

@@ -17,6 +17,7 @@ from sqlfront.planner.algebra.scalars import (
     FALSE,
     NEGATED,
     TRUE,
+    TRUTH,
     UNKNOWN,
     Call,
     Compare,
@@ -47,6 +48,9 @@ def bring_into_conjunctive_form(term: Term) -> Term:
 
 def conjunctive(condition: Scalar) -> Scalar:
     """A condition that is true for the same rows, in conjunctive form; false and NULL are not told apart."""
+    whole = conjuncts(condition)
+    if any(_is_truth(one) for one in whole):
+        return conjunctive(conjunction([parts_of(one)[0] if _is_truth(one) else one for one in whole]))
     if can_fail(condition):
         return conjunction([one if can_fail(one) else conjunctive(one) for one in conjuncts(condition)])
     parts = conjuncts(_distributed(_factored(simplified(condition))))
@@ -71,6 +75,10 @@ def simplified(condition: Scalar) -> Scalar:
     if isinstance(condition, Compare | Call) and condition.type == "BOOLEAN" and not can_fail(condition):
         return UNKNOWN if is_null_where(condition, frozenset()) else condition
     return condition
+
+
+def _is_truth(condition: Scalar) -> bool:
+    return isinstance(condition, Call) and condition.form == TRUTH
 
 
 def _normalised(term: Term) -> Term:

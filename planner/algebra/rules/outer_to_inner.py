@@ -1,6 +1,7 @@
 """Outer joins become inner, or left, where a condition above is not true for the NULLs of a missing partner.
 
-Also: a single join that meets one row at most is a left join; a mark that must be true is a semi join.
+Also: a single join that meets one row at most is a left join; a mark that must be true is a semi join, one that must be
+false and cannot be NULL is an anti join.
 
 Source: Galindo-Legaria and Rosenthal, Outerjoin simplification and reordering, TODS 1997.
 """
@@ -11,8 +12,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlfront.planner.algebra.rewriting import extended, projected, with_changed
-from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, has_at_most_one_row, matches_one_at_most
-from sqlfront.planner.algebra.scalars import TRUE, Ref, Scalar, columns_of, conjuncts, rejects_nulls, substitute
+from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts, has_at_most_one_row, matches_one_at_most, never_null
+from sqlfront.planner.algebra.scalars import (
+    FALSE,
+    TRUE,
+    Not,
+    Ref,
+    Scalar,
+    columns_of,
+    conjuncts,
+    is_never_null,
+    rejects_nulls,
+    substitute,
+)
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Common,
@@ -63,10 +75,10 @@ class _Turning:
         return with_changed(term, [self.visit(part, ()) for part in inputs_of(term)])
 
     def _join(self, term: Join, above: Sequence[Scalar]) -> Term:
-        if term.kind == "mark" and any(one == Ref(term.mark) for one in above if term.mark is not None):
-            assert term.mark is not None
-            semi = replace(term, kind="semi", mark=None)
-            return extended(self.visit(semi, above), (Made(term.mark, TRUE),))
+        if term.mark is not None and Ref(term.mark) in above:
+            return extended(self.visit(replace(term, kind="semi", mark=None), above), (Made(term.mark, TRUE),))
+        if term.mark is not None and Not(Ref(term.mark)) in above and self._is_decided(term):
+            return extended(self.visit(replace(term, kind="anti", mark=None), above), (Made(term.mark, FALSE),))
         turned = self._turned(term, above)
         if turned.left is not term.left:
             return projected(self.visit(turned, above), term.columns)
@@ -77,6 +89,11 @@ class _Turning:
         if turned.kind == "full":
             at_left = ()
         return with_changed(turned, (self.visit(turned.left, at_left), self.visit(turned.right, at_right)))
+
+    def _is_decided(self, term: Join) -> bool:
+        """Whether the condition of a join is NULL for no pair of rows."""
+        present = never_null(term.left, self._facts) | never_null(term.right, self._facts)
+        return is_never_null(term.condition, present)
 
     def _turned(self, term: Join, above: Sequence[Scalar]) -> Join:
         """The join of another kind; a full join whose left side may be missing alone has its sides exchanged."""

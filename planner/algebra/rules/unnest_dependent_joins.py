@@ -30,7 +30,7 @@ from sqlfront.planner.algebra.rewriting import (
 from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
 from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
 from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere
-from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Ref, Scalar, conjunction
+from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, conjunction, truth
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Common,
@@ -92,7 +92,7 @@ class _Unnesting:
             return None
         conditions = lifted.conditions
         if term.kind == "mark":
-            conditions = tuple(Call("coalesce({0}, false)", (one,), "BOOLEAN", can_fail=False) for one in conditions)
+            conditions = tuple(map(truth, conditions))
         condition = conjunction([term.condition, *conditions])
         return projected(replace(term, right=lifted.term, condition=condition, dependent=False), term.columns)
 

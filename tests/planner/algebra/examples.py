@@ -348,6 +348,14 @@ def required_mark() -> Term:
     return kept(Filter(rows, both(Ref(mark), compare(col(r, "b"), ">", number(0)))), "a b")
 
 
+def refused_mark() -> Term:
+    """NOT EXISTS as a mark: its condition is NULL for no pair of rows, so it is an anti join."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    mine, mark = Filter(s, eq(col(r, "a"), col(s, "s_b"))), q.column("found", "BOOLEAN")
+    return kept(Filter(Join("mark", r, mine, dependent=True, mark=mark), Not(Ref(mark))), "a b")
+
+
 def single_group() -> Term:
     q = Query()
     r, s = q.scan("r"), q.scan("s", prefix="s_")
@@ -501,7 +509,7 @@ EXAMPLES = {
     "push_filters": (above_everything, left_join_conditions, guarded_division, both_sides_of_a_union),
     "strengthen_equalities": (equal_or_both_null,),
     "close_transitively": (constant_of_a_class, implied_by_branches),
-    "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, single_group),
+    "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
     "remove_distinct": (distinct_key, distinct_right),
     "prune_columns": (unread_columns, countdown, unread_shared),
     "remove_joins": (unread_customer, existing_customer),

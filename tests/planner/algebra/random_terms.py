@@ -75,6 +75,9 @@ class RandomTerms:
         input = self.term(depth - 1, outer)
         seen = (*input.columns, *outer)
         match kind:
+            case "filter" if marks := [one for one in input.columns if one.type == "BOOLEAN"]:
+                mark: Scalar = Ref(self.random.choice(marks))
+                return Filter(input, Not(mark) if self.random.random() < 0.7 else mark)
             case "filter":
                 return Filter(input, self.condition(seen))
             case "division":
