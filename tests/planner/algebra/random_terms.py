@@ -18,6 +18,7 @@ from sqlfront.planner.algebra.scalars import (
     Operator,
     Ref,
     Scalar,
+    conjunction,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
@@ -46,6 +47,7 @@ KINDS_OF_TERM = (
     "filter", "filter", "map", "join", "join", "join", "group", "total", "distinct", "set", "top", "list", "window",
     "common",
 )  # fmt: skip
+UNARY = ("filter", "map", "group", "total", "distinct", "top", "list", "window")
 OPERATORS: Sequence[Operator] = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 KINDS: Sequence[JoinKind] = ("inner", "left", "full", "semi", "anti", "mark", "inner", "left", "single")
 
@@ -65,14 +67,50 @@ class RandomTerms:
         if depth and self._failing and self.random.random() < 0.3:
             kind = "division"
         if kind == "scan":
-            return self._scan()
+            return self._scan(outer)
         if kind == "join":
             return self._join(depth, outer)
         if kind == "set":
             return self._set(depth, outer)
         if kind == "common":
             return self._common(depth)
-        input = self.term(depth - 1, outer)
+        return self._over(kind, self.term(depth - 1, outer), outer)
+
+    def nested(self, levels: int, outer: Sequence[Column] = ()) -> Term:
+        """Dependent joins inside of each other's right sides, each of which reads rows of several levels."""
+        left = self._correlated(self.term(1, outer), outer) if outer else self.term(1)
+        seen = (*outer, *left.columns)
+        inner = self.nested(levels - 1, seen) if levels > 1 else self.term(self.random.randrange(2), seen)
+        right = self._correlated(inner, seen)
+        for _ in range(self.random.randrange(1, 3)):
+            kind = self.random.choice((*UNARY, "set", "join"))
+            if kind == "set":
+                right = self._set_of(right, self._correlated(self._scan(), seen))
+            elif kind == "join":
+                sides = [right, self._correlated(self._scan(), seen) if self.random.random() < 0.5 else self._scan()]
+                self.random.shuffle(sides)
+                right = self._joined(self.random.choice(("inner", "left", "full", "semi", "anti", "mark")), *sides)
+            else:
+                right = self._over(kind, right, seen)
+        kind = self.random.choice(("inner", "left", "semi", "anti", "mark", "single"))
+        right = self._one_row(right) if kind == "single" else right
+        return self._joined(kind, left, right, dependent=True)
+
+    def _correlated(self, term: Term, outer: Sequence[Column]) -> Term:
+        """The rows that agree with outer rows in some way."""
+        outer = [column for column in outer if column.type == "INTEGER"] or outer
+        operator = "=" if self.random.random() < 0.6 else self.random.choice(OPERATORS)
+        parts = [Compare(operator, self.value(term.columns, 0), Ref(self.random.choice(outer)))]
+        if self.random.random() < 0.4:
+            parts.append(Compare("<=", Ref(self.random.choice(outer)), self.value(term.columns, 0)))
+        return Filter(term, conjunction(parts))
+
+    def _joined(self, kind: JoinKind, left: Term, right: Term, dependent: bool = False) -> Term:
+        condition = self._join_condition(left.columns, right.columns)
+        return Join(kind, left, right, condition, dependent, self.column("BOOLEAN") if kind == "mark" else None)
+
+    def _over(self, kind: str, input: Term, outer: Sequence[Column]) -> Term:
+        """One operator over a term."""
         seen = (*input.columns, *outer)
         match kind:
             case "filter" if marks := [one for one in input.columns if one.type == "BOOLEAN"]:
@@ -126,10 +164,10 @@ class RandomTerms:
             return Call("CAST({0} % 7 + {1} % 7 AS INTEGER)", parts, "INTEGER", strict=True, can_fail=False)
         return Ref(self.random.choice(columns))
 
-    def _scan(self) -> Term:
-        if self.random.random() < 0.1:
+    def _scan(self, outer: Sequence[Column] = ()) -> Term:
+        if self.random.random() < (0.3 if outer else 0.1):
             missing = Constant("CAST(NULL AS INTEGER)", "INTEGER")
-            rows = tuple((self.value(()), missing) for _ in range(self.random.randrange(3)))
+            rows = tuple((self.value(outer), missing) for _ in range(self.random.randrange(3)))
             return Values((self.column(), self.column()), rows)
         table = self.random.choice(list(TABLES))
         return Scan(table, tuple((name, self.column()) for name in TABLES[table]))
@@ -137,7 +175,7 @@ class RandomTerms:
     def _join(self, depth: int, outer: Sequence[Column]) -> Term:
         left = self.term(depth - 1, outer)
         kind = self.random.choice(KINDS)
-        if self.random.random() < 0.15:
+        if self.random.random() < 0.2:
             return self._equal_parts(left) if not outer else self._by_key(left, kind)
         if self.random.random() < 0.15:
             return self._by_key(left, kind)
@@ -145,8 +183,7 @@ class RandomTerms:
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
         if kind == "single":
             right = self._one_row(right)
-        condition = self._join_condition(left.columns, right.columns)
-        return Join(kind, left, right, condition, dependent, self.column("BOOLEAN") if kind == "mark" else None)
+        return self._joined(kind, left, right, dependent)
 
     def _join_condition(self, left: Sequence[Column], right: Sequence[Column]) -> Scalar:
         """Often an equality of both sides, with another condition on one of them."""
@@ -163,10 +200,10 @@ class RandomTerms:
         return Call("({0} // {1})", (self.value(columns), self.value(columns, 0)), "INTEGER", strict=True)
 
     def _set(self, depth: int, outer: Sequence[Column]) -> Term:
-        sides = []
-        for _ in range(2):
-            input = self.term(depth - 1, outer)
-            sides.append(Map(input, (self._made(input.columns), self._made(input.columns))))
+        return self._set_of(*(self.term(depth - 1, outer) for _ in range(2)))
+
+    def _set_of(self, *inputs: Term) -> Term:
+        sides = [Map(input, (self._made(input.columns), self._made(input.columns))) for input in inputs]
         kind = self.random.choice(("union", "intersect", "except"))
         return SetOperation(kind, self.random.random() < 0.5, *sides, (self.column(), self.column()))
 
