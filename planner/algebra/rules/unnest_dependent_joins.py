@@ -30,7 +30,7 @@ from sqlfront.planner.algebra.rewriting import (
 from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
 from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
 from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere
-from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, conjunction, truth
+from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, can_fail, conjunction, truth
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Common,
@@ -76,14 +76,24 @@ class _Unnesting:
         if not isinstance(term, Join) or not term.dependent:
             return with_changed(term, [self.visit(part) for part in inputs_of(term)])
         term = replace(term, left=self.visit(term.left))
-        outer = free_columns(term.right) & frozenset(term.left.columns)
-        if not outer:
+        left = frozenset(term.left.columns)
+        if not free_columns(term.right) & left:
             return self.visit(replace(term, dependent=False))
+        if can_fail(term.condition):
+            term = self._with_condition_inside(term)
+        outer = free_columns(term.right) & left
         lifted = self._lifted(term, outer)
         if lifted is not None:
             return self.visit(lifted)
         unnested = None if _recurs_with(term.right, outer) else self._by_domain(term, outer)
         return term if unnested is None else self.visit(unnested)
+
+    def _with_condition_inside(self, term: Join) -> Join:
+        """A condition that can fail is met inside the right side, so only for the pairs that the join itself has."""
+        if term.kind != "mark":
+            return replace(term, right=Filter(term.right, term.condition), condition=TRUE)
+        met = Made(self._new.column("met", "BOOLEAN"), term.condition)
+        return replace(term, right=extended(term.right, (met,)), condition=Ref(met.column))
 
     def _lifted(self, term: Join, outer: frozenset[Column]) -> Term | None:
         """The conditions that read outer columns, in the condition of the join."""

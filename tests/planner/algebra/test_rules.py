@@ -16,7 +16,7 @@ from sqlfront.planner.algebra.to_sql import to_sql
 from tests.planner.algebra.random_terms import RandomTerms
 from tests.planner.algebra.test_to_sql import answers, filled, random_tables
 
-SEEDS, MANY = 60, 6000
+SEEDS, MANY = 60, 3000
 FACTS = Facts(
     lambda table: [frozenset({"id"})] if table == ("k",) else [],
     lambda table: [ForeignKey(("k_id",), ("k",), ("id",))] if table == ("f",) else [],
