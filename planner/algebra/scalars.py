@@ -104,6 +104,7 @@ class IsNull:
 
 Scalar = Ref | Constant | Call | Compare | Logic | Not | IsNull
 TRUE, FALSE = Constant("true", "BOOLEAN"), Constant("false", "BOOLEAN")
+TRUTH = "coalesce({0}, false)"
 UNKNOWN = Constant("CAST(NULL AS BOOLEAN)", "BOOLEAN")
 
 
@@ -175,6 +176,27 @@ def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
     if isinstance(condition, Logic) and condition.word == "AND":
         return tuple(one for part in condition.parts for one in conjuncts(part))
     return (condition,)
+
+
+def truth(condition: Scalar) -> Call:
+    """Whether a condition is true: false where it is NULL."""
+    return Call(TRUTH, (condition,), "BOOLEAN", can_fail=False)
+
+
+def is_never_null(scalar: Scalar, columns: frozenset[Column]) -> bool:
+    """Whether an expression has a value where these columns have one."""
+    match scalar:
+        case Ref(column=column):
+            return column in columns
+        case Constant():
+            return not is_null_where(scalar, frozenset())
+        case IsNull():
+            return True
+        case Call(form=form):
+            return form == TRUTH
+        case Compare() | Logic() | Not():
+            known = isinstance(scalar, Compare) and scalar.operator in NULL_AWARE
+            return known or all(is_never_null(part, columns) for part in parts_of(scalar))
 
 
 def is_null_where(scalar: Scalar, columns: frozenset[Column]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -38,7 +39,6 @@ from sqlfront.planner.algebra.terms import (
     Values,
     Window,
     Windowed,
-    walk,
 )
 
 NOTHING = "0 AS none"  # DuckDB has no rows without columns.
@@ -46,16 +46,14 @@ NOTHING = "0 AS none"  # DuckDB has no rows without columns.
 
 def to_sql(term: Term, names: Sequence[tuple[Column, str]] = ()) -> str:
     """A query with the rows of a term; with `names`, of these columns by these names, in this order."""
-    commons: dict[str, Common] = {}
-    for part in walk(term):
-        if isinstance(part, Common):
-            commons.setdefault(part.name, part)
+    # A shared term may use others, which WITH must name before it.
+    commons = {part.name: part for part in walk_once(term) if isinstance(part, Common)}
     query = _select(term)
     if names:
         query = f"SELECT {_list(f'{column} AS {quoted(name)}' for column, name in names)} FROM ({query})"
     if not commons:
         return query
-    shared = _list(f"{quoted(name)} AS MATERIALIZED ({_select(one.term)})" for name, one in reversed(commons.items()))
+    shared = _list(f"{quoted(name)} AS MATERIALIZED ({_select(one.term)})" for name, one in commons.items())
     return f"WITH {shared} {query}"
 
 
@@ -102,7 +100,7 @@ def _select(term: Term) -> str:
         case SetOperation(kind=kind, all=all, left=left, right=right, columns=columns):
             both = (f"SELECT {_list(map(str, side.columns))} FROM ({_select(side)})" for side in (left, right))
             word = f" {kind.upper()}{' ALL' if all else ''} "
-            return f"SELECT * FROM ({word.join(both)}) AS u({_list(map(str, columns))})"
+            return f"SELECT * FROM ({word.join(both)}) AS u({_names(columns)})"
         case Window(input=input, functions=functions):
             return f"SELECT *, {_list(f'{_window(one)} AS {one.column}' for one in functions)} FROM ({_select(input)})"
         case Top(input=input, order=order, limit=limit, offset=offset, percent=percent):
@@ -115,9 +113,9 @@ def _select(term: Term) -> str:
             return _recursion(term)
         case Recursive(name=name, columns=columns, whole=whole):
             source = f"recurring.{quoted(name)}" if whole else quoted(name)
-            return f"SELECT * FROM {source} AS r({_list(map(str, columns))})"
+            return f"SELECT * FROM {source} AS r({_names(columns)})"
         case Common(name=name, columns=columns):
-            return f"SELECT * FROM {quoted(name)} AS w({_list(map(str, columns))})"
+            return f"SELECT * FROM {quoted(name)} AS w({_names(columns)})"
 
 
 def _values(term: Values) -> str:
@@ -125,7 +123,7 @@ def _values(term: Values) -> str:
         made = _list(f"CAST(NULL AS {column.type}) AS {column}" for column in term.columns)
         return f"SELECT {made} WHERE false"
     rows = _list(f"({_list(map(scalar_sql, row)) if row else '0'})" for row in term.rows)
-    return f"SELECT * FROM (VALUES {rows}) AS v({_list(map(str, term.columns)) if term.columns else 'none'})"
+    return f"SELECT * FROM (VALUES {rows}) AS v({_names(term.columns)})"
 
 
 def _join(term: Join) -> str:
@@ -209,6 +207,10 @@ def _order(order: Sequence[Sort]) -> str:
 def _filled(form: str, arguments: Sequence[Scalar], before: str = "", behind: str = "") -> str:
     """A form with its arguments in it; {before} and {behind} stand for what an aggregate has around them."""
     return form.format(*map(scalar_sql, arguments), before=before, behind=behind)
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(map(str, columns)) or "none"
 
 
 def _list(parts: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
+from statistics import fmean
 from typing import Any
 
 import duckdb
@@ -13,6 +14,7 @@ from sqlfront.planner.algebra.scalars import TRUE, Column, Scalar
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
+    Common,
     Distinct,
     Filter,
     Join,
@@ -24,10 +26,13 @@ from sqlfront.planner.algebra.terms import (
     Top,
     Unnest,
     Values,
+    Window,
+    Windowed,
 )
 from sqlfront.planner.algebra.to_sql import scalar_sql
 
 Row = dict[Column, Any]
+PLACE = Column(0, "place", "BIGINT")
 
 
 class Interpreter:
@@ -102,15 +107,47 @@ class Interpreter:
                 found.append(key | {one.column: self._sum(one, members, outer) for one in term.aggregates})
         return found
 
+    def _common(self, term: Common, outer: Row) -> list[Row]:
+        return [dict(zip(term.columns, row.values())) for row in self.run(term.term)]
+
+    def _window(self, term: Window, outer: Row) -> list[Row]:
+        rows = self.run(term.input, outer)
+        made = [self._windowed(one, rows, outer) for one in term.functions]
+        return [
+            row | {one.column: values[place] for one, values in zip(term.functions, made)}
+            for place, row in enumerate(rows)
+        ]
+
+    def _windowed(self, one: Windowed, rows: list[Row], outer: Row) -> list[Any]:
+        """row_number(), or a sum without order."""
+        keys = [tuple(self.value(part, outer | row) for part in one.partition) for row in rows]
+        values: list[Any] = [None] * len(rows)
+        for key in set(keys):
+            places = [place for place, other in enumerate(keys) if other == key]
+            if one.order:
+                numbered = [{PLACE: place} | rows[place] for place in places]
+                for number, row in enumerate(self._sorted(numbered, one.order, outer)):
+                    values[row[PLACE]] = number + 1
+            else:
+                total = self._sum(
+                    Aggregated(one.column, one.form, one.arguments, filter=one.filter),
+                    [rows[place] for place in places],
+                    outer,
+                )
+                values = [total if other == key else value for other, value in zip(keys, values)]
+        return values
+
     def _sum(self, one: Aggregated, rows: list[Row], outer: Row) -> Any:
-        """count(*), or count, sum, min and max of one argument."""
+        """count(*), or count, sum, min, max and average of one argument."""
         kept = [row for row in rows if one.filter == TRUE or self.value(one.filter, outer | row)]
         if not one.arguments:
             return len(kept)
         values = [self.value(one.arguments[0], outer | row) for row in kept]
         values = [value for value in values if value is not None]
         values = list(dict.fromkeys(values)) if one.distinct else values
-        functions: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": sum, "min": min, "max": max}
+        functions: dict[str, Callable[[list[Any]], Any]] = {
+            "count": len, "sum": sum, "min": min, "max": max, "favg": fmean
+        }  # fmt: skip
         name = one.form.partition("(")[0]
         return functions[name](values) if values or name == "count" else None
 

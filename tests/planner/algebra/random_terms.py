@@ -1,10 +1,11 @@
-"""Random terms over two small tables of integers with NULLs and copies."""
+"""Random terms over small tables of integers: two with NULLs and copies, one with a key, one that refers to it."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
+from sqlfront.planner.algebra.rewriting import NewColumns, copied
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -17,10 +18,12 @@ from sqlfront.planner.algebra.scalars import (
     Operator,
     Ref,
     Scalar,
+    conjunction,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
+    Common,
     Distinct,
     Filter,
     Join,
@@ -34,42 +37,102 @@ from sqlfront.planner.algebra.terms import (
     Top,
     Unnest,
     Values,
+    Window,
+    Windowed,
 )
 
-TABLES = {("r",): ("a", "b"), ("s",): ("b", "c")}
-KINDS_OF_TERM = ("filter", "map", "join", "join", "group", "distinct", "set", "top", "list")
+TABLES = {("r",): ("a", "b"), ("s",): ("b", "c"), ("k",): ("id", "v"), ("f",): ("k_id", "w")}
+"""`k.id` is a key; `f.k_id` is NULL or one of its values."""
+KINDS_OF_TERM = (
+    "filter", "filter", "map", "join", "join", "join", "group", "total", "distinct", "set", "top", "list", "window",
+    "common",
+)  # fmt: skip
+UNARY = ("filter", "map", "group", "total", "distinct", "top", "list", "window")
 OPERATORS: Sequence[Operator] = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
-KINDS: Sequence[JoinKind] = ("inner", "left", "full", "semi", "anti", "mark", "inner", "left")
+KINDS: Sequence[JoinKind] = ("inner", "left", "full", "semi", "anti", "mark", "inner", "left", "single")
 
 
 class RandomTerms:
-    """Makes terms, each of at most `depth` operators above its scans; all columns are integers."""
+    """Makes terms, each of at most `depth` operators above its scans; all columns are integers.
 
-    def __init__(self, seed: int) -> None:
-        self.random, self._number = random.Random(seed), 0
+    `dependent`: how many of the joins are. With `failing` there are divisions, which raise errors for zeros; a filter
+    below may guard one.
+    """
+
+    def __init__(self, seed: int, dependent: float = 0.5, failing: bool = False) -> None:
+        self.random, self._number, self._dependent, self._failing = random.Random(seed), 0, dependent, failing
 
     def term(self, depth: int, outer: Sequence[Column] = ()) -> Term:
         kind = self.random.choice(KINDS_OF_TERM) if depth else "scan"
+        if depth and self._failing and self.random.random() < 0.3:
+            kind = "division"
         if kind == "scan":
-            return self._scan()
+            return self._scan(outer)
         if kind == "join":
             return self._join(depth, outer)
         if kind == "set":
             return self._set(depth, outer)
-        input = self.term(depth - 1, outer)
+        if kind == "common":
+            return self._common(depth)
+        return self._over(kind, self.term(depth - 1, outer), outer)
+
+    def nested(self, levels: int, outer: Sequence[Column] = ()) -> Term:
+        """Dependent joins inside of each other's right sides, each of which reads rows of several levels."""
+        left = self._correlated(self.term(1, outer), outer) if outer else self.term(1)
+        seen = (*outer, *left.columns)
+        inner = self.nested(levels - 1, seen) if levels > 1 else self.term(self.random.randrange(2), seen)
+        right = self._correlated(inner, seen)
+        for _ in range(self.random.randrange(1, 3) if levels == 1 else 1):
+            kind = self.random.choice((*UNARY, "set", "join"))
+            if kind == "set":
+                right = self._set_of(right, self._correlated(self._scan(), seen))
+            elif kind == "join":
+                sides = [right, self._correlated(self._scan(), seen) if self.random.random() < 0.5 else self._scan()]
+                self.random.shuffle(sides)
+                right = self._joined(self.random.choice(("inner", "left", "full", "semi", "anti", "mark")), *sides)
+            else:
+                right = self._over(kind, right, seen)
+        kind = self.random.choice(("inner", "left", "semi", "anti", "mark", "single"))
+        right = self._one_row(right) if kind == "single" else right
+        return self._joined(kind, left, right, dependent=True)
+
+    def _correlated(self, term: Term, outer: Sequence[Column]) -> Term:
+        """The rows that agree with outer rows in some way."""
+        outer = [column for column in outer if column.type == "INTEGER"] or outer
+        operator = "=" if self.random.random() < 0.6 else self.random.choice(OPERATORS)
+        parts = [Compare(operator, self.value(term.columns, 0), Ref(self.random.choice(outer)))]
+        if self.random.random() < 0.4:
+            parts.append(Compare("<=", Ref(self.random.choice(outer)), self.value(term.columns, 0)))
+        return Filter(term, conjunction(parts))
+
+    def _joined(self, kind: JoinKind, left: Term, right: Term, dependent: bool = False) -> Term:
+        condition = self._join_condition(left.columns, right.columns)
+        return Join(kind, left, right, condition, dependent, self.column("BOOLEAN") if kind == "mark" else None)
+
+    def _over(self, kind: str, input: Term, outer: Sequence[Column]) -> Term:
+        """One operator over a term."""
         seen = (*input.columns, *outer)
         match kind:
+            case "filter" if marks := [one for one in input.columns if one.type == "BOOLEAN"]:
+                mark: Scalar = Ref(self.random.choice(marks))
+                return Filter(input, Not(mark) if self.random.random() < 0.7 else mark)
             case "filter":
                 return Filter(input, self.condition(seen))
+            case "division":
+                return self._division(input)
             case "map":
                 return Map(input, tuple(self._made(seen) for _ in range(self.random.randrange(1, 4))))
-            case "group":
-                groups = self._some(input.columns)
-                made = (self._aggregated(input.columns) for _ in range(self.random.randrange(1, 3)))
-                return Aggregate(input, groups, tuple(made))
+            case "group" | "total":
+                return self._aggregate(input, kind)
             case "distinct":
-                return Distinct(input)
+                first = self.random.random() < 0.3
+                order = tuple(self._sort(Ref(column)) for column in input.columns) if first else ()
+                return Distinct(input, self._some(input.columns) or input.columns[:1] if first else None, order)
+            case "window":
+                return Window(input, tuple(self._windowed(input.columns) for _ in range(self.random.randrange(1, 3))))
             case "top":
+                if self.random.random() < 0.3:
+                    return Top(input, (self._sort(Ref(input.columns[0])),))
                 limit, offset = (Constant(str(self.random.randrange(most)), "BIGINT") for most in (5, 3))
                 return Top(input, tuple(self._sort(Ref(column)) for column in input.columns), limit, offset)
         lists = tuple(Made(self.column(), self._list(seen)) for _ in range(self.random.randrange(1, 3)))
@@ -87,7 +150,8 @@ class RandomTerms:
             return Logic(word, tuple(self.condition(columns, depth - 1) for _ in range(2)))
         if self.random.random() < 0.15:
             return IsNull(self.value(columns))
-        return Compare(self.random.choice(OPERATORS), self.value(columns), self.value(columns))
+        operator = self.random.choice(OPERATORS) if self.random.random() < 0.6 else "="
+        return Compare(operator, self.value(columns), self.value(columns))
 
     def value(self, columns: Sequence[Column], depth: int = 1) -> Scalar:
         columns = [column for column in columns if column.type == "INTEGER"]
@@ -100,10 +164,10 @@ class RandomTerms:
             return Call("CAST({0} % 7 + {1} % 7 AS INTEGER)", parts, "INTEGER", strict=True, can_fail=False)
         return Ref(self.random.choice(columns))
 
-    def _scan(self) -> Term:
-        if self.random.random() < 0.1:
+    def _scan(self, outer: Sequence[Column] = ()) -> Term:
+        if self.random.random() < (0.3 if outer else 0.1):
             missing = Constant("CAST(NULL AS INTEGER)", "INTEGER")
-            rows = tuple((self.value(()), missing) for _ in range(self.random.randrange(3)))
+            rows = tuple((self.value(outer), missing) for _ in range(self.random.randrange(3)))
             return Values((self.column(), self.column()), rows)
         table = self.random.choice(list(TABLES))
         return Scan(table, tuple((name, self.column()) for name in TABLES[table]))
@@ -111,28 +175,116 @@ class RandomTerms:
     def _join(self, depth: int, outer: Sequence[Column]) -> Term:
         left = self.term(depth - 1, outer)
         kind = self.random.choice(KINDS)
-        dependent = kind != "full" and self.random.random() < 0.5
+        if self.random.random() < 0.2:
+            return self._equal_parts(left) if not outer else self._by_key(left, kind)
+        if self.random.random() < 0.15:
+            return self._by_key(left, kind)
+        dependent = kind != "full" and self.random.random() < self._dependent
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
-        condition = self.condition((*left.columns, *right.columns)) if self.random.random() < 0.8 else TRUE
-        return Join(kind, left, right, condition, dependent, self.column("BOOLEAN") if kind == "mark" else None)
+        if kind == "single":
+            right = self._one_row(right)
+        return self._joined(kind, left, right, dependent)
+
+    def _join_condition(self, left: Sequence[Column], right: Sequence[Column]) -> Scalar:
+        """Often an equality of both sides, with another condition on one of them."""
+        both = (*left, *right)
+        if self.random.random() < 0.5:
+            equal = Compare("=", self.value(left, 0), self.value(right, 0))
+            bound = Constant(str(self.random.randrange(4)), "INTEGER")
+            return Logic("AND", (equal, Compare(self.random.choice(OPERATORS), self.value(both, 0), bound)))
+        if self._failing and self.random.random() < 0.3:
+            # Of both sides: DuckDB computes what one side of an equality reads for rows without any partner, too.
+            quotient = Call("({0} // {1})", (self.value(left), self.value(right)), "INTEGER", strict=True)
+            return Compare("=", quotient, self.value(both))
+        return self.condition(both) if self.random.random() < 0.7 else TRUE
 
     def _set(self, depth: int, outer: Sequence[Column]) -> Term:
-        sides = []
-        for _ in range(2):
-            input = self.term(depth - 1, outer)
-            sides.append(Map(input, (self._made(input.columns), self._made(input.columns))))
+        return self._set_of(*(self.term(depth - 1, outer) for _ in range(2)))
+
+    def _set_of(self, *inputs: Term) -> Term:
+        sides = [Map(input, (self._made(input.columns), self._made(input.columns))) for input in inputs]
         kind = self.random.choice(("union", "intersect", "except"))
         return SetOperation(kind, self.random.random() < 0.5, *sides, (self.column(), self.column()))
+
+    def _common(self, depth: int) -> Term:
+        """Two uses of one term."""
+        shared = self.term(depth - 1)
+        name = f"w{self.column().number}"
+        left, right = (
+            Common(name, shared, tuple(self.column(column.type) for column in shared.columns)) for _ in range(2)
+        )
+        kind: JoinKind = self.random.choice(("inner", "left", "semi", "anti"))
+        return Join(kind, left, right, self.condition((*left.columns, *right.columns)))
+
+    def _equal_parts(self, term: Term) -> Term:
+        """A join of a term and its copy."""
+        other, _ = copied(term, self._new(term))
+        return Join("inner", term, other, self.condition((*term.columns, *other.columns)))
+
+    def _by_key(self, left: Term, kind: JoinKind) -> Term:
+        """A join to the key of a table, often without that table's columns."""
+        if self.random.random() < 0.5:
+            left = Scan(("f",), tuple((name, self.column()) for name in TABLES["f",]))
+        right = Scan(("k",), tuple((name, self.column()) for name in TABLES["k",]))
+        condition = Compare("=", self.value(left.columns, 0), Ref(right.columns[0]))
+        if kind == "full":
+            kind = "semi"
+        mark = self.column("BOOLEAN") if kind == "mark" else None
+        joined = Join(kind, left, right, condition, mark=mark)
+        if self.random.random() < 0.5:
+            return joined
+        return Map(joined, tuple(Made(self.column(column.type), Ref(column)) for column in left.columns))
+
+    def _new(self, term: Term) -> NewColumns:
+        new = NewColumns(term, Values((Column(self._number, "", ""),), ()))
+        self._number += 1000
+        return new
+
+    def _one_row(self, term: Term) -> Term:
+        """At most one row: what a single join may meet."""
+        if self.random.random() < 0.5:
+            return Aggregate(term, (), (self._aggregated(term.columns),))
+        return Top(term, tuple(self._sort(Ref(column)) for column in term.columns), Constant("1", "BIGINT"))
+
+    def _aggregate(self, input: Term, kind: str) -> Term:
+        groups = self._some(input.columns) if kind == "group" else ()
+        made = tuple(self._aggregated(input.columns) for _ in range(self.random.randrange(1, 3)))
+        if len(groups) < 2 or self.random.random() < 0.7:
+            return Aggregate(input, groups, made)
+        sets = (frozenset(groups), frozenset(self._some(groups)))
+        return Aggregate(input, groups, made, sets)
+
+    def _division(self, input: Term) -> Term:
+        """A quotient, often of the rows alone whose divisor is not zero."""
+        numbers = [column for column in input.columns if column.type == "INTEGER"]
+        if not numbers:
+            return input
+        divisor = Ref(self.random.choice(numbers))
+        guard = Compare("<>", divisor, Constant("0", "INTEGER"))
+        guarded = Filter(input, guard) if self.random.random() < 0.8 else input
+        quotient = Call("({0} // {1})", (self.value(numbers), divisor), "INTEGER", strict=True)
+        passed = tuple(Made(column, Ref(column)) for column in input.columns)
+        if self.random.random() < 0.3:
+            return Filter(guarded, Compare("<", quotient, Constant("2", "INTEGER")))
+        return Map(guarded, (*passed, Made(self.column(), quotient)))
+
+    def _windowed(self, columns: Sequence[Column]) -> Windowed:
+        partition = tuple(map(Ref, self._some(columns)))
+        if self.random.random() < 0.5:
+            order = tuple(self._sort(Ref(column)) for column in columns)
+            return Windowed(self.column("BIGINT"), "row_number()", (), partition, order)
+        kept = self.condition(columns) if self.random.random() < 0.3 else TRUE
+        return Windowed(self.column("HUGEINT"), "sum({0})", (self.value(columns),), partition, filter=kept)
 
     def _made(self, columns: Sequence[Column]) -> Made:
         return Made(self.column(), self.value(columns))
 
     def _aggregated(self, columns: Sequence[Column]) -> Aggregated:
         kept = self.condition(columns) if self.random.random() < 0.3 else TRUE
-        name = self.random.choice(("count", "sum", "min", "max", "*"))
+        name = self.random.choice(("count", "sum", "min", "max", "favg", "*"))
         if name == "*":
             return Aggregated(self.column("BIGINT"), "count(*)", filter=kept)
-        kind = {"count": "BIGINT", "sum": "HUGEINT"}.get(name, "INTEGER")
+        kind = {"count": "BIGINT", "sum": "HUGEINT", "favg": "DOUBLE"}.get(name, "INTEGER")
         distinct = self.random.random() < 0.3
         return Aggregated(self.column(kind), name + "({before}{0})", (self.value(columns),), distinct, filter=kept)
 

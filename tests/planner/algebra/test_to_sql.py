@@ -16,20 +16,34 @@ from tests.planner.algebra.random_terms import TABLES, RandomTerms
 SEEDS, MANY = 60, 3000
 
 
-def random_tables(seed: int) -> dict[tuple[str, ...], list[dict[str, int | None]]]:
+Tables = dict[tuple[str, ...], list[dict[str, int | None]]]
+
+
+def random_tables(seed: int) -> Tables:
     generator = random.Random(seed)
-    return {
+    tables: Tables = {
         table: [{name: generator.choice([None, 0, 1, 2, 3]) for name in names} for _ in range(generator.randrange(6))]
         for table, names in TABLES.items()
     }
+    for number, row in enumerate(tables["k",]):
+        row["id"] = number
+    for row in tables["f",]:
+        row["k_id"] = generator.choice([None, *range(len(tables["k",]))])
+    return tables
 
 
-def answers(tables: dict[tuple[str, ...], list[dict[str, int | None]]], term: Term) -> Counter[tuple[object, ...]]:
+def filled(tables: Tables) -> duckdb.DuckDBPyConnection:
+    """A database with the tables."""
     con = duckdb.connect()
     for (name,), columns in TABLES.items():
         con.execute(f"CREATE TABLE {name} ({', '.join(f'{column} INTEGER' for column in columns)})")
         for row in tables[name,]:
             con.execute(f"INSERT INTO {name} VALUES (?, ?)", [row[column] for column in columns])
+    return con
+
+
+def answers(tables: Tables, term: Term, con: duckdb.DuckDBPyConnection | None = None) -> Counter[tuple[object, ...]]:
+    con = con or filled(tables)
     query = to_sql(term, [(column, f"column {column}") for column in term.columns])
     rows = con.execute(query).fetchall()
     assert [item[0] for item in con.description or ()] == [f"column {column}" for column in term.columns]
@@ -61,6 +75,8 @@ def test_the_random_terms_have_every_operator_and_rows() -> None:
         "SetOperation",
         "Top",
         "Unnest",
+        "Window",
+        "Common",
         "rows",
     }
     assert {name for name, count in seen.items() if count >= SEEDS // 20} == wanted

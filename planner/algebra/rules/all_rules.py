@@ -1,0 +1,80 @@
+"""The rules in the order in which they run, and the normal form that they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts
+from sqlfront.planner.algebra.rules.close_transitively import close_transitively
+from sqlfront.planner.algebra.rules.conjunctive_form import bring_into_conjunctive_form
+from sqlfront.planner.algebra.rules.drop_orders import drop_orders
+from sqlfront.planner.algebra.rules.inline_common import inline_common
+from sqlfront.planner.algebra.rules.inline_maps import inline_maps
+from sqlfront.planner.algebra.rules.outer_to_inner import turn_outer_into_inner
+from sqlfront.planner.algebra.rules.prune_columns import prune_columns
+from sqlfront.planner.algebra.rules.push_filters import push_filters
+from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
+from sqlfront.planner.algebra.rules.remove_joins import remove_joins
+from sqlfront.planner.algebra.rules.share_common import share_common
+from sqlfront.planner.algebra.rules.strengthen_equalities import strengthen_equalities
+from sqlfront.planner.algebra.rules.unnest_dependent_joins import unnest_dependent_joins
+from sqlfront.planner.algebra.terms import Term
+
+Rule = Callable[[Term], Term]
+FactRule = Callable[[Term, Facts], Term]
+
+RULES: tuple[Rule | FactRule, ...] = (
+    inline_common,
+    drop_orders,
+    unnest_dependent_joins,
+    bring_into_conjunctive_form,
+    inline_maps,
+    push_filters,
+    strengthen_equalities,
+    close_transitively,
+    turn_outer_into_inner,
+    remove_distinct,
+    prune_columns,
+    remove_joins,
+    share_common,
+)
+WITH_FACTS: tuple[FactRule, ...] = (strengthen_equalities, turn_outer_into_inner, remove_distinct, remove_joins)
+MOST_ROUNDS = 12
+
+
+def normalise(term: Term, facts: Facts = NO_FACTS) -> Term:
+    """The normal form of a term."""
+    for _, changed in _steps(term, facts):
+        term = changed
+    return term
+
+
+def trace(term: Term, facts: Facts = NO_FACTS) -> list[tuple[str, Term]]:
+    """The name of each rule that changed a term, with the term after it."""
+    return list(_steps(term, facts))
+
+
+def _steps(term: Term, facts: Facts) -> Iterator[tuple[str, Term]]:
+    """All rules but the last run in rounds until a round changes nothing; then equal parts are shared.
+
+    The rounds end. Joins are only removed or turned into stricter kinds, dependent ones go for good, and so do shared
+    terms used once, orders, DISTINCTs and columns. Once these are stable a round moves conditions, of which there are
+    finitely many: `push_filters` moves them down only, and `close_transitively` adds what is not known there yet. The
+    bound on rounds is for terms whose conditions are known no more where they have moved; the rest is then left as is.
+    """
+    for _ in range(MOST_ROUNDS):
+        before = term
+        for rule in RULES[:-1]:
+            changed = _run(rule, term, facts)
+            if changed != term:
+                yield rule.__name__, changed
+            term = changed
+        if term == before:
+            break
+    changed = _run(RULES[-1], term, facts)
+    if changed != term:
+        yield RULES[-1].__name__, changed
+
+
+def _run(rule: Rule | FactRule, term: Term, facts: Facts) -> Term:
+    return rule(term, facts) if rule in WITH_FACTS else rule(term)  # type: ignore[call-arg]

@@ -1,0 +1,212 @@
+"""Dependent joins become ordinary joins: a correlated subquery is computed for all outer rows at once.
+
+Three ways, the first that is possible: the right side does not depend on the left at all; the conditions that read the
+left are lifted into the join's own condition; the domain of the outer columns is pushed into the right side. Outer
+dependent joins go first, so the left side of the next one reads no outer column.
+
+A dependent join stays where a recursion reads the outer columns, and where the left side reads the rows of a recursion
+(a copy of it outside of the recursion could not). `dependent_joins` lists those that stayed.
+
+Source: Neumann and Kemper, Unnesting arbitrary queries, BTW 2015; Neumann, Improving unnesting of complex queries, BTW
+2025. Cost: the domain reads the left side a second time, by a shared term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from sqlfront.planner.algebra.rewriting import (
+    NewColumns,
+    copied,
+    extended,
+    passed,
+    projected,
+    walk_once,
+    with_changed,
+    with_scalars,
+)
+from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
+from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
+from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere
+from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, can_fail, conjunction, truth
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Common,
+    Distinct,
+    Filter,
+    Join,
+    Made,
+    Map,
+    Recursion,
+    Recursive,
+    Scan,
+    Term,
+    Unnest,
+    Values,
+    free_columns,
+    inputs_of,
+    walk,
+)
+
+
+def unnest_dependent_joins(term: Term) -> Term:
+    """A term without dependent joins, but for those of recursions."""
+    return _Unnesting(term).visit(term)
+
+
+def dependent_joins(term: Term) -> Iterator[Join]:
+    """The dependent joins of a term: after the rule, those that only a recursion could compute."""
+    return (part for part in walk_once(term) if isinstance(part, Join) and part.dependent)
+
+
+class _Unnesting:
+    """One run of the rule over one query."""
+
+    def __init__(self, term: Term) -> None:
+        self._new, self._shared = NewColumns(term), dict[str, Term]()
+
+    def visit(self, term: Term) -> Term:
+        """A term that reads no outer column, without dependent joins."""
+        if isinstance(term, Common):
+            if term.name not in self._shared:
+                self._shared[term.name] = self.visit(term.term)
+            return replace(term, term=self._shared[term.name])
+        if not isinstance(term, Join) or not term.dependent:
+            return with_changed(term, [self.visit(part) for part in inputs_of(term)])
+        term = replace(term, left=self.visit(term.left))
+        left = frozenset(term.left.columns)
+        if not free_columns(term.right) & left:
+            return self.visit(replace(term, dependent=False))
+        if can_fail(term.condition):
+            term = self._with_condition_inside(term)
+        outer = free_columns(term.right) & left
+        lifted = self._lifted(term, outer)
+        if lifted is not None:
+            return self.visit(lifted)
+        unnested = None if _recurs_with(term.right, outer) else self._by_domain(term, outer)
+        return term if unnested is None else self.visit(unnested)
+
+    def _with_condition_inside(self, term: Join) -> Join:
+        """A condition that can fail is met inside the right side, so only for the pairs that the join itself has."""
+        if term.kind != "mark":
+            return replace(term, right=Filter(term.right, term.condition), condition=TRUE)
+        met = Made(self._new.column("met", "BOOLEAN"), term.condition)
+        return replace(term, right=extended(term.right, (met,)), condition=Ref(met.column))
+
+    def _lifted(self, term: Join, outer: frozenset[Column]) -> Term | None:
+        """The conditions that read outer columns, in the condition of the join."""
+        lifted = lift_conditions(term.right, outer)
+        if lifted is None:
+            return None
+        conditions = lifted.conditions
+        if term.kind == "mark":
+            conditions = tuple(map(truth, conditions))
+        condition = conjunction([term.condition, *conditions])
+        return projected(replace(term, right=lifted.term, condition=condition, dependent=False), term.columns)
+
+    def _by_domain(self, term: Join, outer: frozenset[Column]) -> Term | None:
+        """The right side computed for each row of the domain; None if it needs a copy of a recursion's rows."""
+        domain = _Domain(term.left, self._new)
+        steps, base = _steps_of_each_row(term)
+        rows = self._extended_left(term.left, base, domain) if _has_row_for_each(term, steps) else None
+        if rows is not None:
+            for step in reversed(steps):
+                rows = (
+                    Map(rows, (*passed(term.left.columns), *step.made))
+                    if isinstance(step, Map)
+                    else replace(step, input=rows)
+                )
+            result: Term = Filter(rows, term.condition) if term.condition != TRUE else rows
+        else:
+            pushed = self._pushed(term.right, outer, domain)
+            same = _same(outer, pushed, pushed.present and term.kind != "mark")
+            condition = conjunction([same, term.condition])
+            result = replace(term, left=domain.left, right=pushed.term, condition=condition, dependent=False)
+        return None if domain.copies and _reads_recursion(term.left) else projected(result, term.columns)
+
+    def _extended_left(self, left: Term, base: Term, domain: _Domain) -> Term | None:
+        """The rows of the left, each with the one row that the base has for it; None if that takes more than a join."""
+        match base:
+            case Values(columns=columns, rows=(row,)):
+                made = (Made(column, cast(value, column.type)) for column, value in zip(columns, row))
+                return extended(left, made)
+            case Aggregate() if is_empty_known(base):
+                return self._with_group(left, base, domain)
+        return None
+
+    def _with_group(self, left: Term, aggregate: Aggregate, domain: _Domain) -> Term:
+        """Each row of the left with the aggregates of its group: one join, and no domain where it is replaced."""
+        outer = free_columns(aggregate) & frozenset(left.columns)
+        if not outer:
+            return Join("inner", left, aggregate)
+        pushed = self._pushed(aggregate.input, outer, domain)
+        inside = with_scalars(aggregate, pushed.inside)
+        assert isinstance(inside, Aggregate)
+        grouped = grouped_by_all(inside, pushed.term, pushed.by.values())
+        return with_empty_groups(domain.left, grouped, _same(outer, pushed, pushed.present), self._new)
+
+    def _pushed(self, term: Term, outer: frozenset[Column], domain: _Domain) -> Pushed:
+        columns = sorted(outer, key=lambda column: column.number)
+        copy = partial(domain.copy, columns)
+        return PushedDomain(copy, outer, self._new, not fails_elsewhere(term, outer)).push(term)
+
+
+class _Domain:
+    """The distinct values of columns of a left side, which is shared once a copy of them is made."""
+
+    def __init__(self, left: Term, new: NewColumns) -> None:
+        self.left, self.copies, self._new = left, 0, new
+        self._common: Common | None = None
+
+    def copy(self, outer: Sequence[Column]) -> tuple[Term, dict[Column, Column]]:
+        """One more use of the distinct values, with the column of each outer column."""
+        if self._common is None:
+            self._common = self._shared(outer)
+        self.copies += 1
+        by = {column: self._new.like(column) for column in outer}
+        return replace(self._common, columns=tuple(by.values())), by
+
+    def _shared(self, outer: Sequence[Column]) -> Common:
+        rows, columns = copied(self.left, self._new)
+        if not isinstance(self.left, Scan):
+            name = f"left {rows.columns[0].number}"
+            self.left = Common(name, rows, self.left.columns)
+            rows = Common(name, rows, tuple(map(self._new.like, rows.columns)))
+            columns = dict(zip(self.left.columns, rows.columns))
+        made = tuple(Made(self._new.like(column), Ref(columns[column])) for column in outer)
+        values = Distinct(Map(rows, made))
+        return Common(f"domain {made[0].column.number}", values, values.columns)
+
+
+def _same(outer: frozenset[Column], pushed: Pushed, present: bool) -> Scalar:
+    """Whether a row of the left has the outer columns that a row of the right was computed for."""
+    ordered = sorted(outer, key=lambda column: column.number)
+    return Pushed(pushed.term, {column: column for column in ordered}, present=present).same(pushed.by, present)
+
+
+def _steps_of_each_row(term: Join) -> tuple[list[Map | Filter | Unnest], Term]:
+    """The operators of the right side that read a row at a time, outermost first, and the term below them."""
+    steps: list[Map | Filter | Unnest] = []
+    below = term.right
+    while isinstance(below, Map | Filter | Unnest):
+        steps.append(below)
+        below = below.input
+    return steps, below
+
+
+def _has_row_for_each(term: Join, steps: list[Map | Filter | Unnest]) -> bool:
+    """Whether a join is its left side with the steps applied to it: only an inner join may lose rows in one."""
+    sure = term.condition == TRUE and all(isinstance(step, Map) for step in steps)
+    return term.kind == "inner" or (term.kind in ("left", "single") and sure)
+
+
+def _reads_recursion(term: Term) -> bool:
+    """Whether a term reads the rows of a recursion around it."""
+    inside = {part.name for part in walk(term) if isinstance(part, Recursion)}
+    return any(isinstance(part, Recursive) and part.name not in inside for part in walk(term))
+
+
+def _recurs_with(term: Term, outer: frozenset[Column]) -> bool:
+    return any(isinstance(part, Recursion) and free_columns(part) & outer for part in walk(term))
