@@ -6,6 +6,9 @@ that was read has a `span`. A syntax error is a ProgrammingError with a caret. R
 
 from __future__ import annotations
 
+import re
+from typing import ClassVar
+
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import SqlglotError
@@ -18,6 +21,7 @@ from sqlfront.sql.statement_reader import StatementReader
 from sqlfront.sql.token_reader import Fault
 from sqlfront.storage.errors import ProgrammingError
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LETTERS_OF_OPERATORS = frozenset("~!@#%^&|`?")
 
 
@@ -27,12 +31,12 @@ class Sqlfront(DuckDB):
     class Tokenizer(DuckDB.Tokenizer):
         """All words are VAR, all operators one token: what a word means is for the parser to say."""
 
-        KEYWORDS = {"::": TokenType.DCOLON, ":=": TokenType.COLON_EQ}
-        COMMENTS = ["--", ("/*", "*/")]
-        BYTE_STRINGS = [("e'", "'"), ("E'", "'")]
-        HEX_STRINGS = [("x'", "'"), ("X'", "'")]
-        BIT_STRINGS = [("b'", "'"), ("B'", "'")]
-        COMMANDS: set[TokenType] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {"::": TokenType.DCOLON, ":=": TokenType.COLON_EQ}
+        COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", ("/*", "*/")]
+        BYTE_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("e'", "'"), ("E'", "'")]
+        HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]
+        BIT_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("b'", "'"), ("B'", "'")]
+        COMMANDS: ClassVar[set[TokenType]] = set()
 
         def tokenize(self, sql: str) -> list[Token]:
             return _joined_signs(super().tokenize(sql))
@@ -41,6 +45,8 @@ class Sqlfront(DuckDB):
         """The methods by which sqlglot enters the parser, each handed to the reader of ours."""
 
         def _parse_statement(self) -> exp.Expr | None:
+            while self.accept(";"):
+                pass
             return self.statement() if self.kind() is not None else None
 
         def _parse_expression(self) -> exp.Expr | None:
@@ -53,14 +59,18 @@ class Sqlfront(DuckDB):
         pass
 
 
+_DIALECT = Sqlfront()
+
+
 def parse(sql: str) -> list[exp.Expr]:
     """The statements of a text: queries, and our own. ProgrammingError with a caret for a syntax error."""
     if not isinstance(sql, str):
         raise ProgrammingError(f"{sql!r} is no SQL", hint="give the statement as a str")
-    dialect = Sqlfront()
-    parser = dialect.parser()
+    if not sql.isascii() and (stray := _SURROGATE.search(sql)):
+        raise ProgrammingError("Syntax error: half a character", where=ascii(stray.group()))
+    parser = _DIALECT.parser()
     try:
-        return [tree for tree in parser.parse(dialect.tokenize(sql), sql) if tree is not None]
+        return [tree for tree in parser.parse(_DIALECT.tokenize(sql), sql) if tree is not None]
     except Fault as fault:
         furthest = parser.furthest or fault  # type: ignore[attr-defined]
         where = caret(sql, furthest.start, furthest.end)
@@ -108,12 +118,12 @@ def _joined_signs(found: list[Token]) -> list[Token]:
         if not _LETTERS_OF_OPERATORS & set(run):
             run = run[0] + run[1:].rstrip("+-")
         first, last = found[index], found[index + len(run) - 1]
-        joined.append(Token(TokenType.OPERATOR, run, first.line, first.col, first.start, last.end) if run[1:] else first)
+        joined.append(
+            Token(TokenType.OPERATOR, run, first.line, first.col, first.start, last.end) if run[1:] else first
+        )
         index += len(run)
     return joined
 
 
 def _is_sign(token: Token) -> bool:
     return token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER, TokenType.HEREDOC_STRING)
-
-

@@ -1,35 +1,41 @@
-"""DuckDB 2.0's keywords by what they may not name; all other words may name anything. A test asks DuckDB for its own."""
+"""DuckDB 2.0's keywords by what they may not name; all other words may name anything."""
 
 from __future__ import annotations
 
-RESERVED = frozenset(
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
+
+
+RESERVED = words(
     """
     ALL ANALYSE ANALYZE AND ANY ARRAY AS ASC ASYMMETRIC BOTH CASE CAST CHECK COLLATE COLUMN CONSTRAINT CREATE
     DEFAULT DEFERRABLE DESC DESCRIBE DISTINCT DO ELSE END EXCEPT FALSE FETCH FOR FOREIGN FROM GROUP HAVING IN
     INITIALLY INTERSECT INTO LAMBDA LATERAL LEADING LIMIT NOT NULL OFFSET ON ONLY OR ORDER PIVOT PIVOT_LONGER
     PIVOT_WIDER PLACING PRIMARY QUALIFY REFERENCES RETURNING SELECT SHOW SOME SUMMARIZE SYMMETRIC TABLE THEN TO
     TRAILING TRUE UNION UNIQUE UNPIVOT USING VARIADIC WHEN WHERE WINDOW WITH
-    """.split()
+    """
 )
 """Words that name nothing without quotes, but for a column after AS or after a dot."""
 
-OPERATORS = frozenset(
+OPERATORS = words(
     """
     ANTI ASOF AT AUTHORIZATION BINARY BY COLLATION CONCURRENTLY CROSS FREEZE FULL GLOB ILIKE INNER IS ISNULL
     JOIN LEFT LIKE NATURAL NOTNULL OUTER OVERLAPS POSITIONAL RIGHT SEMI SIMILAR TABLESAMPLE UNPACK VERBOSE
-    """.split()
+    """
 )
 """Words that join, compare or qualify: they name functions and types, and no column or table."""
 
-UNITS = frozenset(
+UNITS = words(
     """
     CENTURIES CENTURY DAY DAYS DECADE DECADES HOUR HOURS MICROSECOND MICROSECONDS MILLENNIA MILLENNIUM
     MILLISECOND MILLISECONDS MINUTE MINUTES MONTH MONTHS QUARTER QUARTERS SECOND SECONDS WEEK WEEKS YEAR YEARS
-    """.split()
+    """
 )
 """Words that measure an interval."""
 
-UNLABELLED = UNITS | frozenset(
-    "ESCAPE EXCLUDE EXPORT_STATE FILTER IGNORE OVER PRECISION RENAME REPLACE RESPECT VARYING WITHIN WITHOUT".split()
+UNLABELLED = UNITS | words(
+    "ESCAPE EXCLUDE EXPORT_STATE FILTER IGNORE OVER PRECISION RENAME REPLACE RESPECT VARYING WITHIN WITHOUT"
 )
 """Words that name a column of the result only after AS: without AS they continue the expression."""

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from sqlfront.sql import trees
+from sqlfront.sql.keywords import words
 from sqlfront.sql.primary_reader import PrimaryReader
 
 SIGNS = frozenset("+-*/%^<>=~!@&|")
@@ -26,7 +27,7 @@ _COMPARISONS: dict[str, type[exp.Binary]] = {
     "<=": exp.LTE,
     ">=": exp.GTE,
 }
-_MATCHES = frozenset("LIKE ILIKE GLOB ~~ ~~* ~~~ ~ ~* !~~* !~~ !~* !~".split())
+_MATCHES = words("LIKE ILIKE GLOB ~~ ~~* ~~~ ~ ~* !~~* !~~ !~* !~")
 _ARITHMETIC: dict[str, type[exp.Binary]] = {
     "+": exp.Add,
     "-": exp.Sub,
@@ -289,7 +290,8 @@ class OperatorReader(PrimaryReader):
         low = None if self.token() in (":", "]") else self.scalar()
         bound: exp.Expr | None = low
         if self.accept(":"):
-            step, high = None, None
+            step: exp.Expr | None = None
+            high: exp.Expr | None = None
             if self.token() == "-" and self.token(1) == ":":
                 self._advance()
                 high = exp.var("-")

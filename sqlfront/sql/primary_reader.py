@@ -1,4 +1,4 @@
-"""Operands: literals, names, calls with their windows, CASE, CAST, lists, structs and subqueries."""
+"""Operands: literals, names, CASE, CAST, lists, structs and subqueries."""
 
 from __future__ import annotations
 
@@ -8,30 +8,18 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from sqlfront.sql import trees
-from sqlfront.sql.keywords import OPERATORS, RESERVED, UNITS
-from sqlfront.sql.token_reader import ESCAPED, TEXTS, TokenReader
+from sqlfront.sql.call_reader import CallReader
+from sqlfront.sql.keywords import OPERATORS, RESERVED, UNITS, words
+from sqlfront.sql.token_reader import ESCAPED, TEXTS
 
-_QUERY_WORDS = frozenset("SELECT WITH FROM VALUES TABLE PIVOT PIVOT_WIDER PIVOT_LONGER UNPIVOT DESCRIBE DESC SHOW".split())
-QUERY_WORDS = _QUERY_WORDS | {"SUMMARIZE"}
+QUERY_WORDS = words("SELECT WITH FROM VALUES TABLE PIVOT PIVOT_WIDER PIVOT_LONGER UNPIVOT DESCRIBE DESC SHOW SUMMARIZE")
 _CALLED_KEYWORDS = frozenset({"LEFT", "RIGHT", "GLOB", "OVERLAPS", "COLLATION", "UNPACK"})
-_TYPES_OF_WORDS = frozenset("DOUBLE TIME TIMESTAMP CHARACTER CHAR NATIONAL BIT STRUCT MAP UNION ROW TUPLE".split())
-_SIZED_TYPES = frozenset("DECIMAL DEC NUMERIC VARCHAR NCHAR FLOAT GEOMETRY".split())
+_TYPES_OF_WORDS = words("DOUBLE TIME TIMESTAMP CHARACTER CHAR NATIONAL BIT STRUCT MAP UNION ROW TUPLE")
+_SIZED_TYPES = words("DECIMAL DEC NUMERIC VARCHAR NCHAR FLOAT GEOMETRY")
 
 
-class PrimaryReader(TokenReader):
-    """Reads what operators stand between; `scalar`, `other` and `query` are the readers above it."""
-
-    def scalar(self) -> exp.Expr:
-        raise NotImplementedError
-
-    def other(self) -> exp.Expr:
-        raise NotImplementedError
-
-    def query(self) -> exp.Expr:
-        raise NotImplementedError
-
-    def order(self) -> exp.Order | None:
-        raise NotImplementedError
+class PrimaryReader(CallReader):
+    """Reads what operators stand between."""
 
     def primary(self) -> exp.Expr:
         kind, first = self.kind(), self._index
@@ -62,7 +50,7 @@ class PrimaryReader(TokenReader):
             if self.token() == "COLUMNS":
                 return self.noted(first, trees.Prefix(operator="*", this=self.primary()))
             return self._star(first)
-        self.raise_error("Expected an expression")
+        return self.raise_error("Expected an expression")
 
     def number(self) -> exp.Literal:
         first = self._index
@@ -221,7 +209,8 @@ class PrimaryReader(TokenReader):
     def _keyword_call(self, first: int, word: str) -> exp.Expr:
         """EXTRACT(a FROM b) and the like; with commas alone it is a call like others, and a fault here."""
         self._advance(2)
-        words, operands = [], []
+        words: list[str] = []
+        operands: list[exp.Expr] = []
         if word == "TRIM":
             words.append(self.accept_any("BOTH", "LEADING", "TRAILING"))
         elif word == "EXTRACT" and self.kind() is TokenType.VAR:
@@ -274,7 +263,7 @@ class PrimaryReader(TokenReader):
         first = self._index
         self.expect("CASE")
         this = None if self.token() == "WHEN" else self.scalar()
-        branches = []
+        branches: list[exp.Expr] = []
         while self.token() == "WHEN" or not branches:
             begin = self._index
             self.expect("WHEN")
@@ -317,7 +306,7 @@ class PrimaryReader(TokenReader):
 
     def _star(self, first: int, parts: list[exp.Identifier] | None = None) -> exp.Expr:
         star = trees.Star()
-        if self.token() in ("EXCLUDE", "EXCEPT") and not (self.token(1) in ("ALL", "SELECT", "FROM", "VALUES")):
+        if self.token() in ("EXCLUDE", "EXCEPT") and self.token(1) not in ("ALL", "SELECT", "FROM", "VALUES"):
             star.set("except_", self._star_items(self._excluded))
         if self.token() == "REPLACE":
             star.set("replace", self._star_items(self._replaced))
@@ -348,93 +337,6 @@ class PrimaryReader(TokenReader):
         first, this = self._index, self._excluded()
         self.expect("AS")
         return self.noted(first, exp.Alias(this=this, alias=self.label()))
-
-    def call(self, first: int, parts: list[exp.Identifier], method: exp.Expr | None = None) -> exp.Expr:
-        """A call from its opening parenthesis on, with all that may follow the closing one."""
-        called = trees.Call(this=parts[-1], qualifier=parts[:-1], method=method)
-        self.expect("(")
-        if self.accept("DISTINCT"):
-            called.set("distinct", True)
-        else:
-            self.accept("ALL")
-        if self.token() not in (")", "ORDER", "IGNORE", "RESPECT"):
-            called.set("expressions", self.listed(self.argument))
-        called.set("order", self.order())
-        if self.token() in ("IGNORE", "RESPECT") and self.token(1) == "NULLS":
-            called.set("nulls", self.token())
-            self._advance(2)
-        self.expect(")")
-        self._after_call(called)
-        self.noted(first, called)
-        return self._over(first, called) if self.token() == "OVER" else called
-
-    def _after_call(self, called: trees.Call) -> None:
-        if self.accept("WITHIN", "GROUP", "("):
-            called.set("within", self.order())
-            self.expect(")")
-        if self.token() == "FILTER" and self.token(1) == "(":
-            first = self._index
-            self._advance(2)
-            self.accept("WHERE")
-            called.set("filter", self.noted(first, exp.Where(this=self.scalar())))
-            self.expect(")")
-        if self.accept("EXPORT_STATE"):
-            called.set("export", True)
-
-    def argument(self) -> exp.Expr:
-        first = self._index
-        if self.token(1) in (":=", "=>") and self.kind() in (TokenType.VAR, TokenType.IDENTIFIER):
-            name = self.label("an argument's name")
-            self._advance()
-            return self.noted(first, exp.Kwarg(this=name, expression=self.scalar()))
-        return self.scalar()
-
-    def _over(self, first: int, called: exp.Expr) -> exp.Expr:
-        self.expect("OVER")
-        if self.token() != "(":
-            return self.noted(first, trees.Window(this=called, alias=self.identifier("a window"), bare=True))
-        window = trees.Window(this=called)
-        self.window_definition(window)
-        return self.noted(first, window)
-
-    def window_definition(self, window: trees.Window) -> None:
-        """([name] [PARTITION BY ...] [ORDER BY ...] [frame])"""
-        self.expect("(")
-        if self.token() not in ("PARTITION", "ORDER", "ROWS", "RANGE", "GROUPS", ")") or self.token(1) == ")":
-            window.set("alias", self.identifier("a window") if self.token() != ")" else None)
-        if self.accept("PARTITION", "BY"):
-            window.set("partition_by", self.listed(self.scalar))
-        window.set("order", self.order())
-        if self.token() in ("ROWS", "RANGE", "GROUPS"):
-            window.set("spec", self._frame())
-        self.expect(")")
-
-    def _frame(self) -> exp.WindowSpec:
-        first, spec = self._index, exp.WindowSpec(kind=self.token())
-        self._advance()
-        between = self.accept("BETWEEN")
-        spec.set("start", self._bound())
-        spec.set("start_side", self._side(spec.args["start"]))
-        if between:
-            self.expect("AND")
-            spec.set("end", self._bound())
-            spec.set("end_side", self._side(spec.args["end"]))
-        if self.accept("EXCLUDE"):
-            begin = self._index
-            if not (self.accept_any("GROUP", "TIES") or self.accept("NO", "OTHERS") or self.accept("CURRENT", "ROW")):
-                self.raise_error("Expected CURRENT ROW, GROUP, TIES or NO OTHERS")
-            spec.set("exclude", exp.var(self.source(begin).upper()))
-        return self.noted(first, spec)
-
-    def _bound(self) -> str | exp.Expr:
-        if self.accept("CURRENT", "ROW"):
-            return "CURRENT ROW"
-        return "UNBOUNDED" if self.accept("UNBOUNDED") else self.scalar()
-
-    def _side(self, bound: str | exp.Expr) -> str | None:
-        if bound == "CURRENT ROW":
-            return None
-        return self.accept_any("PRECEDING", "FOLLOWING") or self.raise_error("Expected PRECEDING or FOLLOWING")
 
 
 _SEPARATORS = {

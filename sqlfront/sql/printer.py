@@ -12,11 +12,11 @@ from typing import Any
 from sqlglot import exp
 
 from sqlfront.sql import trees
-from sqlfront.sql.keywords import OPERATORS, RESERVED, UNLABELLED
+from sqlfront.sql.keywords import OPERATORS, RESERVED, UNLABELLED, words
 from sqlfront.sql.statement_printer import StatementPrinter
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_BARRED = RESERVED | OPERATORS | UNLABELLED | frozenset("COLUMNS VALUES MAP STRUCT INTERVAL ROW EXISTS TRY_CAST".split())
+_BARRED = RESERVED | OPERATORS | UNLABELLED | words("COLUMNS VALUES MAP STRUCT INTERVAL ROW EXISTS TRY_CAST")
 _LEVELS: dict[type[exp.Expr], int] = {
     exp.Or: 1,
     exp.And: 2,
@@ -252,7 +252,9 @@ class Printer(StatementPrinter):
         return f"LAMBDA {self.listed(node.expressions)} : {self.sql(node, 'this')}"
 
     def tuple(self, node: exp.Tuple) -> str:
-        return self.enclosed(node.expressions) if len(node.expressions) != 1 else f"ROW{self.enclosed(node.expressions)}"
+        return (
+            self.enclosed(node.expressions) if len(node.expressions) != 1 else f"ROW{self.enclosed(node.expressions)}"
+        )
 
     def alias(self, node: exp.Alias) -> str:
         return f"{self.operand(node.this, 0)} AS {self.sql(node, 'alias')}"

@@ -141,8 +141,7 @@ class QueryPrinter(DuckDBGenerator):
         return "GROUP BY ALL" if node.args.get("all") else f"GROUP BY {self.listed(node.expressions)}"
 
     def grouping(self, node: exp.Expr) -> str:
-        word = {exp.Rollup: "ROLLUP", exp.Cube: "CUBE"}.get(type(node), "GROUPING SETS")
-        return f"{word} {self.enclosed(node.expressions)}"
+        return f"{type(node).__name__.upper()} {self.enclosed(node.expressions)}"
 
     def grouping_set(self, node: exp.GroupingSets) -> str:
         return f"GROUPING SETS ({', '.join(self._grouping_item(item) for item in node.expressions)})"

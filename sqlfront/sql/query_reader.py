@@ -33,7 +33,11 @@ class QueryReader(TableReader):
         first = self._index
         self.expect("WITH")
         recursive = self.accept("RECURSIVE")
-        tables = self.listed(self._common_table)
+        tables = [self._common_table()]
+        while self.accept(","):
+            if self.token() in QUERY_WORDS | {"("} and self.token(1) not in ("AS", "("):
+                break
+            tables.append(self._common_table())
         return self.noted(first, exp.With(expressions=tables, recursive=recursive or None))
 
     def _common_table(self) -> exp.CTE:
@@ -89,7 +93,7 @@ class QueryReader(TableReader):
             return self._unpivot_query()
         if word in ("DESCRIBE", "DESC", "SHOW", "SUMMARIZE"):
             return self._describe()
-        self.raise_error("Expected SELECT")
+        return self.raise_error("Expected SELECT")
 
     def _select(self) -> exp.Select:
         first, select = self._index, exp.Select()

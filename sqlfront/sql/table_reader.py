@@ -47,7 +47,8 @@ class TableReader(OperatorReader):
         return self.noted(first, source)
 
     def _joined(self) -> tuple[exp.Expr, list[exp.Expr]]:
-        source, joins = self._source(), []
+        source = self._source()
+        joins: list[exp.Expr] = []
         while (join := self._join() or self._pivot()) is not None:
             joins.append(join)
         return source, joins

@@ -23,7 +23,25 @@ TEXTS = frozenset({TokenType.STRING, TokenType.HEREDOC_STRING})
 ESCAPED = frozenset({TokenType.BYTE_STRING, TokenType.HEX_STRING, TokenType.BIT_STRING})
 _QUOTED = TEXTS | ESCAPED | {TokenType.IDENTIFIER}
 _WORDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
-_LIST_ENDS = frozenset(") ] } FROM WHERE GROUP HAVING WINDOW QUALIFY ORDER LIMIT OFFSET UNION EXCEPT INTERSECT".split())
+_LIST_ENDS = frozenset(
+    [
+        ")",
+        "]",
+        "}",
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "WINDOW",
+        "QUALIFY",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+    ]
+)
 _CLOSED = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -44,7 +62,7 @@ class TokenReader(DuckDBParser):
         super().reset()
         self.furthest = None
 
-    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:  # type: ignore[override]
+    def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
         """Raise the fault at a token, by default at the current one."""
         token = token or (self._tokens[self._index] if self._index < len(self._tokens) else None)
         if token is None:
