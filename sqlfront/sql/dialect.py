@@ -22,6 +22,11 @@ from sqlfront.sql.token_reader import Fault
 from sqlfront.storage.errors import ProgrammingError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_COMPLETE = re.compile(
+    r"""[^'"$/-]+ | (?<=[eE])'(?:[^'\\]|\\.|'')*' | (?<![eE])'(?:[^']|'')*' | "(?:[^"]|"")*"
+      | --[^\n]* | - | /\*.*?\*/ | /(?!\*) | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | \$(?!\w*\$)""",
+    re.VERBOSE | re.DOTALL,
+)
 _LETTERS_OF_OPERATORS = frozenset("~!@#%^&|`?")
 
 
@@ -47,7 +52,10 @@ class Sqlfront(DuckDB):
         def _parse_statement(self) -> exp.Expr | None:
             while self.accept(";"):
                 pass
-            return self.statement() if self.kind() is not None else None
+            tree = self.statement() if self.kind() is not None else None
+            if self.kind() is not None:
+                self.raise_error("Expected the end of the statement")
+            return tree
 
         def _parse_expression(self) -> exp.Expr | None:
             return self.target()
@@ -75,9 +83,10 @@ def parse(sql: str) -> list[exp.Expr]:
         furthest = parser.furthest or fault  # type: ignore[attr-defined]
         where = caret(sql, furthest.start, furthest.end)
         raise ProgrammingError(f"Syntax error: {furthest.what}", where=where) from None
-    except SqlglotError as error:
-        end = len(sql)
-        raise ProgrammingError(f"Syntax error: {error}".splitlines()[0], where=caret(sql, end, end + 1)) from None
+    except SqlglotError:
+        start = _unterminated(sql)
+        where = caret(sql, start, start + 1)
+        raise ProgrammingError("Syntax error: a string, a name or a comment has no end", where=where) from None
     except RecursionError:
         raise ProgrammingError(
             "Syntax error: the statement is nested too deeply",
@@ -98,6 +107,14 @@ def parse_one(sql: str) -> exp.Expr:
 def printed(tree: exp.Expr) -> str:
     """The tree as DuckDB's SQL, on one line; our own statements in our own words."""
     return tree.sql(dialect=Sqlfront)
+
+
+def _unterminated(sql: str) -> int:
+    """Where the string, quoted name or comment begins that has no end."""
+    at = 0
+    while (piece := _COMPLETE.match(sql, at)) is not None:
+        at = piece.end()
+    return at
 
 
 def _joined_signs(found: list[Token]) -> list[Token]:

@@ -54,6 +54,7 @@ _OPERATORS = (
     exp.Lambda,
     exp.Alias,
 )
+_BASES = (exp.Column, exp.Dot, exp.Identifier, exp.Paren, exp.Bracket, exp.Subquery, trees.Call, trees.ListOf)
 _CLOSED = (exp.Paren, exp.Dot, exp.Subquery, exp.Bracket)
 
 
@@ -164,13 +165,11 @@ class Printer(StatementPrinter):
 
     def dot(self, node: exp.Dot) -> str:
         text = self.operand(node.this)
-        bare = isinstance(node.this, exp.Column | exp.Dot | exp.Identifier | exp.Paren | exp.Bracket | trees.Call)
-        return f"{text if bare else '(' + text + ')'}.{self.sql(node, 'expression')}"
+        return f"{text if isinstance(node.this, _BASES) else '(' + text + ')'}.{self.sql(node, 'expression')}"
 
     def bracket(self, node: exp.Bracket) -> str:
         text = self.operand(node.this)
-        bare = isinstance(node.this, exp.Column | exp.Dot | exp.Paren | exp.Bracket | trees.Call | trees.ListOf)
-        return f"{text if bare else '(' + text + ')'}[{self.listed(node.expressions)}]"
+        return f"{text if isinstance(node.this, _BASES) else '(' + text + ')'}[{self.listed(node.expressions)}]"
 
     def slice(self, node: exp.Slice) -> str:
         step = node.args.get("step")
@@ -189,7 +188,8 @@ class Printer(StatementPrinter):
         method = node.args.get("method")
         if method is not None:
             text = self.operand(method)
-            name = f"{text if isinstance(method, trees.Call | exp.Paren) else '(' + text + ')'}.{name}"
+            bare = isinstance(method, _BASES) and not isinstance(method, exp.Column | exp.Dot)
+            name = f"{text if bare else '(' + text + ')'}.{name}"
         inside = self.listed(node.expressions)
         if node.args.get("distinct"):
             inside = f"DISTINCT {inside}"
