@@ -23,7 +23,7 @@ from sqlfront.storage.errors import ProgrammingError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COMPLETE = re.compile(
-    r"""[^'"$/-]+ | (?<=[eE])'(?:[^'\\]|\\.|'')*' | (?<![eE])'(?:[^']|'')*' | "(?:[^"]|"")*"
+    r"""[^'"`$/-]+ | (?<=[eE])'(?:[^'\\]|\\.|'')*' | (?<![eE])'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*`
       | --[^\n]* | - | /\*.*?\*/ | /(?!\*) | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | \$(?!\w*\$)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -37,6 +37,7 @@ class Sqlfront(DuckDB):
         """All words are VAR, all operators one token: what a word means is for the parser to say."""
 
         KEYWORDS: ClassVar[dict[str, TokenType]] = {"::": TokenType.DCOLON, ":=": TokenType.COLON_EQ}
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
         COMMENTS: ClassVar[list[str | tuple[str, str]]] = ["--", ("/*", "*/")]
         BYTE_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("e'", "'"), ("E'", "'")]
         HEX_STRINGS: ClassVar[list[str | tuple[str, str]]] = [("x'", "'"), ("X'", "'")]

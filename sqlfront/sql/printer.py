@@ -13,20 +13,11 @@ from sqlglot import exp
 
 from sqlfront.sql import trees
 from sqlfront.sql.keywords import OPERATORS, RESERVED, UNLABELLED, words
+from sqlfront.sql.query_printer import LEVELS
 from sqlfront.sql.statement_printer import StatementPrinter
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _BARRED = RESERVED | OPERATORS | UNLABELLED | words("COLUMNS VALUES MAP STRUCT INTERVAL ROW EXISTS TRY_CAST")
-_LEVELS: dict[type[exp.Expr], int] = {
-    exp.Or: 1,
-    exp.And: 2,
-    exp.Not: 3,
-    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.GT, exp.LTE, exp.GTE), 4),
-    **dict.fromkeys((exp.Add, exp.Sub), 6),
-    **dict.fromkeys((exp.Mul, exp.Div, exp.IntDiv, exp.Mod), 7),
-}
-"""Levels at which an operand needs no parentheses below a weaker operator: those that all SQL agrees on."""
-
 _SIGNS: dict[type[exp.Expr], str] = {
     exp.Or: "OR",
     exp.And: "AND",
@@ -45,32 +36,14 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
-_OPERATORS = (
-    exp.Binary,
-    exp.Unary,
-    exp.Between,
-    exp.In,
-    exp.AtTimeZone,
-    exp.Lambda,
-    exp.Alias,
-)
 _BASES = (exp.Column, exp.Dot, exp.Identifier, exp.Paren, exp.Bracket, exp.Subquery, trees.Call, trees.ListOf)
-_CLOSED = (exp.Paren, exp.Dot, exp.Subquery, exp.Bracket)
 
 
 class Printer(StatementPrinter):
     """sqlglot's generator with every node of ours, and every node it would respell, printed as the tree has it."""
 
-    def operand(self, node: Any, level: int = 99, left: bool = False) -> str:
-        """An operand's text, in parentheses unless it binds tighter than `level` (or as tight, on the left)."""
-        text = self.sql(node)
-        if not isinstance(node, _OPERATORS) or isinstance(node, _CLOSED):
-            return text
-        own = _LEVELS.get(type(node), 0)
-        return text if own > level or (left and own == level) else f"({text})"
-
     def infix(self, node: exp.Expr) -> str:
-        level = _LEVELS.get(type(node), 99)
+        level = LEVELS.get(type(node), 99)
         associative = level in (1, 2, 6, 7)
         left = self.operand(node.this, level, associative)
         right = self.operand(node.args["expression"], level, isinstance(node, exp.And | exp.Or))

@@ -12,9 +12,38 @@ from sqlfront.sql import trees
 
 _SET_WORDS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 
+LEVELS: dict[type[exp.Expr], int] = {
+    exp.Or: 1,
+    exp.And: 2,
+    exp.Not: 3,
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.GT, exp.LTE, exp.GTE), 4),
+    **dict.fromkeys((exp.Add, exp.Sub), 6),
+    **dict.fromkeys((exp.Mul, exp.Div, exp.IntDiv, exp.Mod), 7),
+}
+"""Levels at which an operand needs no parentheses below a weaker operator: those that all SQL agrees on."""
+
+_OPERATORS = (
+    exp.Binary,
+    exp.Unary,
+    exp.Between,
+    exp.In,
+    exp.AtTimeZone,
+    exp.Lambda,
+    exp.Alias,
+)
+_CLOSED = (exp.Paren, exp.Dot, exp.Subquery, exp.Bracket)
+
 
 class QueryPrinter(DuckDBGenerator):
     """The part of `Printer` above expressions."""
+
+    def operand(self, node: Any, level: int = 99, left: bool = False) -> str:
+        """An operand's text, in parentheses unless it binds tighter than `level` (or as tight, on the left)."""
+        text = self.sql(node)
+        if not isinstance(node, _OPERATORS) or isinstance(node, _CLOSED):
+            return text
+        own = LEVELS.get(type(node), 0)
+        return text if own > level or (left and own == level) else f"({text})"
 
     def listed(self, nodes: Sequence[Any]) -> str:
         return ", ".join(self.sql(node) for node in nodes)

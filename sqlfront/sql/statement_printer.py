@@ -42,7 +42,7 @@ class StatementPrinter(QueryPrinter):
     def column_definition(self, node: trees.ChangeColumn) -> str:
         default = node.args.get("default")
         text = f"{self.sql(node, 'this')} {self.sql(node, 'kind')}" + (" NOT NULL" if node.args.get("not_null") else "")
-        return text + (f" DEFAULT ({self.sql(default)})" if default is not None else "")
+        return text + (f" DEFAULT {self.operand(default)}" if default is not None else "")
 
     def drop_own(self, node: trees.Drop) -> str:
         exists = "IF EXISTS " if node.args.get("if_exists") else ""

@@ -92,10 +92,10 @@ class StatementReader(QueryReader):
                 self._column(table)
             if not self.accept(","):
                 break
+        self.expect(")")
         if not table.expressions:
             self.raise_error("A table needs a column", self._prev)
         self._check_keys(table)
-        self.expect(")")
 
     def _primary_key(self, table: trees.CreateChangeTable, key: exp.Tuple, place: object) -> None:
         if table.args.get("primary_key") is not None:
@@ -231,9 +231,8 @@ class StatementReader(QueryReader):
     def explain_query(self) -> exp.Expr:
         self.expect("EXPLAIN", "(", "MATERIALIZED")
         options = []
-        if self.accept(","):
-            first = self._index
-            self.expect("SHARDS")
+        if self.accept(",", "SHARDS"):
+            first = self._index - 1
             options = [self.noted(first, trees.Option(this=exp.var("shards"), expression=self.option_value()))]
         self.expect(")")
         return trees.ExplainMaterialized(options=options, query=self.query())
