@@ -42,6 +42,7 @@ _LIST_ENDS = frozenset(
         "INTERSECT",
     ]
 )
+_TIGHT = frozenset("()[],.")
 _CLOSED = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -139,13 +140,18 @@ class TokenReader(DuckDBParser):
         return found
 
     def source(self, first: int) -> str:
-        """The tokens from `first` up to here as written, without comments, gaps made single spaces."""
-        pieces = []
+        """The tokens from `first` up to here as written, without comments, with the gaps of a printer."""
+        text = ""
         for index in range(first, self._index):
             token = self._tokens[index]
+            piece = self.sql[token.start : token.end + 1]
             gap = index > first and self._tokens[index - 1].end + 1 < token.start
-            pieces.append((" " if gap else "") + self.sql[token.start : token.end + 1])
-        return "".join(pieces)
+            if text.endswith(","):
+                gap = True
+            elif text.endswith(("(", "[", ".")) or piece in _TIGHT:
+                gap = False
+            text += f" {piece}" if gap else piece
+        return text
 
     def skip_enclosed(self) -> None:
         """Step over brackets and all inside them."""

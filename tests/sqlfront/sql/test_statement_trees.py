@@ -42,7 +42,7 @@ OPENINGS = re.compile(
     re.IGNORECASE,
 )
 WRITTEN = [
-    "CREATE OR REPLACE MATERIALIZED VIEW \"A b\".c.v (x, \"y z\") WITH (e = 0.5, n = -3, t = 'a''b', w = word) AS FROM t",
+    "CREATE OR REPLACE MATERIALIZED VIEW \"A b\".c.v (x, \"y z\") WITH (e = 0.5, n = -3, t = '''', w = x) AS FROM t",
     "CREATE MATERIALIZED VIEW IF NOT EXISTS select AS (SELECT 1) UNION ALL (SELECT 2) -- end",
     "create materialized view v with (a = on, b = OFF, c = true, d = 1_000, e = 1e3) as with t as (select 1) from t",
     "CREATE CHANGE TABLE IF NOT EXISTS s.t (a BIGINT NOT NULL DEFAULT 1 + 2, b DECIMAL(10, 2)[] NULL, PRIMARY KEY (a))",
