@@ -65,6 +65,7 @@ class Printer(StatementPrinter):
     def _predicate(self, node: exp.Expr, negation: str) -> str:
         this = self.operand(node.this)
         if isinstance(node, exp.Is):
+            negation = "NOT " if node.args.get("negate") else negation
             return f"{this} IS {negation}{self.sql(node, 'expression')}"
         if isinstance(node, exp.Between):
             return f"{this} {negation}BETWEEN {self.operand(node.args['low'])} AND {self.operand(node.args['high'])}"
@@ -72,6 +73,7 @@ class Printer(StatementPrinter):
             escape = node.args.get("escape")
             tail = f" ESCAPE {self.operand(escape)}" if escape is not None else ""
             return f"{this} {negation}{node.args['operator']} {self.operand(node.expression)}{tail}"
+        self.only(node, "this", "query", "field", "expressions")
         query, field = node.args.get("query"), node.args.get("field")
         if field is not None:
             return f"{this} {negation}IN {self.operand(field)}"
@@ -126,6 +128,7 @@ class Printer(StatementPrinter):
         return kind if isinstance(kind, str) else super().datatype_sql(node)
 
     def cast(self, node: exp.Cast) -> str:
+        self.only(node, "this", "to", "safe", "requires_string")
         word = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
         return f"{word}({self.sql(node, 'this')} AS {self.sql(node, 'to')})"
 
@@ -150,6 +153,7 @@ class Printer(StatementPrinter):
         return f"{self.sql(node, 'this')} : {self.sql(node, 'expression')}{tail}"
 
     def star(self, node: exp.Star) -> str:
+        self.only(node, "except_", "replace", "rename")
         text = "*"
         for word, key in (("EXCLUDE", "except_"), ("REPLACE", "replace"), ("RENAME", "rename")):
             if node.args.get(key):

@@ -9,7 +9,11 @@ from sqlglot import exp
 from sqlglot.generators.duckdb import DuckDBGenerator
 
 from sqlfront.sql import trees
+from sqlfront.storage.errors import InternalError
 
+_CLAUSES = ("joins", "where", "group", "having", "windows", "qualify", "sample")
+_MODIFIERS = ("with_", "order", "limit", "offset")
+_GROUPINGS = ("grouping_sets", "cube", "rollup")
 _SET_WORDS: dict[type[exp.Expr], str] = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 
 LEVELS: dict[type[exp.Expr], int] = {
@@ -51,6 +55,17 @@ class QueryPrinter(DuckDBGenerator):
     def enclosed(self, nodes: Sequence[Any]) -> str:
         return f"({self.listed(nodes)})"
 
+    def only(self, node: exp.Expr, *keys: str) -> None:
+        """Raise if a node of another dialect's tree has more than these: nothing is dropped without a word."""
+        more = sorted(key for key, value in node.args.items() if value and key not in keys)
+        if more:
+            raise InternalError(
+                "a tree cannot be printed as DuckDB's SQL",
+                where=type(node).__name__,
+                why=f"the printer has no words for its {', '.join(more)}.",
+                hint="read the text with the dialect Sqlfront, or translate it to DuckDB's first",
+            )
+
     def query_in_parentheses(self, node: exp.Expr) -> str:
         """A query in parentheses, of which a subquery without name brings its own."""
         return self.sql(node) if isinstance(node, exp.Subquery) and self._is_bare(node) else f"({self.sql(node)})"
@@ -68,6 +83,7 @@ class QueryPrinter(DuckDBGenerator):
         return with_ + body + "".join(self.clause(node, key) for key in ("order", "limit", "offset"))
 
     def select(self, node: exp.Select) -> str:
+        self.only(node, "distinct", "expressions", "from_", *_CLAUSES, *_MODIFIERS)
         words = "SELECT "
         distinct = node.args.get("distinct")
         if distinct is not None:
@@ -84,6 +100,7 @@ class QueryPrinter(DuckDBGenerator):
         return self._modified(node, body)
 
     def set_operation(self, node: exp.SetOperation) -> str:
+        self.only(node, "this", "expression", "distinct", "by_name", *_MODIFIERS)
         word = _SET_WORDS[type(node)] + ("" if node.args.get("distinct") else " ALL")
         word += " BY NAME" if node.args.get("by_name") else ""
         left = self._set_operand(node.this, type(node) is not exp.Intersect)
@@ -95,6 +112,7 @@ class QueryPrinter(DuckDBGenerator):
         return f"({self.sql(node)})" if nested or (modified and not isinstance(node, exp.Subquery)) else self.sql(node)
 
     def subquery(self, node: exp.Subquery) -> str:
+        self.only(node, "this", "alias", "joins", "sample", "ordinality", "when", *_MODIFIERS)
         return self._placed(node, self._modified(node, f"({self.sql(node, 'this')})"))
 
     def _placed(self, node: exp.Expr, text: str) -> str:
@@ -108,6 +126,7 @@ class QueryPrinter(DuckDBGenerator):
         return text + "".join(self.sql(join) for join in node.args.get("joins") or [])
 
     def table(self, node: exp.Table) -> str:
+        self.only(node, "this", "db", "catalog", "alias", "joins", "sample", "ordinality", "when")
         if isinstance(node.this, exp.Identifier | str):
             text = ".".join(self.sql(node.args[key]) for key in ("catalog", "db", "this") if node.args.get(key))
         else:
@@ -129,6 +148,7 @@ class QueryPrinter(DuckDBGenerator):
         return f"FROM {self.sql(node, 'this')}"
 
     def join(self, node: exp.Join) -> str:
+        self.only(node, "this", "method", "side", "kind", "on", "using", "nearest")
         parts = [node.args.get(key) for key in ("method", "side", "kind")]
         words = " ".join(part for part in parts if part)
         conditioned = any(node.args.get(key) is not None for key in ("on", "using", "nearest"))
@@ -167,7 +187,11 @@ class QueryPrinter(DuckDBGenerator):
         return f"{type(node).__name__.upper()} {self.sql(node, 'this')}"
 
     def group(self, node: exp.Group) -> str:
-        return "GROUP BY ALL" if node.args.get("all") else f"GROUP BY {self.listed(node.expressions)}"
+        self.only(node, "all", "expressions", *_GROUPINGS)
+        if node.args.get("all"):
+            return "GROUP BY ALL"
+        grouped = [grouping for key in _GROUPINGS for grouping in node.args.get(key) or []]
+        return f"GROUP BY {self.listed([*node.expressions, *grouped])}"
 
     def grouping(self, node: exp.Expr) -> str:
         return f"{type(node).__name__.upper()} {self.enclosed(node.expressions)}"
@@ -182,12 +206,14 @@ class QueryPrinter(DuckDBGenerator):
         return f"ORDER BY {self.listed(node.expressions)}"
 
     def ordered(self, node: exp.Ordered) -> str:
+        self.only(node, "this", "desc", "nulls_first")
         desc, nulls_first = node.args.get("desc"), node.args.get("nulls_first")
         text = self.sql(node, "this")
         text += "" if desc is None else " DESC" if desc else " ASC"
         return text + ("" if nulls_first is None else " NULLS FIRST" if nulls_first else " NULLS LAST")
 
     def limit(self, node: exp.Limit) -> str:
+        self.only(node, "expression", "limit_options")
         options = node.args.get("limit_options")
         amount = self.sql(node, "expression")
         if options is None or not options.args.get("percent"):
@@ -198,6 +224,7 @@ class QueryPrinter(DuckDBGenerator):
         return f"OFFSET {self.sql(node, 'expression')}"
 
     def window(self, node: exp.Window) -> str:
+        self.only(node, "this", "partition_by", "order", "spec", "alias", "over", "bare")
         if node.args.get("bare"):
             return f"{self.sql(node, 'this')} OVER {self.sql(node, 'alias')}"
         parts = [self.sql(node, "alias")]

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
+import sqlglot
 
 from sqlfront.sql.dialect import parse, parse_one, printed
 from sqlfront.sql.guard import check_same_meaning
 from sqlfront.sql.keywords import OPERATORS, RESERVED
-from sqlfront.storage.errors import DatabaseError, NotSupportedError, ProgrammingError
+from sqlfront.storage.errors import DatabaseError, InternalError, NotSupportedError, ProgrammingError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 SPELLED = [
@@ -116,6 +117,34 @@ def test_a_changed_tree_prints_as_its_structure():
     product.set("this", parse_one("SELECT x + y").expressions[0])
     product.set("expression", parse_one("SELECT p OR q").expressions[0])
     assert printed(tree) == "SELECT (x + y) * (p OR q) FROM t"
+
+
+@pytest.mark.parametrize("benchmark", ["tpch", "tpcds", "job"])
+def test_trees_of_sqlglots_own_dialect_are_printed_too(benchmark):
+    folder = FIXTURES / "standard" / benchmark
+    with connected(folder / "schema.sql") as con:
+        for path in sorted(folder.glob("[0-4q]*.sql")):
+            tree = sqlglot.parse_one(path.read_text(), read="duckdb")
+            check_same_meaning(con, tree.sql(dialect="duckdb"), printed(tree))
+
+
+@pytest.mark.parametrize(
+    ("sql", "text"),
+    [
+        ("SELECT a FROM t GROUP BY a, ROLLUP (b)", "SELECT a FROM t GROUP BY a, ROLLUP (b)"),
+        ("SELECT a FROM t WHERE a IS NOT NULL", "SELECT a FROM t WHERE NOT (a IS NULL)"),
+        ("SELECT string_agg(a, ',') FROM t", "SELECT LISTAGG(a, ',') FROM t"),
+        ("SELECT a FROM t, u LEFT JOIN v ON x", "SELECT a FROM t, u LEFT JOIN v ON x"),
+    ],
+)
+def test_what_sqlglot_reads_is_printed_by_its_meaning(sql, text):
+    assert printed(sqlglot.parse_one(sql, read="duckdb")) == text
+
+
+def test_what_has_no_words_in_duckdb_is_an_error_and_not_dropped():
+    tree = sqlglot.parse_one("SELECT a FROM t SORT BY a", read="spark")
+    with pytest.raises(InternalError, match="no words for its sort"):
+        printed(tree)
 
 
 def test_the_keywords_are_duckdbs(con):
