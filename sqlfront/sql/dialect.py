@@ -7,7 +7,10 @@ that was read has a `span`. A syntax error is a ProgrammingError with a caret. R
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+import sys
+import threading
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -21,6 +24,9 @@ from sqlfront.sql.statement_reader import StatementReader
 from sqlfront.sql.token_reader import Fault
 from sqlfront.storage.errors import ProgrammingError
 
+T = TypeVar("T")
+_MORE_LEVELS = 20_000
+_room = threading.Lock()
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COMPLETE = re.compile(
     r"""[^'"`$/-]+ | (?<=[eE])'(?:[^'\\]|\\.|'')*' | (?<![eE])'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*`
@@ -79,7 +85,8 @@ def parse(sql: str) -> list[exp.Expr]:
         raise ProgrammingError("Syntax error: half a character", where=ascii(stray.group()))
     parser = _DIALECT.parser()
     try:
-        return [tree for tree in parser.parse(_DIALECT.tokenize(sql), sql) if tree is not None]
+        found = _deeply(lambda: parser.parse(_DIALECT.tokenize(sql), sql))
+        return [tree for tree in found if tree is not None]
     except Fault as fault:
         furthest = parser.furthest or fault  # type: ignore[attr-defined]
         where = caret(sql, furthest.start, furthest.end)
@@ -89,12 +96,7 @@ def parse(sql: str) -> list[exp.Expr]:
         where = caret(sql, start, start + 1)
         raise ProgrammingError("Syntax error: a string, a name or a comment has no end", where=where) from None
     except RecursionError:
-        raise ProgrammingError(
-            "Syntax error: the statement is nested too deeply",
-            where=caret(sql, 0, 1),
-            why="the parser needs a call of Python for each level.",
-            hint="name inner queries in WITH, and write long chains of conditions as a list",
-        ) from None
+        raise ProgrammingError("Syntax error: the statement is nested too deeply", where=caret(sql, 0, 1)) from None
 
 
 def parse_one(sql: str) -> exp.Expr:
@@ -107,7 +109,24 @@ def parse_one(sql: str) -> exp.Expr:
 
 def printed(tree: exp.Expr) -> str:
     """The tree as DuckDB's SQL, on one line; our own statements in our own words."""
-    return tree.sql(dialect=Sqlfront)
+    return _deeply(lambda: tree.sql(dialect=_DIALECT))
+
+
+def _deeply(call: Callable[[], T]) -> T:
+    """What a call returns, made once more with room for some hundred levels if it nests too deeply for Python's limit.
+
+    Calls from Python to Python need no stack of C's, so the higher limit is safe; it is back before this returns.
+    """
+    try:
+        return call()
+    except RecursionError:
+        with _room:
+            limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(limit + _MORE_LEVELS)
+            try:
+                return call()
+            finally:
+                sys.setrecursionlimit(limit)
 
 
 def _unterminated(sql: str) -> int:

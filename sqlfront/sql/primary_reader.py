@@ -102,11 +102,18 @@ class PrimaryReader(CallReader):
         return self.noted(first, exp.Tuple(expressions=items))
 
     def enclosed_query(self) -> exp.Subquery:
+        """(query), read once however often it is tried here."""
         first = self._index
+        if first in self.queries_read:
+            subquery, end = self.queries_read[first]
+            self._advance(end - first)
+            return subquery
         self.expect("(")
         query = self.query()
         self.expect(")")
-        return self.noted(first, exp.Subquery(this=query))
+        subquery = self.noted(first, exp.Subquery(this=query))
+        self.queries_read[first] = (subquery, self._index)
+        return subquery
 
     def _brackets(self, first: int, word: str) -> exp.Expr:
         self.expect("[")
@@ -202,9 +209,24 @@ class PrimaryReader(CallReader):
             self._advance()
             query = self.enclosed_query().this
             return self.noted(first, trees.Call(this=exp.to_identifier("ARRAY"), expressions=[query]))
-        if word in _SEPARATORS:
+        if word in _SEPARATORS and self._has_inside(*_SEPARATORS[word]):
             return self.attempt(lambda: self._keyword_call(first, word))
         return None
+
+    def _has_inside(self, *words: str) -> bool:
+        """Whether one of the words stands in the next parentheses, and not deeper."""
+        depth, ahead = 0, 1
+        while text := self.token(ahead) or self.kind(ahead):
+            if text in ("(", "[", "{"):
+                depth += 1
+            elif text in (")", "]", "}"):
+                depth -= 1
+                if depth == 0:
+                    return False
+            elif depth == 1 and text in words:
+                return True
+            ahead += 1
+        return False
 
     def _keyword_call(self, first: int, word: str) -> exp.Expr:
         """EXTRACT(a FROM b) and the like; with commas alone it is a call like others, and a fault here."""
@@ -221,7 +243,7 @@ class PrimaryReader(CallReader):
             words.append("")
         if not operands and self.token() != "FROM":
             operands.append(self.other() if word == "POSITION" else self.scalar())
-        while separator := self.accept_any(*_SEPARATORS[word]):
+        while separator := self.accept_any(*_SEPARATORS[word][:3] if word != "TRIM" else ("FROM",)):
             words.append(separator)
             operands.append(self.scalar())
         if words == [""]:
@@ -344,5 +366,5 @@ _SEPARATORS = {
     "POSITION": ("IN",),
     "SUBSTRING": ("FROM", "FOR"),
     "OVERLAY": ("PLACING", "FROM", "FOR"),
-    "TRIM": ("FROM",),
+    "TRIM": ("FROM", "BOTH", "LEADING", "TRAILING"),
 }

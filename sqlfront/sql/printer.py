@@ -36,6 +36,7 @@ _SIGNS: dict[type[exp.Expr], str] = {
     exp.NullSafeEQ: "IS NOT DISTINCT FROM",
     exp.NullSafeNEQ: "IS DISTINCT FROM",
 }
+_CHAINED = (1, 2, 6, 7)
 _BASES = (exp.Column, exp.Dot, exp.Identifier, exp.Paren, exp.Bracket, exp.Subquery, trees.Call, trees.ListOf)
 
 
@@ -43,14 +44,25 @@ class Printer(StatementPrinter):
     """sqlglot's generator with every node of ours, and every node it would respell, printed as the tree has it."""
 
     def infix(self, node: exp.Expr) -> str:
+        """An operator of a level; the left operands of a chain are printed in a loop, however long it is."""
         level = LEVELS.get(type(node), 99)
-        associative = level in (1, 2, 6, 7)
-        left = self.operand(node.this, level, associative)
-        right = self.operand(node.args["expression"], level, isinstance(node, exp.And | exp.Or))
-        return f"{left} {_SIGNS[type(node)]} {right}"
+        tail: list[str] = []
+        while True:
+            right = self.operand(node.args["expression"], level, isinstance(node, exp.And | exp.Or))
+            tail.append(f" {_SIGNS[type(node)]} {right}")
+            if level not in _CHAINED or LEVELS.get(type(node.this)) != level:
+                break
+            node = node.this
+        return self.operand(node.this, level) + "".join(reversed(tail))
 
     def operator(self, node: trees.Infix) -> str:
-        return f"{self.operand(node.this)} {node.args['operator']} {self.operand(node.expression)}"
+        operator, tail = node.args["operator"], []
+        while True:
+            tail.append(f" {operator} {self.operand(node.expression)}")
+            if not isinstance(node.this, trees.Infix) or node.this.args["operator"] != operator:
+                break
+            node = node.this
+        return self.operand(node.this) + "".join(reversed(tail))
 
     def negated(self, node: exp.Not) -> str:
         return f"NOT {self.operand(node.this, 3, left=True)}"

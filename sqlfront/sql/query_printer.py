@@ -100,16 +100,26 @@ class QueryPrinter(DuckDBGenerator):
         return self._modified(node, body)
 
     def set_operation(self, node: exp.SetOperation) -> str:
-        self.only(node, "this", "expression", "distinct", "by_name", *_MODIFIERS)
-        word = _SET_WORDS[type(node)] + ("" if node.args.get("distinct") else " ALL")
-        word += " BY NAME" if node.args.get("by_name") else ""
-        left = self._set_operand(node.this, type(node) is not exp.Intersect)
-        return self._modified(node, f"{left} {word} {self._set_operand(node.expression, False)}")
+        """A set operation; the left operands of a chain are printed in a loop, however long it is."""
+        outer: exp.Expr = node
+        tail: list[str] = []
+        while True:
+            self.only(node, "this", "expression", "distinct", "by_name", *_MODIFIERS)
+            word = _SET_WORDS[type(node)] + ("" if node.args.get("distinct") else " ALL")
+            word += " BY NAME" if node.args.get("by_name") else ""
+            tail.append(f" {word} {self._set_operand(node.expression)}")
+            if not isinstance(node.this, exp.SetOperation) or isinstance(node, exp.Intersect) or self._has(node.this):
+                break
+            node = node.this
+        return self._modified(outer, self._set_operand(node.this) + "".join(reversed(tail)))
 
-    def _set_operand(self, node: exp.Expr, chained: bool) -> str:
-        modified = any(node.args.get(key) is not None for key in ("with_", "order", "limit", "offset"))
-        nested = isinstance(node, exp.SetOperation) and not chained
-        return f"({self.sql(node)})" if nested or (modified and not isinstance(node, exp.Subquery)) else self.sql(node)
+    def _has(self, node: exp.Expr) -> bool:
+        """Whether a query has a WITH, an ORDER BY or a LIMIT of its own."""
+        return any(node.args.get(key) is not None for key in _MODIFIERS)
+
+    def _set_operand(self, node: exp.Expr) -> str:
+        bare = isinstance(node, exp.Subquery) or not (isinstance(node, exp.SetOperation) or self._has(node))
+        return self.sql(node) if bare else f"({self.sql(node)})"
 
     def subquery(self, node: exp.Subquery) -> str:
         self.only(node, "this", "alias", "joins", "sample", "ordinality", "when", *_MODIFIERS)

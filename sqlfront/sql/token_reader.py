@@ -58,10 +58,13 @@ class TokenReader(DuckDBParser):
     """The ground of the parser: tokens in, names and types out."""
 
     furthest: Fault | None = None
+    queries_read: dict[int, tuple[exp.Subquery, int]]
+    """Queries in parentheses by their first token, with the token after them."""
 
     def reset(self) -> None:
         super().reset()
         self.furthest = None
+        self.queries_read = {}
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
         """Raise the fault at a token, by default at the current one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -178,6 +179,29 @@ def test_a_syntax_error_has_its_place(sql, place, what):
         parse_one(sql)
     assert what in str(caught.value)
     assert str(caught.value.where).splitlines()[1].endswith(place)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT " + "(" * 200 + "1" + ")" * 200,
+        "SELECT " + "1 + (" * 200 + "1" + ")" * 200,
+        "SELECT " + "substring(" * 100 + "'a'" + ", 1, 2)" * 100,
+        "SELECT " + "abs(" * 150 + "1" + ")" * 150,
+        "SELECT 1 WHERE " + " AND ".join(f"1 = {i}" for i in range(900)),
+        "SELECT 1 WHERE " + " OR ".join(f"1 = {i}" for i in range(900)),
+        "SELECT " + " || ".join(["'a'"] * 300),
+        "SELECT " + " - ".join(["1"] * 300),
+        " UNION ALL ".join(f"SELECT {i}" for i in range(300)),
+        "FROM " + "(FROM " * 60 + "range(1)" + ")" * 60,
+        "SELECT 1 IN " + "((SELECT 1 IN " * 12 + "(1)" + "), 2)" * 12,
+    ],
+    ids=lambda sql: sql[:24],
+)
+def test_long_and_deep_queries_keep_their_meaning(con, sql):
+    limit = sys.getrecursionlimit()
+    assert agreed(con, sql)
+    assert sys.getrecursionlimit() == limit
 
 
 def test_one_statement_means_one():
