@@ -15,7 +15,7 @@ from sqlfront.database.failures import expect_copy, require_pandas, translated
 from sqlfront.database.names import name_parts
 from sqlfront.database.sessions import Session
 from sqlfront.define.persistence import restore
-from sqlfront.sql.dialects import to_duckdb
+from sqlfront.sql.dialects import transpiled
 from sqlfront.sql.statements import parse_statement
 from sqlfront.storage.errors import ProgrammingError, StaleRead
 
@@ -68,11 +68,12 @@ class Connection:
     ) -> Connection:
         """Run one or more statements; the last one's result is fetched from this object.
 
-        `params` are bound to the last statement; `dialect` "spark" takes one statement as Spark writes it.
+        `params` are bound to the last statement; `dialect` ("spark", "postgres", "snowflake", ...) takes one statement
+        as that system writes it.
         Errors are sqlfront.Error's; a failing statement changes nothing.
         """
         self.session.check_open()
-        statements = parse_statement(sql if dialect is None else to_duckdb(sql, arguments.text(dialect, "dialect")))
+        statements = parse_statement(sql if dialect is None else transpiled(sql, arguments.text(dialect, "dialect")))
         for statement in statements:
             self.session.ready()
             last = statement is statements[-1]

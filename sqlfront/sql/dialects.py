@@ -2,41 +2,80 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
+    from sqlglot.errors import SqlglotError
+    from sqlglot.expressions import Expr
     from sqlglot.tokens import Token
 
-DIALECTS = ("duckdb", "spark")
 _QUERY_WORDS = {"SELECT", "WITH", "FROM", "VALUES", "("}
 
 
-def to_duckdb(sql: str, dialect: str | None) -> str:
-    """One statement of a dialect in DuckDB's words.
+def dialects() -> tuple[str, ...]:
+    """The names that `transpiled` knows: DuckDB's own, and every dialect of sqlglot's."""
+    from sqlglot.dialects.dialect import Dialects
 
-    ProgrammingError for a syntax error, NotSupportedError for a dialect we do not know.
+    return tuple(sorted(one.value for one in Dialects if one.value))
+
+
+def transpiled(sql: str, dialect: str | None) -> str:
+    """One statement of a dialect in DuckDB's words; the query inside a statement of ours is translated in its place.
+
+    ProgrammingError for a syntax error, NotSupportedError for a dialect we do not know and for what DuckDB lacks.
     """
-    if dialect in (None, "duckdb"):
+    if dialect is None or dialect.lower() == "duckdb":
         return sql
-    if dialect != "spark":
-        raise NotSupportedError(f"the dialect {dialect!r} is not supported", hint=f"one of {', '.join(DIALECTS)}")
+    source = dialect.lower()
+    if source not in dialects():
+        raise NotSupportedError(f"the dialect {dialect!r} is not supported", hint=f"one of {', '.join(dialects())}")
     import sqlglot
     from sqlglot.errors import SqlglotError
 
     try:
-        tokens = sqlglot.tokenize(sql, read="spark")
+        tokens = sqlglot.tokenize(sql, read=source)
         begin = _query(tokens) if is_ours(sql) else 0
         if begin is None:
             return _renamed(sql, tokens)
         start = tokens[begin].start if tokens else 0
-        found = [text for text in sqlglot.transpile(sql[start:], read="spark", write="duckdb") if text]
+        trees = [tree for tree in sqlglot.parse(sql[start:], read=source) if tree is not None]
     except SqlglotError as error:
-        raise ProgrammingError(f"this is no statement of Spark's SQL: {error}") from error
-    if len(found) != 1:
-        raise ProgrammingError("one statement at a time, with dialect = 'spark'", hint="execute each by itself")
-    return _renamed(sql[:start], tokens[:begin]) + found[0]
+        raise _syntax_error(error, source) from error
+    if len(trees) != 1:
+        raise ProgrammingError(f"one statement at a time, with dialect = {source!r}", hint="execute each by itself")
+    return _renamed(sql[:start], tokens[:begin]) + _duckdb(trees[0], source)
+
+
+def _duckdb(tree: Expr, source: str) -> str:
+    """A tree in DuckDB's words. NotSupportedError for what sqlglot says DuckDB lacks, and for WITH TIES."""
+    from sqlglot import exp
+    from sqlglot.errors import ErrorLevel, UnsupportedError
+
+    lost = ""
+    if any(options.args.get("with_ties") for options in tree.find_all(exp.LimitOptions)):
+        lost = "LIMIT ... WITH TIES"
+    try:
+        text = tree.sql(dialect="duckdb", unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        lost = str(error)
+    if lost:
+        hint = "write that part in DuckDB's SQL"
+        raise NotSupportedError(f"DuckDB has no words for this statement of {source}", why=lost, hint=hint)
+    return text
+
+
+def _syntax_error(error: SqlglotError, source: str) -> ProgrammingError:
+    """sqlglot's error with its place, without the marks for terminals that it puts into its text."""
+    from sqlglot.errors import ParseError
+
+    found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    why = found.get("description") or str(error)
+    near = (
+        f"line {found['line']}: {found['start_context']}{found['highlight']}{found['end_context']}" if found else None
+    )
+    return ProgrammingError(f"this is no statement of {source}", where=near, why=why)
 
 
 def is_ours(sql: str) -> bool:
@@ -58,10 +97,12 @@ def _query(tokens: list[Token]) -> int | None:
     return None
 
 
-def _renamed(sql: str, tokens: list[Any]) -> str:
-    """The text with names in backquotes in double quotes."""
+def _renamed(sql: str, tokens: list[Token]) -> str:
+    """The text with names in the dialect's own quotes (backquotes, brackets) in double quotes."""
+    from sqlglot.tokens import TokenType
+
     for token in reversed(tokens):
-        if sql[token.start : token.start + 1] == "`":
+        if token.token_type is TokenType.IDENTIFIER and sql[token.start] != '"':
             name = token.text.replace('"', '""')
             sql = f'{sql[: token.start]}"{name}"{sql[token.end + 1 :]}'
     return sql

@@ -1,0 +1,141 @@
+"""The guard tells nearly-equal queries apart, and takes two spellings of one query for one."""
+
+from __future__ import annotations
+
+import time
+
+import duckdb
+import pytest
+
+from sqlfront.sql.guard import check_same_meaning
+from sqlfront.storage.errors import InternalError
+
+TABLES = """
+CREATE TABLE r (a INTEGER, b INTEGER, c VARCHAR, l INTEGER[], d DECIMAL(10, 2), "A b" INTEGER);
+CREATE TABLE s (a INTEGER, b INTEGER);
+CREATE MACRO double(x) AS x * 2;
+CREATE VIEW w AS SELECT a FROM r;
+"""
+RECURSIVE = "WITH RECURSIVE t(n) AS (SELECT 1 UNION{} SELECT n + 1 FROM t WHERE n < 3) SELECT n FROM t"
+WINDOW = "SELECT sum(a) OVER (ORDER BY b {}) FROM r"
+DIFFERENT = [
+    ("SELECT a FROM r ORDER BY a NULLS FIRST", "SELECT a FROM r ORDER BY a NULLS LAST"),
+    ("SELECT a FROM r ORDER BY a", "SELECT a FROM r ORDER BY a NULLS FIRST"),
+    ("SELECT a FROM r ORDER BY a", "SELECT a FROM r ORDER BY a DESC"),
+    ("SELECT a FROM r ORDER BY a, b", "SELECT a FROM r ORDER BY b, a"),
+    ("SELECT list(a ORDER BY b) FROM r", "SELECT list(a ORDER BY b DESC) FROM r"),
+    (RECURSIVE.format(""), RECURSIVE.format(" ALL")),
+    ("SELECT a FROM r UNION SELECT a FROM s", "SELECT a FROM r UNION ALL SELECT a FROM s"),
+    ("SELECT a FROM r EXCEPT SELECT a FROM s", "SELECT a FROM r EXCEPT ALL SELECT a FROM s"),
+    ("SELECT a FROM r EXCEPT SELECT a FROM s", "SELECT a FROM r INTERSECT SELECT a FROM s"),
+    ("SELECT a, b FROM r UNION SELECT b, a FROM s", "SELECT a, b FROM r UNION BY NAME SELECT b, a FROM s"),
+    ("SELECT a FROM r WHERE a IN (1, 2)", "SELECT a FROM r WHERE a NOT IN (1, 2)"),
+    ("SELECT a FROM r WHERE a IN (SELECT a FROM s)", "SELECT a FROM r WHERE a NOT IN (SELECT a FROM s)"),
+    ("SELECT a FROM r WHERE a IN (1, 2)", "SELECT a FROM r WHERE a IN (1, 2, NULL)"),
+    ("SELECT a + 1 FROM r", "SELECT a + 1.0 FROM r"),
+    ("SELECT 1", "SELECT 1.0"),
+    ("SELECT 1.0", "SELECT 1e0"),
+    ("SELECT 1.0", "SELECT 1.00"),
+    ("SELECT 1", "SELECT '1'"),
+    ("SELECT * FROM r JOIN s ON r.a = s.a", "SELECT * FROM r LEFT JOIN s ON r.a = s.a"),
+    ("SELECT * FROM r RIGHT JOIN s ON r.a = s.a", "SELECT * FROM r FULL JOIN s ON r.a = s.a"),
+    ("SELECT r.a FROM r SEMI JOIN s ON r.a = s.a", "SELECT r.a FROM r ANTI JOIN s ON r.a = s.a"),
+    ("SELECT r.a FROM r JOIN s USING (a)", "SELECT r.a FROM r SEMI JOIN s USING (a)"),
+    ("SELECT * FROM r ASOF JOIN s ON r.a >= s.a", "SELECT * FROM r JOIN s ON r.a >= s.a"),
+    ("SELECT * FROM r POSITIONAL JOIN s", "SELECT * FROM r CROSS JOIN s"),
+    ("SELECT r.a FROM r, s", "SELECT s.a FROM r, s"),
+    ("SELECT a AS x FROM r", "SELECT a AS y FROM r"),
+    ("SELECT a AS x FROM r", 'SELECT a AS "X" FROM r'),
+    ("SELECT a FROM r", "SELECT a AS b FROM r"),
+    ("SELECT DISTINCT a FROM r", "SELECT a FROM r"),
+    ("SELECT DISTINCT ON (a) a, b FROM r", "SELECT DISTINCT ON (b) a, b FROM r"),
+    ("SELECT count(DISTINCT a) FROM r", "SELECT count(a) FROM r"),
+    ("SELECT count(*) FROM r", "SELECT count(a) FROM r"),
+    ("SELECT sum(a) FILTER (WHERE b > 1) FROM r", "SELECT sum(a) FROM r"),
+    ("SELECT sum(a) FILTER (WHERE b > 1) FROM r", "SELECT sum(a) FILTER (WHERE b >= 1) FROM r"),
+    (WINDOW.format(""), WINDOW.format("ROWS UNBOUNDED PRECEDING")),
+    (WINDOW.format("ROWS 1 PRECEDING"), WINDOW.format("ROWS 2 PRECEDING")),
+    (WINDOW.format("ROWS 1 PRECEDING"), WINDOW.format("RANGE 1 PRECEDING")),
+    (WINDOW.format("ROWS 1 PRECEDING"), WINDOW.format("ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING")),
+    (WINDOW.format("ROWS 1 PRECEDING"), WINDOW.format("ROWS BETWEEN 1 PRECEDING AND CURRENT ROW EXCLUDE TIES")),
+    (WINDOW.format(""), "SELECT sum(a) OVER (PARTITION BY b) FROM r"),
+    ("SELECT first_value(a) OVER (ORDER BY b) FROM r", "SELECT first_value(a IGNORE NULLS) OVER (ORDER BY b) FROM r"),
+    ("SELECT a FROM r WHERE a IS NULL", "SELECT a FROM r WHERE a IS NOT NULL"),
+    ("SELECT a FROM r WHERE NOT a IS NULL", "SELECT a FROM r WHERE a IS NULL"),
+    ("SELECT a FROM r WHERE a = b", "SELECT a FROM r WHERE a IS NOT DISTINCT FROM b"),
+    ("SELECT a FROM r WHERE a = 1 OR a = 2 AND b = 3", "SELECT a FROM r WHERE (a = 1 OR a = 2) AND b = 3"),
+    ("SELECT a - (b - 1) FROM r", "SELECT a - b - 1 FROM r"),
+    ("SELECT a / b FROM r", "SELECT a // b FROM r"),
+    ("SELECT c FROM r WHERE c LIKE 'a%'", "SELECT c FROM r WHERE c ILIKE 'a%'"),
+    ("SELECT c FROM r WHERE c LIKE 'a%'", "SELECT c FROM r WHERE c LIKE 'a%' ESCAPE '$'"),
+    ("SELECT a::BIGINT FROM r", "SELECT a::SMALLINT FROM r"),
+    ("SELECT CAST(c AS INTEGER) FROM r", "SELECT TRY_CAST(c AS INTEGER) FROM r"),
+    ("SELECT CASE WHEN a = 1 THEN 1 END FROM r", "SELECT CASE WHEN a = 1 THEN 1 ELSE 0 END FROM r"),
+    ("SELECT a FROM r LIMIT 5", "SELECT a FROM r LIMIT 5 OFFSET 1"),
+    ("SELECT a FROM r LIMIT 5", "SELECT a FROM r LIMIT 5%"),
+    ("SELECT a, sum(b) FROM r GROUP BY a", "SELECT a, sum(b) FROM r GROUP BY ROLLUP (a)"),
+    ("SELECT a, sum(b) FROM r GROUP BY a HAVING sum(b) > 1", "SELECT a, sum(b) FROM r GROUP BY a HAVING sum(b) < 1"),
+    ("SELECT l[1] FROM r", "SELECT l[2] FROM r"),
+    ("SELECT l[1:2] FROM r", "SELECT l[1:3] FROM r"),
+    ("SELECT c COLLATE nocase = 'a' FROM r", "SELECT c = 'a' FROM r"),
+    ("SELECT a FROM r WHERE EXISTS (SELECT 1 FROM s)", "SELECT a FROM r WHERE NOT EXISTS (SELECT 1 FROM s)"),
+    ("SELECT a = ANY (SELECT a FROM s) FROM r", "SELECT a = ALL (SELECT a FROM s) FROM r"),
+    ("SELECT a FROM r", "SELECT a FROM w"),
+    ("SELECT list(a) FROM r", "SELECT max(a) FROM r"),
+]
+EQUAL = [
+    ("SELECT a FROM r WHERE a NOT IN (1, 2)", "SELECT a FROM r WHERE NOT (a IN (1, 2))"),
+    ("SELECT a FROM r WHERE a IS NOT NULL", "SELECT a FROM r WHERE NOT (a IS NULL)"),
+    ("SELECT list(a) AS x FROM r", "SELECT array_agg(a) AS x FROM r"),
+    ("SELECT a ** 2 AS x FROM r", "SELECT a ^ 2 AS x FROM r"),
+    ("SELECT a FROM r WHERE epoch(now()) > a", "SELECT a FROM r WHERE (epoch(now())) > a"),
+    ("SELECT a FROM r ORDER BY a", "SELECT a FROM r ORDER BY a ASC NULLS LAST"),
+    ("FROM r", "SELECT * FROM r"),
+    ("SELECT double(a) FROM r -- x", "SELECT double(a)\nFROM r"),
+    ("SELECT a FROM r WHERE a = 1 AND b = 2 AND a < b", "SELECT a FROM r WHERE a = 1 AND (b = 2 AND a < b)"),
+]
+
+
+@pytest.fixture(scope="module")
+def con():
+    with duckdb.connect() as con:
+        con.execute(TABLES)
+        yield con
+
+
+@pytest.mark.parametrize(("written", "printed"), DIFFERENT)
+def test_nearly_equal_queries_are_told_apart(con, written, printed):
+    check_same_meaning(con, written, written)
+    check_same_meaning(con, printed, printed)
+    with pytest.raises(InternalError) as caught:
+        check_same_meaning(con, written, printed)
+    assert written in str(caught.value) and "plans them differently" in str(caught.value)
+
+
+@pytest.mark.parametrize(("written", "printed"), EQUAL)
+def test_two_spellings_of_one_query_are_equal(con, written, printed):
+    check_same_meaning(con, written, printed)
+
+
+def test_the_settings_of_the_session_decide(con):
+    plain, nulls = "SELECT a FROM r ORDER BY a", "SELECT a FROM r ORDER BY a NULLS FIRST"
+    with con.cursor() as other:
+        other.execute("SET default_null_order = 'nulls_first'")
+        check_same_meaning(other, plain, nulls)
+        with pytest.raises(InternalError):
+            check_same_meaning(other, plain, "SELECT a FROM r ORDER BY a NULLS LAST")
+
+
+def test_a_printed_text_that_duckdb_refuses_is_an_internal_error(con):
+    with pytest.raises(InternalError, match="refuses what was printed"):
+        check_same_meaning(con, "SELECT a FROM r", "SELECT nothing FROM r")
+
+
+def test_the_guard_costs_milliseconds(con):
+    sql = "SELECT r.a, sum(s.b) FROM r JOIN s USING (a) WHERE c = 'x' GROUP BY r.a"
+    times = []
+    for _ in range(20):
+        begin = time.perf_counter()
+        check_same_meaning(con, sql, sql)
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.005
