@@ -51,7 +51,7 @@ class Sqlfront(DuckDB):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
         def tokenize(self, sql: str) -> list[Token]:
-            return _joined_signs(super().tokenize(sql))
+            return _joined_signs(_split_numbers(super().tokenize(sql), sql))
 
     class Parser(StatementReader):
         """The methods by which sqlglot enters the parser, each handed to the reader of ours."""
@@ -135,6 +135,19 @@ def _unterminated(sql: str) -> int:
     while (piece := _COMPLETE.match(sql, at)) is not None:
         at = piece.end()
     return at
+
+
+def _split_numbers(found: list[Token], sql: str) -> list[Token]:
+    """0x1F and 0b11 as DuckDB 2.0 reads them: the number 0, and a name."""
+    split: list[Token] = []
+    for token in found:
+        if token.token_type in (TokenType.HEX_STRING, TokenType.BIT_STRING) and sql[token.start] == "0":
+            begin, text = token.start, sql[token.start + 1 : token.end + 1]
+            split.append(Token(TokenType.NUMBER, "0", token.line, token.col, begin, begin))
+            split.append(Token(TokenType.VAR, text, token.line, token.col, begin + 1, token.end))
+        else:
+            split.append(token)
+    return split
 
 
 def _joined_signs(found: list[Token]) -> list[Token]:

@@ -12,11 +12,15 @@ import json
 import re
 from typing import Any, NoReturn
 
+from sqlfront.sql.carets import caret
 from sqlfront.storage.errors import InternalError, NotSupportedError, ProgrammingError
 
 Plan = Any
 _POSITION = re.compile(r'"query_location(?:_length)?":\d+,?')
 _PLAN = "json_serialize_plan(?, skip_null := true, skip_empty := true, skip_default := true)"
+_PIVOT = re.compile(r"\b(?:un)?pivot\w*\b", re.IGNORECASE)
+_LOCATION = re.compile(r"\[(\d+),(\d+)\]")
+_TABLES = "query tables instead: DuckDB describes no plan that reads files or objects of this process"
 _OPPOSITES = {
     "COMPARE_IN": "COMPARE_NOT_IN",
     "COMPARE_NOT_IN": "COMPARE_IN",
@@ -49,18 +53,25 @@ def _refuse(answer: dict[str, Any], sql: str, written: str | None) -> NoReturn:
     if written is not None:
         _differ(written, sql, f"DuckDB refuses what was printed: {message}")
     if answer["error_type"] in ("not implemented", "serialization", "invalid"):
+        pivot = _PIVOT.search(sql)
         raise NotSupportedError(
-            "the query has no plan that can be compared",
-            where=_construct(sql),
+            f"{pivot.group().upper() if pivot else 'this query'} has no plan that can be compared",
+            where=caret(sql, *pivot.span()) if pivot else caret(sql, 0, 1),
             why=f"DuckDB says: {message}",
-            hint="list the values of PIVOT in IN (...), so that its columns are known before its rows",
+            hint="list the values in IN (...), so that the columns are known before the rows" if pivot else _TABLES,
         )
-    raise ProgrammingError(message[:1].upper() + message[1:])
+    raise ProgrammingError(message[:1].upper() + message[1:], where=_place(answer, sql))
 
 
-def _construct(sql: str) -> str:
-    found = re.search(r"\b(?:un)?pivot\w*\b", sql, re.IGNORECASE)
-    return found.group().upper() if found else " ".join(sql.split()[:6])
+def _place(answer: dict[str, Any], sql: str) -> str | None:
+    """The line with carets at the place that DuckDB names, which counts bytes."""
+    place = _LOCATION.match(str(answer.get("location", "")))
+    if place is None:
+        return None
+    start, length = map(int, place.groups())
+    text = sql.encode()
+    begin, end = (len(text[:at].decode(errors="replace")) for at in (start, start + length))
+    return caret(sql, begin, end)
 
 
 def _differ(written: str, printed: str, why: str) -> NoReturn:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from sqlfront.sql.guard import check_same_meaning
-from sqlfront.storage.errors import InternalError
+from sqlfront.storage.errors import InternalError, NotSupportedError, ProgrammingError
 
 TABLES = """
 CREATE TABLE r (a INTEGER, b INTEGER, c VARCHAR, l INTEGER[], d DECIMAL(10, 2), "A b" INTEGER);
@@ -129,6 +130,24 @@ def test_the_settings_of_the_session_decide(con):
 def test_a_printed_text_that_duckdb_refuses_is_an_internal_error(con):
     with pytest.raises(InternalError, match="refuses what was printed"):
         check_same_meaning(con, "SELECT a FROM r", "SELECT nothing FROM r")
+
+
+def test_what_has_no_serialised_plan_is_refused_by_name(con):
+    pivot = "PIVOT r ON a USING sum(b)"
+    with pytest.raises(NotSupportedError, match="^PIVOT has no plan") as caught:
+        check_same_meaning(con, pivot, pivot)
+    assert str(caught.value.where).splitlines()[1].endswith(" ^^^^^") and "IN (...)" in str(caught.value)
+    with con.cursor() as other:
+        other.register("numbers", pa.table({"a": [1]}))
+        with pytest.raises(NotSupportedError, match="(?s)this query has no plan.*query tables instead"):
+            check_same_meaning(other, "FROM numbers", "SELECT * FROM numbers")
+
+
+def test_what_duckdb_refuses_is_the_users_error_at_its_place(con):
+    sql = "SELECT 'é',\n  nowhere FROM r"
+    with pytest.raises(ProgrammingError, match="nowhere") as caught:
+        check_same_meaning(con, sql, sql)
+    assert caught.value.where == "line 2, column 3:   nowhere FROM r\n                    ^^^^^^^"
 
 
 def test_the_guard_costs_milliseconds(con):

@@ -17,7 +17,7 @@ from sqlfront.sql.token_reader import ESCAPED, TEXTS
 from sqlfront.storage.errors import ProgrammingError
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-KEYWORDS = "select from where group by having order limit join left on using and or not in is"
+KEYWORDS = "select from where group by having order limit join on using and or not in is"
 GAPS = (" ", "  ", "\n", "\t", " /* a /* b */ ; */ ", " -- it's\n", "\r\n", " /**/ ")
 
 
