@@ -134,12 +134,12 @@ def test_a_printed_text_that_duckdb_refuses_is_an_internal_error(con):
 
 def test_what_has_no_serialised_plan_is_refused_by_name(con):
     pivot = "PIVOT r ON a USING sum(b)"
-    with pytest.raises(NotSupportedError, match="^PIVOT has no plan") as caught:
+    with pytest.raises(NotSupportedError, match=r"^PIVOT has no plan") as caught:
         check_same_meaning(con, pivot, pivot)
     assert str(caught.value.where).splitlines()[1].endswith(" ^^^^^") and "IN (...)" in str(caught.value)
     with con.cursor() as other:
         other.register("numbers", pa.table({"a": [1]}))
-        with pytest.raises(NotSupportedError, match="(?s)this query has no plan.*query tables instead"):
+        with pytest.raises(NotSupportedError, match=r"(?s)this query has no plan.*query tables instead"):
             check_same_meaning(other, "FROM numbers", "SELECT * FROM numbers")
 
 
