@@ -152,6 +152,8 @@ def _join(term: Join) -> str:
 def _aggregate(term: Aggregate) -> str:
     made = [*map(str, term.groups), *(f"{_aggregated(one)} AS {one.column}" for one in term.aggregates)]
     made += [f"grouping({_list(map(str, columns))}) AS {column}" for column, columns in term.grouping]
+    if not made:  # One row without columns.
+        made = ["count(*) AS none"]
     query = f"SELECT {_list(made)} FROM ({_select(term.input)})"
     if term.sets is None:
         return f"{query} GROUP BY {', '.join(map(str, term.groups))}" if term.groups else query

@@ -26,6 +26,9 @@ class CatalogView(Protocol):
     def resolve(self, parts: Sequence[str]) -> str | None:
         """The qualified name that `[catalog.][schema.]table` means here; None when there is no such relation."""
 
+    def parts(self, table: str) -> tuple[str, str]:
+        """The schema and the name of a qualified name."""
+
     def columns(self, table: str) -> list[Column] | None:
         """(name, DuckDB type, declared NOT NULL) in table order; None for an unknown table."""
 
@@ -75,6 +78,10 @@ class DuckDBCatalog:
         if wanted not in self._resolved:
             self._resolved[wanted] = self._find(wanted)
         return self._resolved[wanted]
+
+    def parts(self, table: str) -> tuple[str, str]:
+        found = self._relations[table]
+        return found.schema, found.name
 
     def columns(self, table: str) -> list[Column] | None:
         """Columns of a table or plain view; a collation is written behind the type."""

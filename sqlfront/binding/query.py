@@ -1,0 +1,332 @@
+"""Queries: WITH, set operations, recursion, VALUES, ORDER BY and LIMIT around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from sqlfront.bind.functions import Functions
+from sqlfront.bind.table_catalog import CatalogView
+from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
+from sqlfront.binding.notes import Notes, WrittenOrder
+from sqlfront.binding.scalar_types import Types
+from sqlfront.binding.stars import unique_names
+from sqlfront.planner.algebra.rewriting import passed
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar
+from sqlfront.planner.algebra.terms import (
+    Common,
+    Made,
+    Map,
+    Recursion,
+    Recursive,
+    SetOperation,
+    Sort,
+    Term,
+    Top,
+    Values,
+    walk,
+)
+from sqlfront.sql import trees
+from sqlfront.sql.dialect import printed
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A query as a term of the algebra: its columns are `outputs`, by their names, in order."""
+
+    term: Term
+    names: tuple[str, ...]
+    notes: Notes
+    functions: Functions
+
+    @property
+    def outputs(self) -> tuple[tuple[Column, str], ...]:
+        return tuple(zip(self.term.columns, self.names, strict=True))
+
+
+def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView) -> Bound:
+    """The term of a query that DuckDB has accepted.
+
+    `tree` is what `dialect.parse` read, `text` what it was read from, for carets. `con` is a DuckDB cursor without an
+    open result: it tells types, no table is read. Raises NotSupportedError for a query that the algebra does not have.
+    """
+    functions = Functions(con, catalog.has_macros())
+    notes, types = Notes(text), Types(con)
+    environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(con))
+    output = bind(tree, environment)
+    return Bound(output.term, output.names, notes, functions)
+
+
+def bind(tree: exp.Expr, environment: Environment) -> Output:
+    """A query, or one inside another."""
+    while isinstance(tree, exp.Subquery) and _is_bare(tree):
+        tree = tree.this
+    environment = _with_ctes(tree, environment)
+    match tree:
+        case exp.Select():
+            from sqlfront.binding.select_block import bind_select
+
+            return bind_select(tree, environment)
+        case exp.SetOperation():
+            return _ordered(tree, _set_operation(tree, environment), environment)
+        case exp.Subquery():
+            return _ordered(tree, bind(tree.this, environment), environment)
+        case exp.Values():
+            return _ordered(tree, bind_values(tree, environment), environment)
+        case trees.PivotQuery():
+            word = "UNPIVOT" if tree.args.get("unpivot") else "PIVOT"
+            why, hint = "its columns come from its rows", "write an aggregate with FILTER for each column"
+            raise environment.notes.refusal(word, tree, why, hint)
+    why, hint = "its rows do not come from a table whose changes can be followed", "put the rows into a table"
+    raise environment.notes.refusal(str(tree.args.get("word", "This query")), tree, why, hint)
+
+
+def bind_values(tree: exp.Values, environment: Environment) -> Output:
+    """VALUES (...), (...)"""
+    from sqlfront.binding.select_block import SelectBlock
+
+    block = SelectBlock(environment)
+    rows = [tuple(block.expressions.bind(value) for value in row.expressions) for row in tree.expressions]
+    block.refuse_subqueries(tree)
+    types = environment.types.rows(rows)
+    columns = tuple(environment.numbers.column(f"col{place}", type_) for place, type_ in enumerate(types))
+    flat = environment.types.typed([value for row in rows for value in row])
+    width = len(columns)
+    typed = tuple(tuple(flat[start : start + width]) for start in range(0, len(flat), width))
+    return Output(Values(columns, typed), tuple(column.name for column in columns))
+
+
+def limited(
+    node: exp.Expr, term: Term, order: Sequence[Sort], columns: Sequence[Column], environment: Environment
+) -> Term:
+    """ORDER BY and LIMIT of a query's node; where rows are left out, the output columns settle what ties."""
+    limit, offset = node.args.get("limit"), node.args.get("offset")
+    if limit is None and offset is None:
+        return Top(term, tuple(order)) if order else term
+    rows = _bound(limit, environment) if limit is not None else None
+    skipped = _bound(offset, environment) if offset is not None else None
+    percent = limit is not None and limit.args.get("limit_options") is not None
+    ties = tuple(environment.defaults.sort(Ref(column)) for column in columns)
+    environment.notes.orders.append(WrittenOrder(node, tuple(order), ties))
+    known = {item.value for item in order}
+    whole = (*order, *(item for item in ties if item.value not in known))
+    top = Top(term, whole, rows, skipped, percent)
+    environment.notes.note(top, limit if limit is not None else offset)
+    return top
+
+
+def _bound(node: exp.Expr, environment: Environment) -> Scalar | None:
+    """The number of LIMIT or OFFSET; None for ALL."""
+    from sqlfront.binding.select_block import SelectBlock
+
+    tree = node.expression
+    if isinstance(tree, exp.Var):
+        return None
+    block = SelectBlock(replace(environment, outer=None))
+    bound = block.expressions.bind(tree)
+    block.refuse_subqueries(tree)
+    [typed] = environment.types.typed([bound])
+    return typed
+
+
+def _is_bare(tree: exp.Subquery) -> bool:
+    return not any(tree.args.get(key) for key in ("alias", "order", "limit", "offset", "with_", "joins"))
+
+
+def _ordered(tree: exp.Expr, output: Output, environment: Environment) -> Output:
+    """ORDER BY and LIMIT over a whole query, whose items are output columns, or expressions over them."""
+    order = tree.args.get("order")
+    sorts: list[Sort] = []
+    if order is not None:
+        sorts = _sorts_by_output(tree, order, output, environment)
+    return replace(output, term=limited(tree, output.term, sorts, output.columns, environment))
+
+
+def _sorts_by_output(tree: exp.Expr, order: exp.Order, output: Output, environment: Environment) -> list[Sort]:
+    from sqlfront.binding.select_block import SelectBlock
+    from sqlfront.binding.sight import Sight, Source
+
+    source = Source("", (), tuple((name, Ref(column)) for name, column in zip(output.names, output.columns)))
+    block = SelectBlock(environment, Sight((source,), outer=environment.outer))
+    written = _written_lists(tree)
+    found: list[Sort] = []
+    for item in order.expressions:
+        this = item.this
+        if isinstance(this, exp.Var) and this.name.upper() == "ALL":
+            found += [environment.defaults.written(Ref(column), item) for column in output.columns]
+            continue
+        place = position(this)
+        if place is None:
+            place = next((names[key] for names in written if (key := _spelled(this)) in names), None)
+        if place is not None:
+            found.append(environment.defaults.written(Ref(output.columns[place - 1]), item))
+            continue
+        [value] = environment.types.typed([block.expressions.bind(this)])
+        found.append(environment.defaults.written(value, item))
+    return [item for item in found if not isinstance(item.value, Constant)]
+
+
+def position(node: exp.Expr) -> int | None:
+    """The position that a number in GROUP BY or ORDER BY names."""
+    is_number = isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit()
+    return int(node.name) if is_number else None
+
+
+def _written_lists(tree: exp.Expr) -> list[dict[str, int]]:
+    """Of each branch of a set operation, the places of what it puts out, as it is written or called."""
+    found: list[dict[str, int]] = []
+    waiting = [tree]
+    while waiting:
+        one = waiting.pop(0)
+        if isinstance(one, exp.SetOperation):
+            waiting[:0] = [one.this, one.expression]
+        elif isinstance(one, exp.Subquery):
+            waiting.insert(0, one.this)
+        elif isinstance(one, exp.Select):
+            if any(isinstance(item, exp.Star) or item.is_star for item in one.expressions):
+                break
+            places: dict[str, int] = {}
+            for place, item in enumerate(one.expressions, 1):
+                places.setdefault(item.alias.casefold() or _spelled(item), place)
+                places.setdefault(_spelled(item), place)
+            found.append(places)
+    return found
+
+
+def _spelled(node: exp.Expr) -> str:
+    inner = node.this if isinstance(node, exp.Alias) else node
+    return printed(inner).casefold()
+
+
+# Set operations -------------------------------------------------------------------------------------
+
+
+def _set_operation(tree: exp.SetOperation, environment: Environment) -> Output:
+    """UNION, INTERSECT and EXCEPT. A long chain is no deep recursion."""
+    chain = []
+    node: exp.Expr = tree
+    while isinstance(node, exp.SetOperation):
+        chain.append(node)
+        node = node.this
+        if isinstance(node, exp.Expr) and any(node.args.get(key) for key in ("order", "limit", "offset", "with_")):
+            break
+    output = bind(node, environment)
+    for operation in reversed(chain):
+        output = _combined(operation, output, bind(operation.expression, environment), environment)
+    return output
+
+
+def _combined(node: exp.SetOperation, left: Output, right: Output, environment: Environment) -> Output:
+    kind = {exp.Union: "union", exp.Except: "except", exp.Intersect: "intersect"}[type(node)]
+    names = left.names
+    if node.args.get("by_name"):
+        names = (*left.names, *(name for name in right.names if name.casefold() not in _folded(left.names)))
+        left, right = (_by_name(side, names, environment) for side in (left, right))
+    types = environment.types.union([c.type for c in left.columns], [c.type for c in right.columns])
+    columns = tuple(environment.numbers.column(name, type_) for name, type_ in zip(names, types, strict=True))
+    term = SetOperation(kind, not node.args["distinct"], left.term, right.term, columns)  # type: ignore[arg-type]
+    environment.notes.note(columns, node)
+    return Output(term, tuple(names))
+
+
+def _by_name(side: Output, names: Sequence[str], environment: Environment) -> Output:
+    """A side with all columns, in one order, NULL for those that it lacks."""
+    own = dict(zip(_folded(side.names), side.columns))
+    made = []
+    for name in names:
+        column = own.get(name.casefold())
+        if column is None:
+            made.append(Made(environment.numbers.column(name, '"NULL"'), Constant("NULL", '"NULL"')))
+        else:
+            made.append(Made(column, Ref(column)))
+    return Output(Map(side.term, tuple(made)), tuple(names))
+
+
+def _folded(names: Sequence[str]) -> list[str]:
+    return [name.casefold() for name in names]
+
+
+# WITH -----------------------------------------------------------------------------------------------
+
+
+def _with_ctes(tree: exp.Expr, environment: Environment) -> Environment:
+    with_ = tree.args.get("with_")
+    if with_ is None:
+        return environment
+    for cte in with_.expressions:
+        recursive = bool(with_.args.get("recursive")) and isinstance(_bare(cte.this), exp.Union)
+        named = _recursive(cte, environment) if recursive else None
+        if named is None:
+            named = _common(cte, environment)
+        environment = replace(environment, ctes={**environment.ctes, cte.alias.casefold(): named})
+    return environment
+
+
+def _bare(tree: exp.Expr) -> exp.Expr:
+    while isinstance(tree, exp.Subquery) and _is_bare(tree):
+        tree = tree.this
+    return tree
+
+
+def _common(cte: exp.CTE, environment: Environment) -> Named:
+    """A query of WITH, bound where it is first used."""
+    name = f"{cte.alias} {environment.numbers.next()}"
+    known: list[Output] = []
+
+    def use() -> Output:
+        if not known:
+            known.append(bind(cte.this, environment))
+        [output] = known
+        return Output(Common(name, output.term, _fresh(output.columns, environment)), _renamed(output.names, cte))
+
+    return Named(use)
+
+
+def _fresh(columns: Sequence[Column], environment: Environment) -> tuple[Column, ...]:
+    return tuple(environment.numbers.column(column.name, column.type) for column in columns)
+
+
+def _renamed(names: Sequence[str], cte: exp.CTE) -> tuple[str, ...]:
+    written = [column.name for column in cte.args["alias"].args.get("columns") or ()]
+    return (*written, *unique_names(names)[len(written) :])
+
+
+def _recursive(cte: exp.CTE, environment: Environment) -> Named | None:
+    """base UNION [ALL] step that names itself; None for a union that does not."""
+    union = _bare(cte.this)
+    assert isinstance(union, exp.Union)
+    base = bind(union.this, environment)
+    names = _renamed(base.names, cte)
+    name = f"{cte.alias} {environment.numbers.next()}"
+    columns = tuple(
+        environment.numbers.column(called, column.type) for called, column in zip(names, base.columns, strict=True)
+    )
+
+    def again(whole: bool) -> Output:
+        return Output(Recursive(name, _fresh(columns, environment), whole), names)
+
+    inner = {
+        cte.alias.casefold(): Named(lambda: again(False)),
+        f"recurring.{cte.alias.casefold()}": Named(lambda: again(True)),
+    }
+    step = bind(union.expression, replace(environment, ctes={**environment.ctes, **inner}))
+    if not any(isinstance(part, Recursive) and part.name == name for part in walk(step.term)):
+        return None
+    folded = _folded(names)
+    keys = tuple(columns[folded.index(key.name.casefold())] for key in cte.args.get("key_expressions") or ())
+    recursion = Recursion(name, base.term, step.term, columns, not union.args["distinct"], keys)
+    output = _ordered(union, Output(recursion, names), environment)
+    environment.notes.note(columns, union)
+
+    def use() -> Output:
+        return Output(Common(f"{name} rows", output.term, _fresh(columns, environment)), names)
+
+    return Named(use)
+
+
+def projected_to(term: Term, columns: Sequence[Column]) -> Term:
+    """A term with these of its columns alone."""
+    return term if term.columns == tuple(columns) else Map(term, passed(columns))

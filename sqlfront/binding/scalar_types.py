@@ -1,0 +1,118 @@
+"""Types of expressions, asked from DuckDB by one DESCRIBE for all expressions of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlfront.binding.bound_calls import AggregateCall
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Logic,
+    Scalar,
+    columns_of,
+    parts_of,
+    walk,
+    with_parts,
+)
+from sqlfront.planner.algebra.to_sql import scalar_sql
+
+PARAMETER = "LAMBDA PARAMETER"
+BETWEEN = "{0} BETWEEN {1} AND {2}"
+_WHOLE = frozenset(
+    ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
+)
+_FLOATING = ("FLOAT", "DOUBLE")
+_ROUNDED = frozenset(("{0} + {1}", "{0} - {1}", "{0} * {1}", "-{0}"))
+
+
+class Types:
+    """The types of expressions, by their SQL over columns; each is asked once."""
+
+    def __init__(self, con: Any) -> None:
+        self._con = con
+        self._known: dict[str, str] = {}
+
+    def typed(self, scalars: Sequence[Scalar]) -> list[Scalar]:
+        """The expressions with the types of all their parts; no query where they have them."""
+        self._learn(scalars)
+        return [self._typed(scalar) for scalar in scalars]
+
+    def union(self, lefts: Sequence[str], rights: Sequence[str]) -> list[str]:
+        """The types of the columns of a set operation."""
+        if list(lefts) == list(rights):
+            return list(lefts)
+        nulls = (", ".join(f"CAST(NULL AS {type_})" for type_ in side) for side in (lefts, rights))
+        return self._described(" UNION ALL ".join(f"SELECT {one}" for one in nulls))
+
+    def rows(self, rows: Sequence[Sequence[Scalar]]) -> list[str]:
+        """The types of the columns of VALUES."""
+        texts = ", ".join(f"({', '.join(map(scalar_sql, row))})" for row in rows)
+        columns = columns_of(*(value for row in rows for value in row))
+        nulls = f"FROM (SELECT {_nulls(columns)}), " if columns else "FROM "
+        lateral = "LATERAL " if columns else ""
+        return self._described(f"SELECT v.* {nulls}{lateral}(VALUES {texts}) AS v")
+
+    def _learn(self, scalars: Iterable[Scalar]) -> None:
+        missing: dict[str, Scalar] = {}
+        for scalar in scalars:
+            for part in walk(scalar):
+                if isinstance(part, Call | Constant) and not part.type and not _has_parameter(part):
+                    text = scalar_sql(part)
+                    if text not in self._known:
+                        missing[text] = part
+        if not missing:
+            return
+        columns = columns_of(*missing.values())
+        items = ", ".join(f"{text} AS t{place}" for place, text in enumerate(missing))
+        source = f" FROM (SELECT {_nulls(columns)})" if columns else ""
+        is_grouped = any(isinstance(inner, AggregateCall) for part in missing.values() for inner in walk(part))
+        grouped = f" GROUP BY {', '.join(sorted(map(str, columns)))}" if columns and is_grouped else ""
+        self._known |= zip(missing, self._described(f"SELECT {items}{source}{grouped}"), strict=True)
+
+    def _described(self, query: str) -> list[str]:
+        return [row[1] for row in self._con.execute(f"DESCRIBE {query}").fetchall()]
+
+    def _typed(self, scalar: Scalar) -> Scalar:
+        parts = parts_of(scalar)
+        changed = tuple(self._typed(part) for part in parts)
+        new = scalar if all(a is b for a, b in zip(changed, parts)) else with_parts(scalar, changed)
+        if isinstance(new, Call | Constant) and not new.type:
+            type_ = self._known.get(scalar_sql(scalar), PARAMETER)
+            return _known_better(replace(new, type=type_))
+        return new
+
+
+def _known_better(scalar: Scalar) -> Scalar:
+    """A typed expression with what its types tell: DOUBLEs do not overflow, and BETWEEN of one type is two
+    comparisons."""
+    if not isinstance(scalar, Call):
+        return scalar
+    if scalar.form == BETWEEN and len({_family(part.type) for part in scalar.arguments}) == 1:
+        value, low, high = scalar.arguments
+        return Logic("AND", (Compare(">=", value, low), Compare("<=", value, high)))
+    if scalar.form in _ROUNDED and scalar.type in _FLOATING:
+        return replace(scalar, can_fail=False)
+    if scalar.form.startswith("CAST(") and scalar.arguments:
+        source = scalar.arguments[0].type
+        is_wider = scalar.type == "VARCHAR" or (scalar.type == "DOUBLE" and _family(source) == "number")
+        return replace(scalar, can_fail=False) if is_wider or source == scalar.type else scalar
+    return scalar
+
+
+def _family(type_: str) -> str:
+    """Types that are compared without loss have one family."""
+    return "number" if type_ in _WHOLE or type_.startswith("DECIMAL") else type_
+
+
+def _has_parameter(scalar: Scalar) -> bool:
+    return any(isinstance(part, Constant) and part.type == PARAMETER for part in walk(scalar))
+
+
+def _nulls(columns: Iterable[Column]) -> str:
+    ordered = sorted(columns, key=lambda column: column.number)
+    return ", ".join(f"CAST(NULL AS {column.type}) AS {column}" for column in ordered)

@@ -1,0 +1,174 @@
+"""The SELECT list: its items with their names, stars and COLUMNS(...) written out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from sqlfront.planner.algebra.scalars import Scalar
+from sqlfront.sql import trees
+from sqlfront.sql.dialect import printed
+from sqlfront.sql.parse_tree import SourceText, parse_select, render
+
+if TYPE_CHECKING:
+    from sqlfront.binding.select_block import SelectBlock
+
+Starred = tuple[str, Scalar]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A column that a block puts out; `is_named`: by an alias or a column's own name."""
+
+    name: str
+    value: Scalar
+    is_named: bool = True
+
+
+def items_of(select: exp.Select, block: SelectBlock) -> list[Item]:
+    """The items of a SELECT list."""
+    return [item for node in select.expressions for item in _items(node, block)]
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """A subquery's second column `a` is called a_1, as in DuckDB."""
+    seen: dict[str, int] = {}
+    result = []
+    for name in names:
+        while name.casefold() in seen:
+            base = name
+            name = f"{base}_{seen[base.casefold()]}"
+            seen[base.casefold()] += 1
+        seen[name.casefold()] = 1
+        result.append(name)
+    return result
+
+
+def chosen_columns(node: exp.Expr, block: SelectBlock) -> list[Starred]:
+    """The columns that `*`, `t.*` or COLUMNS(...) stands for, with the names that they get."""
+    star = _star(node)
+    if star is not None:
+        return _of_star(star, node, block)
+    [argument] = node.expressions
+    star = _star(argument)
+    if star is not None:
+        return _of_star(star, argument, block)
+    names = [name for _, name, _ in block.sight.visible()]
+    wanted = _wanted(argument, names, block)
+    return [(name, value) for _, name, value in block.sight.visible() if name in wanted]
+
+
+def _items(node: exp.Expr, block: SelectBlock) -> Iterator[Item]:
+    this = node.this if isinstance(node, exp.Alias) else node
+    if _star(this) is not None or _is_columns(this):
+        pattern = _pattern(this) if _is_columns(this) and isinstance(node, exp.Alias) else None
+        for name, value in chosen_columns(this, block):
+            called = node.alias if isinstance(node, exp.Alias) else name
+            yield Item(_renamed(pattern, called, name) if pattern is not None else called, value)
+        return
+    inner = next((part for part in this.walk() if _is_columns(part) and not _is_spread(part)), None)
+    if inner is not None:
+        for name, value in chosen_columns(inner, block):
+            block.expressions.starred = value
+            bound = block.expressions.bind(this)
+            block.expressions.starred = None
+            yield Item(node.alias if isinstance(node, exp.Alias) else name, bound)
+        return
+    if isinstance(node, exp.Alias):
+        value = block.alias(node.alias.casefold()) if block.is_alias_of(node) else block.expressions.bind(this)
+        yield Item(node.alias, value)
+    elif isinstance(this, exp.Column):
+        yield Item(this.name, block.expressions.bind(this))
+    elif isinstance(this, exp.Dot) and isinstance(this.expression, exp.Identifier):
+        yield Item(this.expression.name, block.expressions.bind(this))
+    else:
+        yield Item(_own_name(this), block.expressions.bind(this), False)
+
+
+def _own_name(node: exp.Expr) -> str:
+    """What DuckDB calls a column without a name."""
+    inner = node
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    sql = f"SELECT {printed(inner)}"
+    [tree] = parse_select(sql, SourceText(sql))["select_list"]
+    return render(tree) if tree["class"] != "SUBQUERY" else printed(inner)
+
+
+def _star(node: exp.Expr) -> exp.Star | None:
+    """The star of `*` or `t.*`."""
+    if isinstance(node, exp.Star):
+        return node
+    return node.this if isinstance(node, exp.Column) and isinstance(node.this, exp.Star) else None
+
+
+def _is_columns(node: exp.Expr) -> bool:
+    return isinstance(node, trees.Call) and node.name.casefold() == "columns"
+
+
+def _is_spread(node: exp.Expr) -> bool:
+    return isinstance(node.parent, trees.Prefix)
+
+
+def _of_star(star: exp.Star, node: exp.Expr, block: SelectBlock) -> list[Starred]:
+    columns = _star_columns(node, block)
+    excluded = [_qualified(one) for one in star.args.get("except_") or ()]
+    replacing = {_qualified(one.args["alias"])[1]: one.this for one in star.args.get("replace") or ()}
+    renamed = {_qualified(one.this): one.alias for one in star.args.get("rename") or ()}
+    found = []
+    for owner, name, value in columns:
+        spellings = [("", name.casefold()), (owner.casefold(), name.casefold())]
+        if any(spelling in excluded for spelling in spellings):
+            continue
+        if name.casefold() in replacing:
+            value = block.expressions.bind(replacing[name.casefold()])
+        else:
+            block.notes.note(value, node)
+        found.append((next((renamed[one] for one in spellings if one in renamed), name), value))
+    return found
+
+
+def _star_columns(node: exp.Expr, block: SelectBlock) -> list[tuple[str, str, Scalar]]:
+    """(FROM item, column, value)"""
+    if not isinstance(node, exp.Column):
+        return block.sight.visible()
+    names = [part.name for part in node.parts[:-1]]
+    source = block.sight.source(names)
+    if source is None:
+        why = "the name before .* is not a FROM item"
+        raise block.notes.refusal("A star over a struct", node, why, "list the fields")
+    return [(source.name, name, value) for name, value in source.columns]
+
+
+def _qualified(node: exp.Expr | str) -> tuple[str, str]:
+    """(FROM item or "", column) of an entry of EXCLUDE, REPLACE or RENAME, folded."""
+    if isinstance(node, exp.Column):
+        return node.table.casefold(), node.name.casefold()
+    return "", (node if isinstance(node, str) else node.name).casefold()
+
+
+def _wanted(argument: exp.Expr, names: Sequence[str], block: SelectBlock) -> list[str]:
+    """The names that a regular expression, a list of names or a lambda chooses."""
+    if isinstance(argument, exp.Literal):
+        matches = re.compile(argument.name)
+        return [name for name in names if matches.search(name)]
+    con = block.environment.con
+    if isinstance(argument, exp.Lambda) or (isinstance(argument, trees.Infix) and argument.args["operator"] == "->"):
+        listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+        return list(con.execute(f"SELECT list_filter([{listed}], {printed(argument)})").fetchone()[0])
+    return list(con.execute(f"SELECT {printed(argument)}").fetchone()[0])
+
+
+def _pattern(node: exp.Expr) -> re.Pattern[str] | None:
+    argument = node.expressions[0]
+    return re.compile(argument.name) if isinstance(argument, exp.Literal) else None
+
+
+def _renamed(pattern: re.Pattern[str], alias: str, name: str) -> str:
+    """The alias with the parts of a name that the pattern matched."""
+    found = pattern.search(name)
+    return found.expand(alias.replace("\\0", "\\g<0>")) if found is not None else alias
