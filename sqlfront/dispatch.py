@@ -164,6 +164,7 @@ READS = (
     own.ShowState,
     own.ExplainMaterializedView,
     own.ExplainMaterialized,
+    own.ExplainAlgebra,
     own.CheckMaterializedView,
     own.Subscribe,
 )

@@ -61,11 +61,11 @@ class CallBinder:
         if name in ("grouping", "grouping_id"):
             arguments = tuple(self.bind(one) for one in node.expressions)
             slots = ", ".join(f"{{{place}}}" for place in range(len(arguments)))
-            return GroupingCall(f"hash({slots})", arguments, "BIGINT", can_fail=False)
+            return GroupingCall(f"CAST(hash({slots}) AS BIGINT)", arguments, "BIGINT", can_fail=False)
         if self.block.functions.is_user_macro(name):
             why = "the macro may be replaced, and the view would keep its old meaning"
             raise self.block.notes.refusal(f"The macro {name}", node, why, "write the macro's expression")
-        if self.block.functions.is_aggregate(name):
+        if self.block.functions.is_aggregate(name) or node.args.get("within") is not None:
             with self.block.columns_first():
                 template, values = self._called(node)
                 order, condition = self._order_of(node), self._condition(node)
@@ -79,7 +79,7 @@ class CallBinder:
         template, values = self._called(called)
         if called.args.get("nulls"):
             template = template.replace("{behind})", f"{{behind}} {called.args['nulls']} NULLS)")
-        definition = self._window(node)
+        definition = self.defined(node)
         partition = [self.bind(one) for one in definition.args.get("partition_by") or ()]
         order = self.block.sorts(definition.args.get("order"), self.bind)
         frame = printed(definition.args["spec"]) if definition.args.get("spec") is not None else ""
@@ -172,7 +172,7 @@ class CallBinder:
             raise notes.refusal("unnest with more than a list", node, why, hint)
         return ElementCall("list_extract({0}, 1)", (self.bind(node.expressions[0]),), "", can_fail=False)
 
-    def _window(self, node: trees.Window) -> trees.Window:
+    def defined(self, node: trees.Window) -> trees.Window:
         """The definition of OVER with that of the window it names."""
         name = node.args.get("alias")
         if name is None:
@@ -180,7 +180,7 @@ class CallBinder:
         named = self.block.window(name.name)
         if named is None:
             raise self.block.notes.refusal(f"The window {name.name}", node, "it is not defined", "define it in WINDOW")
-        base = self._window(named) if named.args.get("alias") is not None else named
+        base = self.defined(named) if named.args.get("alias") is not None else named
         merged = {key: node.args.get(key) or base.args.get(key) for key in ("partition_by", "order", "spec")}
         return trees.Window(this=node.this.copy(), **{key: _copied(value) for key, value in merged.items()})
 

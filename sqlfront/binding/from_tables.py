@@ -8,8 +8,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlfront.binding.environment import Environment, Output
+from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.sight import Sight, Source
-from sqlfront.binding.stars import unique_names
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -65,7 +65,7 @@ def _source(node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
     if isinstance(inner, exp.Subquery):
         return _query(inner, node, environment)
     if isinstance(inner, exp.Values):
-        from sqlfront.binding.query import bind_values
+        from sqlfront.binding.query_binder import bind_values
 
         return _one(bind_values(inner, environment), "valueslist", (), node)
     called = inner if isinstance(inner, trees.Call) else inner.this
@@ -77,7 +77,7 @@ def _source(node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
 
 
 def _query(query: exp.Subquery, node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
-    from sqlfront.binding.query import bind
+    from sqlfront.binding.query_binder import bind
 
     return _one(bind(query.this, environment), "unnamed_subquery", (), node)
 
@@ -132,7 +132,7 @@ def _view(
     table: str, names: Sequence[str], select: str, node: exp.Table, environment: Environment
 ) -> tuple[Term, Sight]:
     """A view's query in its place; its own column list renames."""
-    from sqlfront.binding.query import bind
+    from sqlfront.binding.query_binder import bind
     from sqlfront.sql.dialect import parse_one
 
     if table in environment.views:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlfront.binding.bound_calls import AggregateCall, GroupingCall, outermost, replaced
-from sqlfront.binding.stars import Item
+from sqlfront.binding.select_items import Item
 from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, walk
 from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Made, Map, Term
@@ -102,14 +102,11 @@ def read_groups(select: exp.Select, block: SelectBlock, items: Sequence[Item]) -
 
 
 def _all_groups(found: Grouping, items: Sequence[Item]) -> Grouping:
-    """Every item without an aggregate; constants group nothing unless there is nothing else."""
-    plain = [one.value for one in items if not any(True for _ in _aggregates(one.value))]
-    for value in plain:
-        if columns_of(value) or not isinstance(value, Constant):
-            found.number(value)
-    if not found.values and len(plain) == len(items):
-        for value in plain:
-            found.number(value)
+    """Every item without an aggregate, but constants; without any other it is no GROUP BY."""
+    for item in items:
+        if not _aggregates(item.value) and (columns_of(item.value) or not isinstance(item.value, Constant)):
+            found.number(item.value)
+    found.written = bool(found.values)
     return found
 
 
@@ -130,7 +127,7 @@ def _sets(node: exp.Expr, found: Grouping, block: SelectBlock, items: Sequence[I
 
 def _members(node: exp.Expr, found: Grouping, block: SelectBlock, items: Sequence[Item]) -> list[int]:
     """The numbers of an expression of GROUP BY, or of those in parentheses."""
-    from sqlfront.binding.query import position
+    from sqlfront.binding.query_binder import position
 
     if isinstance(node, exp.Tuple):
         return [number for inner in node.expressions for number in _members(inner, found, block, items)]

@@ -42,11 +42,12 @@ class Types:
         self._learn(scalars)
         return [self._typed(scalar) for scalar in scalars]
 
-    def union(self, lefts: Sequence[str], rights: Sequence[str]) -> list[str]:
-        """The types of the columns of a set operation."""
-        if list(lefts) == list(rights):
-            return list(lefts)
-        nulls = (", ".join(f"CAST(NULL AS {type_})" for type_ in side) for side in (lefts, rights))
+    def union(self, branches: Sequence[Sequence[str]]) -> list[str]:
+        """The types of the columns of a set operation, by those of its branches."""
+        first = list(branches[0])
+        if all(list(one) == first for one in branches):
+            return first
+        nulls = (", ".join(f"CAST(NULL AS {type_})" for type_ in one) for one in branches)
         return self._described(" UNION ALL ".join(f"SELECT {one}" for one in nulls))
 
     def rows(self, rows: Sequence[Sequence[Scalar]]) -> list[str]:

@@ -14,12 +14,12 @@ from sqlglot import exp
 
 from sqlfront.binding.bound_calls import ElementCall, WindowCall, outermost, replaced
 from sqlfront.binding.environment import Environment, Output
-from sqlfront.binding.expressions import ExpressionBinder
+from sqlfront.binding.expression_binder import ExpressionBinder
 from sqlfront.binding.from_tables import bind_from
 from sqlfront.binding.grouping import Grouping, read_groups
-from sqlfront.binding.query import limited, position, projected_to
+from sqlfront.binding.query_binder import limited, position, projected_to
+from sqlfront.binding.select_items import Item, chosen_columns, items_of, unique_names
 from sqlfront.binding.sight import Sight
-from sqlfront.binding.stars import Item, chosen_columns, items_of, unique_names
 from sqlfront.binding.subqueries import Subqueries
 from sqlfront.planner.algebra.scalars import (
     Column,
@@ -282,7 +282,7 @@ def _output(
     on: Sequence[Scalar] | None, new: Callable[[str, str], Column],
 ) -> Output:  # fmt: skip
     """The SELECT list as a Map, with what ORDER BY and DISTINCT ON compare besides; then these, and LIMIT."""
-    made = [_made(item, new, block) for item in items]
+    made = _made(items, term, block)
     outputs = tuple(one.column for one in made)
     shown = {one.value: one.column for one in reversed(made)}
     distinct = tree.args.get("distinct")
@@ -328,11 +328,19 @@ def _output(
     return Output(projected_to(term, outputs), tuple(names))
 
 
-def _made(item: Item, new: Callable[[str, str], Column], block: SelectBlock) -> Made:
-    """A column of the SELECT list; a table's column keeps its number the first time it is put out."""
-    column = new(item.name, item.value.type)
-    block.notes.note_at(column, block.notes.place_of(item.value))
-    return Made(column, item.value)
+def _made(items: Sequence[Item], term: Term, block: SelectBlock) -> list[Made]:
+    """The columns of the SELECT list; a column that is put out under its own name stays the same one."""
+    made: list[Made] = []
+    taken: set[Column] = set()
+    for item in items:
+        value = item.value
+        column = value.column if isinstance(value, Ref) else None
+        if column is None or column in taken or column.name != item.name or column not in term.columns:
+            column = block.environment.numbers.column(item.name, value.type)
+            block.notes.note_at(column, block.notes.place_of(value))
+        taken.add(column)
+        made.append(Made(column, value))
+    return made
 
 
 def _alias_nodes(select: exp.Select) -> dict[str, exp.Expr]:

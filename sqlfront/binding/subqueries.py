@@ -48,7 +48,7 @@ class Subqueries:
 
     def add(self, kind: str, node: exp.Expr, values: Sequence[Scalar], operator: Operator, sight: Sight) -> Scalar:
         """The value of a subquery: "single", "exists", "array", or whether "any" row compares with the values."""
-        from sqlfront.binding.query import bind
+        from sqlfront.binding.query_binder import bind
 
         environment = self._environment
         query = node.expressions[0] if kind == "array" else node.this

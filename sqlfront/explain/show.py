@@ -41,11 +41,16 @@ def show(session: Session, statement: own.Statement) -> pa.Table:
         case own.ExplainMaterialized(query=query, query_start=start, options=options):
             explained = explain_query(database, con, query, statement.text, start)
             return _explained(database, con, explained, options, query)
+        case own.ExplainAlgebra(query=query, query_start=start):
+            from sqlfront.explain.algebra_steps import algebra_steps
+
+            return _table(_STEPS, algebra_steps(database, con, query, statement.text, start))
         case own.CheckMaterializedView(name=name):
             return check_view(session, database.view(con, name.parts))
     raise InternalError(f"no handler for {type(statement).__name__}")
 
 
+_STEPS = {"rule": "string", "term": "string"}
 _VIEWS = {
     "name": "string", "shape": "string", "update": "string", "delay": "string", "rows": "int64", "bytes": "int64",
     "query": "string",

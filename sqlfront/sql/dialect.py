@@ -77,8 +77,9 @@ class Sqlfront(DuckDB):
 _DIALECT = Sqlfront()
 
 
-def parse(sql: str) -> list[exp.Expr]:
-    """The statements of a text: queries, and our own. ProgrammingError with a caret for a syntax error."""
+def parse(sql: str, shown: str | None = None) -> list[exp.Expr]:
+    """The statements of a text: queries, and our own. ProgrammingError with a caret, in the text that is `shown`, for a
+    syntax error."""
     if not isinstance(sql, str):
         raise ProgrammingError(f"{sql!r} is no SQL", hint="give the statement as a str")
     if not sql.isascii() and (stray := _SURROGATE.search(sql)):
@@ -89,22 +90,32 @@ def parse(sql: str) -> list[exp.Expr]:
         return [tree for tree in found if tree is not None]
     except Fault as fault:
         furthest = parser.furthest or fault  # type: ignore[attr-defined]
-        where = caret(sql, furthest.start, furthest.end)
+        where = caret(shown or sql, furthest.start, furthest.end)
         raise ProgrammingError(f"Syntax error: {furthest.what}", where=where) from None
     except SqlglotError:
         start = _unterminated(sql)
-        where = caret(sql, start, start + 1)
+        where = caret(shown or sql, start, start + 1)
         raise ProgrammingError("Syntax error: a string, a name or a comment has no end", where=where) from None
     except RecursionError:
-        raise ProgrammingError("Syntax error: the statement is nested too deeply", where=caret(sql, 0, 1)) from None
+        raise ProgrammingError(
+            "Syntax error: the statement is nested too deeply", where=caret(shown or sql, 0, 1)
+        ) from None
 
 
-def parse_one(sql: str) -> exp.Expr:
+def parse_one(sql: str, shown: str | None = None) -> exp.Expr:
     """The one statement of a text. ProgrammingError for none or several, and for a syntax error."""
-    trees = parse(sql)
+    trees = parse(sql, shown)
     if len(trees) != 1:
-        raise ProgrammingError("Expected one statement", why=f"{len(trees)} were given.", where=caret(sql, 0, 1))
+        raise ProgrammingError(
+            "Expected one statement", why=f"{len(trees)} were given.", where=caret(shown or sql, 0, 1)
+        )
     return trees[0]
+
+
+def parse_query(query: str, statement: str, offset: int) -> exp.Expr:
+    """The query that stands at `offset` of a statement, whose places are those of the statement."""
+    before = "".join("\n" if sign == "\n" else " " for sign in statement[:offset])
+    return parse_one(before + query, statement)
 
 
 def printed(tree: exp.Expr) -> str:

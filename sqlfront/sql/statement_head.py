@@ -14,6 +14,7 @@ from sqlfront.sql.statements import (
     CreateMaterializedView,
     DropChangeTable,
     DropMaterializedView,
+    ExplainAlgebra,
     ExplainMaterialized,
     ExplainMaterializedView,
     Name,
@@ -374,6 +375,11 @@ def _explain_query(reader: Reader, start: int) -> Statement:
     return ExplainMaterialized(reader.text, start, *reader.query(), options)
 
 
+def _explain_algebra(reader: Reader, start: int) -> Statement:
+    reader.expect("explain", "(", "algebra", ")")
+    return ExplainAlgebra(reader.text, start, *reader.query())
+
+
 def _check(reader: Reader, start: int) -> Statement:
     reader.expect("check", "materialized", "view")
     return CheckMaterializedView(reader.text, start, _last_name(reader))
@@ -412,6 +418,7 @@ _STATEMENTS: dict[tuple[str, ...], Callable[[Reader, int], Statement]] = {
     ("show", "state"): _show_state,
     ("explain", "materialized"): _explain_view,
     ("explain", "(", "materialized"): _explain_query,
+    ("explain", "(", "algebra"): _explain_algebra,
     ("check",): _check,
     ("subscribe",): _subscribe,
 }

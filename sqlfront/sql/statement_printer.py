@@ -70,6 +70,9 @@ class StatementPrinter(QueryPrinter):
         shards = "".join(f", SHARDS {self.sql(o, 'expression')}" for o in node.args.get("options") or [])
         return f"EXPLAIN (MATERIALIZED{shards}) {self.sql(node, 'query')}"
 
+    def explain_algebra(self, node: trees.ExplainAlgebra) -> str:
+        return f"EXPLAIN (ALGEBRA) {self.sql(node, 'query')}"
+
     def check_view(self, node: trees.CheckMaterializedView) -> str:
         return f"CHECK MATERIALIZED VIEW {self.sql(node, 'this')}"
 
@@ -90,6 +93,7 @@ StatementPrinter.TRANSFORMS = {
     trees.ShowOwn: StatementPrinter.show_own,
     trees.ExplainMaterializedView: StatementPrinter.explain_view,
     trees.ExplainMaterialized: StatementPrinter.explain_query,
+    trees.ExplainAlgebra: StatementPrinter.explain_algebra,
     trees.CheckMaterializedView: StatementPrinter.check_view,
     trees.Subscribe: StatementPrinter.subscribe,
 }

@@ -237,6 +237,10 @@ class StatementReader(QueryReader):
         self.expect(")")
         return trees.ExplainMaterialized(options=options, query=self.query())
 
+    def explain_algebra(self) -> exp.Expr:
+        self.expect("EXPLAIN", "(", "ALGEBRA", ")")
+        return trees.ExplainAlgebra(query=self.query())
+
     def check_view(self) -> exp.Expr:
         self.expect("CHECK", "MATERIALIZED", "VIEW")
         return trees.CheckMaterializedView(this=self.qualified(_VIEW))
@@ -263,6 +267,7 @@ _STATEMENTS: dict[tuple[str, ...], Callable[[StatementReader], exp.Expr]] = {
     ("SHOW", "STATE"): StatementReader.show_state,
     ("EXPLAIN", "MATERIALIZED"): StatementReader.explain_view,
     ("EXPLAIN", "(", "MATERIALIZED"): StatementReader.explain_query,
+    ("EXPLAIN", "(", "ALGEBRA"): StatementReader.explain_algebra,
     ("CHECK",): StatementReader.check_view,
     ("SUBSCRIBE",): StatementReader.subscribe,
 }

@@ -182,6 +182,14 @@ class ExplainMaterialized(Statement):
 
 
 @dataclass(frozen=True)
+class ExplainAlgebra(Statement):
+    """EXPLAIN (ALGEBRA) SELECT ...: the query's term after each rule that changed it."""
+
+    query: str
+    query_start: int
+
+
+@dataclass(frozen=True)
 class CheckMaterializedView(Statement):
     name: Name
 

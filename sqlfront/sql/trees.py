@@ -231,6 +231,12 @@ class ExplainMaterialized(Own):
     arg_types: ClassVar[dict[str, bool]] = {"query": True, "options": False}
 
 
+class ExplainAlgebra(Own):
+    """EXPLAIN (ALGEBRA) query."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"query": True}
+
+
 class CheckMaterializedView(Own):
     pass
 

@@ -20,6 +20,7 @@ from sqlfront.sql.statements import (
     CreateMaterializedView,
     DropChangeTable,
     DropMaterializedView,
+    ExplainAlgebra,
     ExplainMaterialized,
     ExplainMaterializedView,
     Name,
@@ -61,6 +62,7 @@ WRITTEN = [
     'SHOW STATE FOR "v w"',
     "EXPLAIN MATERIALIZED VIEW v WITH (shards = 8)",
     "EXPLAIN (MATERIALIZED, SHARDS 8) SELECT a FROM t",
+    "EXPLAIN (ALGEBRA) SELECT a FROM t",
     "explain (materialized) from t",
     "CHECK MATERIALIZED VIEW v",
     "SUBSCRIBE TO v WITH (from_epoch = 3)",
@@ -175,6 +177,9 @@ def statement(text: str) -> Statement:
         case trees.ExplainMaterialized():
             start = span(args["query"])[0]
             return ExplainMaterialized(text, 0, text[start:], start, options(args["options"]))
+        case trees.ExplainAlgebra():
+            start = span(args["query"])[0]
+            return ExplainAlgebra(text, 0, text[start:], start)
         case trees.CheckMaterializedView():
             return CheckMaterializedView(text, 0, name(node.this))
         case trees.Subscribe():

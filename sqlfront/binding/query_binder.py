@@ -13,9 +13,9 @@ from sqlfront.bind.table_catalog import CatalogView
 from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
 from sqlfront.binding.notes import Notes, WrittenOrder
 from sqlfront.binding.scalar_types import Types
-from sqlfront.binding.stars import unique_names
+from sqlfront.binding.select_items import unique_names
 from sqlfront.planner.algebra.rewriting import passed
-from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar
+from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar
 from sqlfront.planner.algebra.terms import (
     Common,
     Made,
@@ -206,30 +206,65 @@ def _spelled(node: exp.Expr) -> str:
 
 def _set_operation(tree: exp.SetOperation, environment: Environment) -> Output:
     """UNION, INTERSECT and EXCEPT. A long chain is no deep recursion."""
-    chain = []
+    chain: list[exp.SetOperation] = []
     node: exp.Expr = tree
-    while isinstance(node, exp.SetOperation):
+    while isinstance(node, exp.SetOperation) and not (chain and _is_closed(node)):
         chain.append(node)
-        node = node.this
-        if isinstance(node, exp.Expr) and any(node.args.get(key) for key in ("order", "limit", "offset", "with_")):
-            break
+        node = _bare(node.this)
     output = bind(node, environment)
-    for operation in reversed(chain):
-        output = _combined(operation, output, bind(operation.expression, environment), environment)
+    operations = chain[::-1]
+    while operations:
+        length = _alike(operations)
+        rights = [bind(operation.expression, environment) for operation in operations[:length]]
+        output = _combined(operations[:length], [output, *rights], environment)
+        del operations[:length]
     return output
 
 
-def _combined(node: exp.SetOperation, left: Output, right: Output, environment: Environment) -> Output:
-    kind = {exp.Union: "union", exp.Except: "except", exp.Intersect: "intersect"}[type(node)]
-    names = left.names
-    if node.args.get("by_name"):
+def _is_closed(node: exp.Expr) -> bool:
+    return any(node.args.get(key) for key in ("order", "limit", "offset", "with_"))
+
+
+def _alike(operations: Sequence[exp.SetOperation]) -> int:
+    """How many of the operations are one UNION of several branches, whose types DuckDB finds together."""
+    first = operations[0]
+    if not isinstance(first, exp.Union) or first.args.get("by_name"):
+        return 1
+    kind = (type(first), first.args["distinct"], None)
+    kinds = [(type(one), one.args["distinct"], one.args.get("by_name")) for one in operations]
+    return next((place for place, one in enumerate(kinds) if one != kind), len(kinds))
+
+
+def _combined(nodes: Sequence[exp.SetOperation], branches: list[Output], environment: Environment) -> Output:
+    names = branches[0].names
+    if nodes[0].args.get("by_name"):
+        left, right = branches
         names = (*left.names, *(name for name in right.names if name.casefold() not in _folded(left.names)))
-        left, right = (_by_name(side, names, environment) for side in (left, right))
-    types = environment.types.union([c.type for c in left.columns], [c.type for c in right.columns])
-    columns = tuple(environment.numbers.column(name, type_) for name, type_ in zip(names, types, strict=True))
-    term = SetOperation(kind, not node.args["distinct"], left.term, right.term, columns)  # type: ignore[arg-type]
-    environment.notes.note(columns, node)
+        branches = [_by_name(side, names, environment) for side in branches]
+    types = environment.types.union([[column.type for column in one.columns] for one in branches])
+    if len(branches) > 2:
+        branches = [_cast(one, types, environment) for one in branches]
+    kind: dict[type[exp.Expr], Any] = {exp.Union: "union", exp.Except: "except", exp.Intersect: "intersect"}
+    term = branches[0].term
+    for node, right in zip(nodes, branches[1:], strict=True):
+        columns = tuple(environment.numbers.column(name, type_) for name, type_ in zip(names, types, strict=True))
+        term = SetOperation(kind[type(node)], not node.args["distinct"], term, right.term, columns)
+        environment.notes.note(columns, node)
     return Output(term, tuple(names))
+
+
+def _cast(branch: Output, types: Sequence[str], environment: Environment) -> Output:
+    """A branch with the types of the whole union."""
+    if [column.type for column in branch.columns] == list(types):
+        return branch
+    made = []
+    for column, type_ in zip(branch.columns, types, strict=True):
+        if column.type == type_:
+            made.append(Made(column, Ref(column)))
+        else:
+            value = Call(f"CAST({{0}} AS {type_})", (Ref(column),), type_, strict=True)
+            made.append(Made(environment.numbers.column(column.name, type_), value))
+    return Output(Map(branch.term, tuple(made)), branch.names)
 
 
 def _by_name(side: Output, names: Sequence[str], environment: Environment) -> Output:

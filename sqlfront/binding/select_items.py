@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from sqlfront.planner.algebra.scalars import Scalar
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
-from sqlfront.sql.parse_tree import SourceText, parse_select, render
 
 if TYPE_CHECKING:
     from sqlfront.binding.select_block import SelectBlock
@@ -22,7 +21,7 @@ Starred = tuple[str, Scalar]
 
 @dataclass(frozen=True)
 class Item:
-    """A column that a block puts out; `is_named`: by an alias or a column's own name."""
+    """A column that a block puts out; `is_named`: by an alias or a column's own name, else its name is its text."""
 
     name: str
     value: Scalar
@@ -31,7 +30,10 @@ class Item:
 
 def items_of(select: exp.Select, block: SelectBlock) -> list[Item]:
     """The items of a SELECT list."""
-    return [item for node in select.expressions for item in _items(node, block)]
+    items = [item for node in select.expressions for item in _items(node, block)]
+    unnamed = [item.name for item in items if not item.is_named]
+    names = iter(_own_names(unnamed, block.environment.con))
+    return [item if item.is_named else replace(item, name=next(names)) for item in items]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -86,17 +88,34 @@ def _items(node: exp.Expr, block: SelectBlock) -> Iterator[Item]:
     elif isinstance(this, exp.Dot) and isinstance(this.expression, exp.Identifier):
         yield Item(this.expression.name, block.expressions.bind(this))
     else:
-        yield Item(_own_name(this), block.expressions.bind(this), False)
+        yield Item(printed(_with_windows(_unparenthesised(this), block)), block.expressions.bind(this), False)
 
 
-def _own_name(node: exp.Expr) -> str:
-    """What DuckDB calls a column without a name."""
-    inner = node
-    while isinstance(inner, exp.Paren):
-        inner = inner.this
-    sql = f"SELECT {printed(inner)}"
-    [tree] = parse_select(sql, SourceText(sql))["select_list"]
-    return render(tree) if tree["class"] != "SUBQUERY" else printed(inner)
+def _own_names(texts: Sequence[str], con: Any) -> list[str]:
+    """What DuckDB calls columns without a name: the expressions as it prints them, asked at once."""
+    if not texts:
+        return []
+    query = (
+        "SELECT list_transform(?::VARCHAR[], lambda one: json_deserialize_sql(json_serialize_sql('SELECT ' || one)))"
+    )
+    [(names,)] = con.execute(query, [list(texts)]).fetchall()
+    return [name.removeprefix("SELECT ") for name in names]
+
+
+def _unparenthesised(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _with_windows(node: exp.Expr, block: SelectBlock) -> exp.Expr:
+    """An expression with the definitions of the windows that it names."""
+    if not any(one.args.get("alias") for one in node.find_all(trees.Window)):
+        return node
+    copy = exp.Paren(this=node.copy())
+    for window in list(copy.find_all(trees.Window)):
+        window.replace(block.expressions.defined(window))
+    return copy.this
 
 
 def _star(node: exp.Expr) -> exp.Star | None:
