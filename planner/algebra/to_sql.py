@@ -5,6 +5,8 @@ Each operator is a SELECT over its inputs' SELECTs, with columns called c1, c2, 
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable, Sequence
 
 from sqlfront.planner.algebra.rewriting import walk_once
@@ -41,6 +43,8 @@ from sqlfront.planner.algebra.terms import (
     Windowed,
 )
 
+_TEXTS = re.compile(r"'[^']*'|\"[^\"]*\"")
+_ENCLOSED = re.compile(r"[^()]*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*)*")  # Parentheses within, two levels deep.
 NOTHING = "0 AS none"  # DuckDB has no rows without columns.
 
 
@@ -65,7 +69,8 @@ def scalar_sql(scalar: Scalar) -> str:
         case Constant(sql=sql):
             return sql
         case Call(form=form, arguments=arguments):
-            return f"({_filled(form, arguments)})"
+            text = _filled(form, arguments)
+            return text if is_closed(form) else f"({text})"
         case Compare(operator=operator, left=left, right=right):
             return f"({scalar_sql(left)} {operator} {scalar_sql(right)})"
         case Logic(word=word, parts=parts):
@@ -74,6 +79,15 @@ def scalar_sql(scalar: Scalar) -> str:
             return f"(NOT {scalar_sql(part)})"
         case IsNull(part=part):
             return f"({scalar_sql(part)} IS NULL)"
+
+
+@functools.cache
+def is_closed(form: str) -> bool:
+    """Whether a form sets itself apart: it is one call f(...), with nothing around it."""
+    name, opening, rest = form.partition("(")
+    if not opening or not name.replace("_", "a").replace(".", "a").isalnum() or not rest.endswith(")"):
+        return False
+    return _ENCLOSED.fullmatch(_TEXTS.sub("", rest[:-1])) is not None
 
 
 def quoted(name: str) -> str:

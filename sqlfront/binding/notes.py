@@ -37,6 +37,7 @@ class Notes:
     orders: list[WrittenOrder] = field(default_factory=list)
     _places: dict[Hashable, list[Span]] = field(default_factory=dict)
     _moved: Span | None = None
+    _moves: set[Span] = field(default_factory=set)
 
     def note(self, what: Hashable, node: exp.Expr | None) -> None:
         """Remember where something was written."""
@@ -72,10 +73,17 @@ class Notes:
         columns = (part.column for part in walk(value) if hasattr(part, "column"))
         return found or self.place(*columns)
 
+    def written(self, value: Scalar) -> str:
+        """An expression as the user wrote it; empty for one that a rule made or a view's text has."""
+        place = self.place(value)
+        return "" if place is None or place in self._moves else self.text[place[0] : place[1]]
+
     @contextmanager
     def moved_to(self, node: exp.Expr) -> Iterator[None]:
         """All that is noted inside stands where `node` does."""
         before, self._moved = self._moved, self.span(node)
+        if self._moved is not None:
+            self._moves.add(self._moved)
         try:
             yield
         finally:

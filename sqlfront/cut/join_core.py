@@ -1,0 +1,113 @@
+"""The join of a block in the making: its atoms, its conditions, and what computed columns stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlfront.bind.table_catalog import ForeignKey
+from sqlfront.cut.scalar_forms import with_names
+from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, conjuncts, substitute
+from sqlfront.sql.trees import Span
+
+
+@dataclass(frozen=True)
+class AtomColumn:
+    """A column of an atom: in the term, and in the table."""
+
+    column: Column
+    name: str
+    not_null: bool = False
+
+
+@dataclass(frozen=True)
+class AtomTable:
+    """A table at one place of the join."""
+
+    name: str
+    table: str
+    columns: tuple[AtomColumn, ...]
+    keys: tuple[tuple[str, ...], ...] = ()
+    references: tuple[ForeignKey, ...] = ()
+    at: Span | None = None
+
+
+@dataclass
+class JoinCore:
+    """Atoms and conditions in the order of the query; names its atoms may not have.
+
+    `values` has, for each computed column of the term, its value over the columns of atoms.
+    """
+
+    atoms: list[AtomTable] = field(default_factory=list)
+    conditions: list[Scalar] = field(default_factory=list)
+    reserved: frozenset[str] = frozenset()
+    values: dict[Column, Scalar] = field(default_factory=dict)
+    _owners: dict[Column, str] = field(default_factory=dict)
+    _columns: dict[Column, AtomColumn] = field(default_factory=dict)
+
+    def add_atom(
+        self,
+        alias: str,
+        table: str,
+        columns: Sequence[AtomColumn],
+        keys: Sequence[tuple[str, ...]] = (),
+        references: Sequence[ForeignKey] = (),
+        at: Span | None = None,
+    ) -> None:
+        """A new atom, called by its alias if that is free."""
+        taken = {atom.name for atom in self.atoms} | self.reserved
+        wanted = alias.lower()
+        name = next(n for i in range(len(taken) + 1) if (n := wanted if i == 0 else f"{wanted}_{i + 1}") not in taken)
+        self.atoms.append(AtomTable(name, table, tuple(columns), tuple(keys), tuple(references), at))
+        self._owners |= {one.column: name for one in columns}
+        self._columns |= {one.column: one for one in columns}
+
+    def over_atoms(self, value: Scalar) -> Scalar:
+        """An expression over columns of atoms."""
+        return substitute(value, self.values) if self.values else value
+
+    def add_conditions(self, condition: Scalar) -> None:
+        for part in conjuncts(self.over_atoms(condition)):
+            if part not in self.conditions:
+                self.conditions.append(part)
+
+    def atoms_of(self, value: Scalar) -> list[str]:
+        """The names of the atoms that an expression reads, sorted."""
+        return sorted({self._owners[column] for column in columns_of(value) if column in self._owners})
+
+    def atom(self, name: str) -> AtomTable:
+        return next(atom for atom in self.atoms if atom.name == name)
+
+    def owner(self, column: Column) -> str:
+        return self._owners[column]
+
+    def is_own(self, column: Column) -> bool:
+        return column in self._owners
+
+    def name_of(self, column: Column) -> str:
+        """What the table calls a column."""
+        return self._columns[column].name
+
+    def is_declared(self, column: Column) -> bool:
+        """Whether a column is declared NOT NULL."""
+        return self._columns[column].not_null
+
+    def text(self, value: Scalar) -> str:
+        """An expression of one atom as SQL over its table's columns."""
+        return with_names(value, {column: self.name_of(column) for column in columns_of(value)})
+
+    def spelled(self, value: Scalar) -> str:
+        """An expression as text for people, without the tables' names."""
+        return with_names(value, {column: column.name for column in columns_of(value)})
+
+    def narrowed(self) -> JoinCore:
+        """The same join, to which conditions may be added."""
+        return JoinCore(
+            list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self._owners),
+            dict(self._columns),
+        )  # fmt: skip
+
+
+def is_column(value: Scalar) -> bool:
+    return isinstance(value, Ref)

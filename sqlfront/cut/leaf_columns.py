@@ -1,0 +1,218 @@
+"""What each atom's leaf computes: variables (join, group, output columns) and factors (summed columns)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlfront.binding.notes import Notes
+from sqlfront.cut.join_core import AtomTable, JoinCore
+from sqlfront.cut.scalar_forms import call, cast, function_name, is_not_null
+from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
+from sqlfront.cut.value_types import is_nested, never_null
+from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, columns_of
+from sqlfront.planner.model.query import Atom, Comparison, Condition, LeafColumn, Reference
+from sqlfront.sql.parse_tree import quoted
+
+
+@dataclass
+class _Variable:
+    name: str
+    type: str
+    members: dict[str, Scalar]
+    label: str
+
+
+class Leaves:
+    """Collects variables and factors while the output is bound; `build` then gives the atoms.
+
+    A variable's or a raw column's value is a Ref to a column of that name: `reference` and `named`.
+    """
+
+    def __init__(self, core: JoinCore, conditions: Conditions, notes: Notes) -> None:
+        self._core, self._conditions, self._notes = core, conditions, notes
+        self._atoms = {atom.name: atom for atom in core.atoms}
+        self._names: set[str] = set()
+        self._variables: dict[str, _Variable] = {}
+        self._by_element: dict[tuple[str, Scalar], str] = {}
+        self._factors: dict[tuple[str, Scalar], tuple[str, Scalar]] = {}
+        for equality_class in conditions.classes:
+            name = self._declare(equality_class.type, equality_class.members)
+            for element in equality_class.elements:
+                self._by_element[element] = name
+            for atom, value in equality_class.members.items():
+                self._by_element.setdefault((atom, cast(value, equality_class.type)), name)
+        self.comparisons = tuple(dict.fromkeys(self._compare(sides) for sides in conditions.comparisons))
+
+    def variable(self, value: Scalar) -> str:
+        """The variable that holds an expression of one atom; made if there is none. Raises NotSupportedError."""
+        element = (self._core.atoms_of(value)[0], value)
+        if element not in self._by_element:
+            if is_nested(value.type):
+                why = "lists, structs and maps cannot be columns of a view yet"
+                place = self._notes.place_of(value)
+                raise self._notes.refusal(f"A column of type {value.type}", place, why, "put out its fields")
+            self._by_element[element] = self._declare(value.type, {element[0]: value})
+        return self._by_element[element]
+
+    def variable_type(self, name: str) -> str:
+        return self._variables[name].type
+
+    def reference(self, value: Scalar) -> Scalar:
+        """The expression's value as read from its variable, in the expression's own type."""
+        name = self.variable(value)
+        return cast(named(name, self._variables[name].type), value.type)
+
+    def factor(self, value: Scalar, atom: str) -> str:
+        """The name of the factor that computes a value in the atom's leaf."""
+        element = (atom, value)
+        if element not in self._factors:
+            plain = isinstance(value, Ref)
+            base = self._core.name_of(value.column) if isinstance(value, Ref) else f"{atom}_factor"
+            name = self._free_name([f"{base}_sum", f"{atom}_{base}"] if plain else [base])
+            self._factors[element] = (name, value)
+        return self._factors[element][0]
+
+    def never_null(self, value: Scalar) -> bool:
+        """Whether the expression has a value in every row of the join; sound, not complete."""
+        return never_null(value, lambda column: self._is_join_column(column) or self._core.is_declared(column))
+
+    def unused_name(self, base: str) -> str:
+        """A name no variable or factor has, reserved for the caller."""
+        return self._free_name([base])
+
+    def build(self) -> tuple[Atom, ...]:
+        """The atoms with all that was asked for."""
+        columns = [
+            (atom, self._column(one.name, value, one.type))
+            for one in self._variables.values()
+            for atom, value in one.members.items()
+        ]
+        sums = [(atom, self._column(name, value, value.type)) for (atom, _), (name, value) in self._factors.items()]
+        return tuple(self._atom(atom, _of(columns, atom.name), _of(sums, atom.name)) for atom in self._atoms.values())
+
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        return tuple((variable.name, variable.label) for variable in self._variables.values())
+
+    def _compare(self, sides: ComparedSides) -> Comparison:
+        """The comparison of variables that hold both sides in the type in which they are compared."""
+        return Comparison(self._held(sides.left, sides.type), sides.operator, self._held(sides.right, sides.type))
+
+    def _held(self, value: Scalar, type_: str) -> str:
+        """The variable that holds an expression's value in a type."""
+        known = self._by_element.get((self._core.atoms_of(value)[0], value))
+        if known is not None and self._variables[known].type == type_:
+            return known
+        if known is None and value.type == type_:
+            return self.variable(value)
+        held = cast(value, type_)
+        self._notes.move(value, held)
+        return self.variable(held)
+
+    def _is_never_null(self, variable: _Variable) -> bool:
+        """Whether a row whose variable is NULL joins nothing."""
+        compared = any(variable.name in comparison.scheme for comparison in self.comparisons)
+        return compared or len(variable.members) > 1
+
+    def _is_join_column(self, column: Column) -> bool:
+        name = self._by_element.get((self._core.owner(column), Ref(column)))
+        return name is not None and self._is_never_null(self._variables[name])
+
+    def _declare(self, kind: str, members: dict[str, Scalar]) -> str:
+        atom, value = next(iter(members.items()))
+        columns = [self._core.name_of(one.column) for one in members.values() if isinstance(one, Ref)]
+        if columns:
+            names = [columns[0], f"{atom}_{columns[0]}"]
+        else:
+            function = function_name(value.form) if isinstance(value, Call) else ""
+            names = [f"{atom}_{function if function.isidentifier() else 'value'}"]
+        name = self._free_name(names)
+        label = name if columns else self._notes.written(value) or self._core.text(value)
+        self._variables[name] = _Variable(name, kind, members, label)
+        return name
+
+    def _free_name(self, wanted: list[str]) -> str:
+        numbered = [f"{wanted[-1]}_{i}" for i in range(2, len(self._names) + 3)]
+        name = next(name for name in [*wanted, *numbered] if name.lower() not in self._names)
+        self._names.add(name.lower())
+        return name
+
+    def _column(self, name: str, value: Scalar, kind: str) -> LeafColumn:
+        columns = columns_of(value)
+        source = self._core.name_of(next(iter(columns))) if columns else ""
+        plain = isinstance(value, Ref)
+        presence = len(columns) == 1 and value == presence_of(Ref(next(iter(columns))))
+        return LeafColumn(
+            name,
+            self._core.text(cast(value, kind)),
+            kind,
+            source=source if plain and value.type == kind else None,
+            presence_of=source if presence else None,
+            not_null=self.never_null(value) and all(map(self._core.is_declared, columns)),
+        )
+
+    def _where(self, atom: str) -> tuple[Condition, ...]:
+        found = []
+        for predicate in self._conditions.predicates[atom]:
+            sides = equated_columns(predicate)
+            equates = (self._core.text(sides[0]), self._core.text(sides[1])) if sides else None
+            found.append(Condition(self._core.text(predicate), equates, self._read(predicate)))
+        return tuple(found)
+
+    def _read(self, predicate: Scalar) -> tuple[tuple[str, str], ...]:
+        """The columns that a condition reads, with their types."""
+        read = sorted((self._core.name_of(column), column.type) for column in columns_of(predicate))
+        return tuple((quoted(name), type_) for name, type_ in read)
+
+    def _atom(self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn]) -> Atom:
+        joins = (v for v in self._variables.values() if atom.name in v.members and self._is_never_null(v))
+        return Atom(
+            name=atom.name,
+            table=atom.table,
+            variables=tuple(variables),
+            factors=tuple(factors),
+            conditions=self._where(atom.name),
+            required=frozenset(variable.name for variable in joins),
+            keys=self._keys(atom),
+            references=self._references(atom),
+        )
+
+    def _references(self, atom: AtomTable) -> tuple[Reference, ...]:
+        """Declared foreign keys whose columns are variables of the atom."""
+        held, found = self._held_columns(atom), []
+        for columns, table, targets in atom.references:
+            names = [held.get(column) for column in columns]
+            pairs = tuple((name, target) for name, target in zip(names, targets, strict=True) if name)
+            if len(pairs) == len(columns):
+                found.append(Reference(table, pairs))
+        return tuple(found)
+
+    def _keys(self, atom: AtomTable) -> tuple[frozenset[str], ...]:
+        """Declared keys whose columns are variables of the atom or fixed to a constant."""
+        fixed_values = fixed_columns(self._conditions.predicates[atom.name])
+        fixed = {one.name for one in atom.columns if Ref(one.column) in fixed_values}
+        held, found = self._held_columns(atom), []
+        for columns in atom.keys:
+            names = {column: held.get(column) for column in columns}
+            if all(name or column in fixed for column, name in names.items()):
+                found.append(frozenset(name for name in names.values() if name))
+        return tuple(dict.fromkeys(found))
+
+    def _held_columns(self, atom: AtomTable) -> dict[str, str]:
+        """By the table's names, the variables that hold columns."""
+        pairs = ((one.name, self._by_element.get((atom.name, Ref(one.column)))) for one in atom.columns)
+        return {column: name for column, name in pairs if name is not None}
+
+
+def named(name: str, type_: str) -> Scalar:
+    """A variable or raw column, by its name."""
+    return Constant(quoted(name), type_)
+
+
+def presence_of(value: Scalar) -> Scalar:
+    """1 where a value is not NULL."""
+    return call("CASE WHEN {0} THEN {1} END", "INTEGER", is_not_null(value), Constant("1", "INTEGER"))
+
+
+def _of(pairs: list[tuple[str, Any]], atom: str) -> list[Any]:
+    return [value for owner, value in pairs if owner == atom]

@@ -1,0 +1,330 @@
+"""Aggregates become measures, sums over the join of products of leaf factors; those that are no sums, distinct
+values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+from sqlfront.binding.notes import Notes
+from sqlfront.cut.join_core import JoinCore
+from sqlfront.cut.kept_values import Extremum, KeptValues
+from sqlfront.cut.leaf_columns import Leaves, named
+from sqlfront.cut.products import ARGUMENT, ONE, Expander, Monomial, Part, Polynomial, both, is_floating
+from sqlfront.cut.scalar_forms import (
+    ADD,
+    MULTIPLY,
+    SUBTRACT,
+    call,
+    cast,
+    equal,
+    function_name,
+    guarded,
+    is_cast,
+    is_not_null,
+    row_values,
+)
+from sqlfront.cut.value_types import decimal_parts, is_exact_number
+from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Constant, Scalar, columns_of, conjuncts
+from sqlfront.planner.algebra.terms import Aggregated
+from sqlfront.planner.model.query import Measure, RawColumn
+from sqlfront.storage.errors import NotSupportedError
+
+COUNTS = ("count", "count_star")
+SUMS = ("sum", "count_if", "countif")
+AVERAGES = ("avg", "mean")
+LEAST = ("min", "bool_and", "arg_min", "argmin", "min_by")
+GREATEST = ("max", "bool_or", "arg_max", "argmax", "max_by")
+ONE_VALUE = Constant("1", "INTEGER")
+
+
+class SummedArguments:
+    """Which averages DuckDB computes as SUM / COUNT: those without FILTER, if there is no GROUP BY or the query
+    also has an unfiltered SUM or COUNT of the same argument (up to integer casts and added constants, which
+    its optimizer takes out of sums)."""
+
+    def __init__(self, aggregates: Sequence[Aggregated], scalar: bool) -> None:
+        self._scalar = scalar
+        plain = [one for one in aggregates if one.filter == TRUE and not one.distinct]
+        self._summed = {
+            _bare(one.arguments[0]) for one in plain if function_name(one.form) in ("sum", "count") and one.arguments
+        }
+
+    def averages_by_sum(self, average: Aggregated) -> bool:
+        return average.filter == TRUE and (self._scalar or _bare(average.arguments[0]) in self._summed)
+
+
+def _bare(value: Scalar) -> Scalar:
+    while isinstance(value, Call) and (_is_whole_cast(value) or _adds_constant(value)):
+        value = value.arguments[0]
+    return value
+
+
+def _is_whole_cast(value: Call) -> bool:
+    return is_cast(value) and "INT" in value.type
+
+
+def _adds_constant(value: Call) -> bool:
+    return value.form in (ADD, SUBTRACT) and not columns_of(value.arguments[1])
+
+
+class Aggregates:
+    """Binds aggregates; equal ones share a raw column, equal sums a measure, equal factors a leaf column."""
+
+    def __init__(
+        self, con: Any, core: JoinCore, leaves: Leaves, kept: KeptValues, notes: Notes, summed: SummedArguments
+    ) -> None:
+        self._core, self._leaves, self._notes, self._summed, self._kept = core, leaves, notes, summed, kept
+        self._expander = Expander(con, core, leaves.never_null, notes)
+        self._raw: dict[Aggregated, RawColumn] = {}
+        self._measures: dict[Measure, int] = {}
+        self._factors: dict[tuple[object, ...], Scalar] = {}
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        return tuple(self._measures)
+
+    @property
+    def raw(self) -> tuple[RawColumn, ...]:
+        return tuple(self._raw.values())
+
+    def value(self, aggregate: Aggregated) -> Scalar:
+        """The aggregate's value, as read from the raw column that holds it. Raises NotSupportedError."""
+        same = replace(aggregate, column=_ANY)
+        known = self._raw.get(same)
+        if known is None:
+            known = self._raw[same] = self._bind(aggregate)
+        return cast(named(known.name, known.type), aggregate.column.type)
+
+    def count_rows(self) -> int:
+        """The measure that counts the rows of the join."""
+        return self._measure(ONE[0], False)
+
+    def _bind(self, aggregate: Aggregated) -> RawColumn:
+        self._check(aggregate)
+        name = function_name(aggregate.form)
+        if name in (*LEAST, *GREATEST):
+            return self._extremum(aggregate, "least" if name in LEAST else "greatest")
+        kind = "count" if name in COUNTS else "avg" if name in AVERAGES else "sum"
+        if aggregate.distinct:
+            return self._distinct(aggregate, kind)
+        return self._count(aggregate, kind) if kind == "count" else self._sum(aggregate, kind)
+
+    def _refusal(self, what: str, aggregate: Aggregated, why: str, hint: str) -> NotSupportedError:
+        return self._notes.refusal(what, self._notes.place(aggregate.column), why, hint)
+
+    def _check(self, aggregate: Aggregated) -> None:
+        name = function_name(aggregate.form)
+        if name not in (*COUNTS, *AVERAGES, *SUMS, *LEAST, *GREATEST):
+            why = "it is neither a sum over rows, to which a change can be added, nor the first of them in an order"
+            hint = "use COUNT, SUM, AVG, MIN or MAX, or keep the rows in the view and aggregate when you read it"
+            raise self._refusal(f"The aggregate {name}", aggregate, why, hint)
+        if aggregate.distinct and name in ("count_if", "countif"):
+            hint = "leave DISTINCT out, or use bool_or"
+            raise self._refusal(f"{name}(DISTINCT ...)", aggregate, "it can only be 0 or 1", hint)
+        if aggregate.order:
+            why = "its result does not depend on an order"
+            raise self._refusal(f"ORDER BY inside {name}", aggregate, why, "leave it out")
+
+    def _count(self, aggregate: Aggregated, kind: str) -> RawColumn:
+        rows: Polynomial = ONE
+        if aggregate.arguments:
+            rows = self._expander.presence(aggregate.arguments[0])
+        rows = self._filtered(aggregate, rows)
+        terms = tuple((int(one.coefficient), self._measure(one, False)) for one in rows)
+        return self._column(aggregate, "count", terms=terms or ((0, self.count_rows()),))
+
+    def _sum(self, aggregate: Aggregated, kind: str) -> RawColumn:
+        argument_type = aggregate.arguments[0].type
+        argument = self._number(aggregate.arguments[0], kind, aggregate)
+        floating = is_floating(argument_type)
+        value, presence = self._expander.expand(argument, floating)
+        value, presence = self._filtered(aggregate, value), self._filtered(aggregate, presence)
+        present = self._presence(presence, aggregate)
+        if floating and len(self._core.atoms_of(argument)) == 1:
+            return self._floating_leaf(aggregate, kind, value[0], present, argument_type)
+        scale = 0 if floating else (decimal_parts(argument_type) or (0, 0))[1]
+        return self._column(
+            aggregate,
+            kind,
+            terms=tuple(
+                (self._coefficient(one, scale, floating, aggregate), self._measure(one, floating)) for one in value
+            ),
+            present=present,
+            scale=scale,
+            argument_type=argument_type,
+            from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
+        )
+
+    def _floating_leaf(
+        self, aggregate: Aggregated, kind: str, value: Monomial, present: int, argument_type: str
+    ) -> RawColumn:
+        """A floating column of one table: the finite values are summed, the others counted by kind."""
+        atom, column = value.values[0]
+        number = cast(column, "DOUBLE")
+        others = tuple(condition for condition in value.guarding if condition != (atom, is_not_null(column)))
+
+        def where(condition: Scalar, values: tuple[Part, ...] = ()) -> int:
+            return self._measure(Monomial(Fraction(1), values, others).where((atom, condition)), True)
+
+        infinities = (Constant(f"CAST('{text}' AS DOUBLE)", "DOUBLE") for text in ("inf", "-inf"))
+        plus, minus = (where(equal(number, infinity)) for infinity in infinities)
+        specials = (where(call("isnan({0})", "BOOLEAN", number)), plus, minus)
+        total = where(call("isfinite({0})", "BOOLEAN", number), ((atom, number),))
+        return self._column(
+            aggregate,
+            kind,
+            terms=((1, total),),
+            present=present,
+            specials=specials,
+            argument_type=argument_type,
+            from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
+        )
+
+    def _distinct(self, aggregate: Aggregated, kind: str) -> RawColumn:
+        """COUNT, SUM or AVG of the distinct values that a view of distinct values keeps; those of a row may have
+        NULLs."""
+        argument = aggregate.arguments[0]
+        if kind == "count":
+            parts = row_values(argument)
+            kept = self._kept.keep(aggregate, parts or (argument,), nulls=bool(parts))
+            return self._column(aggregate, kind, distinct_set=kept.number)
+        argument = self._number(argument, kind, aggregate)
+        kept = self._kept.keep(aggregate, [argument])
+        type_, own = kept.type(0), argument.type
+        if type_ != own and decimal_parts(type_):
+            why = f"it joins columns of type {type_}, and DuckDB adds it up as {own}"
+            raise self._refusal("This sum", aggregate, why, "cast the columns to one type")
+        scale = (decimal_parts(own) or (0, 0))[1]
+        fields = {"variable": kept.argument[0], "scale": scale, "argument_type": own, "distinct_set": kept.number}
+        return self._column(aggregate, kind, **fields)
+
+    def _extremum(self, aggregate: Aggregated, kind: Extremum) -> RawColumn:
+        """MIN(x) is the first of the values x; ARG_MIN(p, q) is p of the first of the values (q, p)."""
+        name, operands = function_name(aggregate.form), list(aggregate.arguments)
+        expected = 1 if name in ("min", "max", "bool_and", "bool_or") else 2
+        if len(operands) != expected:
+            why, hint = "its result is a list, which a view cannot hold yet", f"use {name} without a number"
+            raise self._refusal(f"{name} of the first n", aggregate, why, hint)
+        if name.startswith("bool_") and operands[0].type != "BOOLEAN":
+            operands = [cast(operands[0], "BOOLEAN")]
+        argument = operands[::-1]
+        kept = self._kept.keep(aggregate, argument, extremum=kind)
+        for position, value in enumerate(argument):
+            self._check_order(kept.type(position), value, aggregate)
+        field = self._column(aggregate, kind, variable=kept.argument[-1], distinct_set=kept.number)
+        return replace(field, type=kept.type(len(argument) - 1))
+
+    def _check_order(self, kept: str, value: Scalar, aggregate: Aggregated) -> None:
+        """Refuse types whose codes are in another order than the values."""
+        own = value.type
+        joined_to_text = own.startswith("ENUM") and kept != own
+        if joined_to_text or own in ("BIT", "BIGNUM", "TIME WITH TIME ZONE"):
+            why = "the codes under which its values are kept are not in their order"
+            what = f"{function_name(aggregate.form)} over {'an ENUM joined to text' if joined_to_text else own}"
+            raise self._refusal(what, aggregate, why, "cast it to a number or to VARCHAR")
+
+    def _number(self, argument: Scalar, kind: str, aggregate: Aggregated) -> Scalar:
+        """An argument that DuckDB sums; BOOLEAN as INTEGER."""
+        if argument.type == "BOOLEAN" and kind == "sum":  # COUNT_IF is this sum: a HUGEINT, NULL without rows
+            return cast(argument, "INTEGER")
+        if not is_exact_number(argument.type) and not is_floating(argument.type):
+            what = f"{kind} of {argument.type}"
+            raise self._refusal(what, aggregate, "only numbers are summed", "cast it to a number")
+        return argument
+
+    def _column(self, aggregate: Aggregated, kind: Any, **fields: Any) -> RawColumn:
+        name = self._leaves.unused_name(f"{kind}_{len(self._raw) + 1}")
+        return RawColumn(name, kind, aggregate.column.type, **fields)
+
+    def _filtered(self, aggregate: Aggregated, polynomial: Polynomial) -> Polynomial:
+        if not conjuncts(aggregate.filter):
+            return polynomial
+        indicator = self._expander.indicator(aggregate.filter)
+        return tuple(indicator.times(one) for one in polynomial)
+
+    def _presence(self, presence: Polynomial, aggregate: Aggregated) -> int:
+        if len(presence) == 1 and presence[0].coefficient == 1 and not presence[0].values:
+            return self._measure(presence[0], False)
+        if not presence:
+            raise self._refusal("A sum of NULL", aggregate, "it is always NULL", "write NULL")
+        what = "A sum whose CASE branches are NULL in different rows"
+        why = "the number of non-NULL values must itself be a product of one-table counts"
+        hint = "declare the columns NOT NULL, use coalesce(column, 0), or write FILTER (WHERE ...) instead of CASE"
+        raise self._refusal(what, aggregate, why, hint)
+
+    def _coefficient(self, monomial: Monomial, scale: int, floating: bool, aggregate: Aggregated) -> int:
+        """The integer that brings a term's product to the decimal scale of the result; DOUBLE factors have none."""
+        scales = 0
+        for atom, value in () if floating else monomial.values:
+            parts = decimal_parts(value.type) if atom else None
+            scales += parts[1] if parts else 0
+        coefficient = monomial.coefficient * Fraction(10) ** (scale - scales)
+        if coefficient.denominator != 1:
+            why = "a term has more decimal digits than the result type"
+            raise self._refusal("This sum", aggregate, why, "cast the columns to wider decimals")
+        return int(coefficient)
+
+    def _measure(self, monomial: Monomial, floating: bool) -> int:
+        atoms = {atom for atom, _ in (*monomial.values, *monomial.conditions) if atom}
+        scalers = [value for atom, value in monomial.values if not atom]
+        if scalers and not atoms:  # A constant's sum: any atom may carry it.
+            atoms = {self._expander.first_atom}
+        factors = []
+        for i, atom in enumerate(sorted(atoms)):
+            value = self._shared_factor(atom, monomial, scalers if i == 0 else [], floating)
+            factors.append((atom, self._leaves.factor(value, atom)))
+        return self._measures.setdefault(Measure(tuple(factors)), len(self._measures))
+
+    def _shared_factor(self, atom: str, monomial: Monomial, scalers: list[Scalar], floating: bool) -> Scalar:
+        """The factor of an atom; that of an equal product, in whatever order its conditions came, if there is one."""
+        values = tuple(value for owner, value in monomial.values if owner == atom)
+        conditions = frozenset(value for owner, value in monomial.conditions if owner == atom)
+        identity = (atom, values, conditions, tuple(scalers), floating)
+        if identity not in self._factors:
+            self._factors[identity] = self._factor(atom, monomial, scalers, floating)
+        return self._factors[identity]
+
+    def _factor(self, atom: str, monomial: Monomial, scalers: list[Scalar], floating: bool) -> Scalar:
+        """CASE WHEN conditions THEN product END, without the conditions that the product's own NULL implies."""
+        values = [value for owner, value in monomial.values if owner == atom]
+        implied = {is_not_null(value) for value in values}
+        conditions = [value for owner, value in monomial.guarding if owner == atom and value not in implied]
+        product = _product(values, floating)
+        for scaler in scalers:
+            product = _scaled(scaler, product or Constant("CAST(1 AS DOUBLE)", "DOUBLE"))
+        if not conditions:
+            return product or ONE_VALUE
+        condition = conditions[0]
+        for other in conditions[1:]:
+            condition = both(condition, other)
+        return guarded(condition, product or ONE_VALUE)
+
+
+_ANY = Column(0, "", "")
+
+
+def _product(values: list[Scalar], floating: bool) -> Scalar | None:
+    """The values multiplied in a type that holds the product."""
+    if floating:
+        values = [cast(value, "DOUBLE") for value in values]
+    elif len(values) > 1:
+        values = [_wide(value) for value in values]
+    product: Scalar | None = None
+    for value in values:
+        product = value if product is None else call(MULTIPLY, product.type, product, value)
+    return product
+
+
+def _wide(value: Scalar) -> Scalar:
+    parts = decimal_parts(value.type)
+    return cast(value, f"DECIMAL(38,{parts[1]})" if parts else "HUGEINT")
+
+
+def _scaled(scaler: Scalar, value: Scalar) -> Scalar:
+    """A scaler (v * c, v / c) applied to a value."""
+    assert isinstance(scaler, Call)
+    left, right = scaler.arguments
+    return call(scaler.form, scaler.type, value if left == ARGUMENT else left, right)

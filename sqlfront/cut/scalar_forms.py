@@ -1,0 +1,96 @@
+"""Expressions of the algebra, made and told apart by their forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Compare,
+    Constant,
+    IsNull,
+    Not,
+    Ref,
+    Scalar,
+    substitute,
+)
+from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.sql.parse_tree import quoted
+
+_CAST, _TRY_CAST = "CAST({0} AS ", "TRY_CAST({0} AS "
+ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE = "{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "-{0}"
+
+
+def cast(value: Scalar, type_: str) -> Scalar:
+    """A value in a type."""
+    if value.type == type_:
+        return value
+    return Call(f"{_CAST}{type_})", (value,), type_, strict=True)
+
+
+def is_cast(value: Scalar) -> bool:
+    """Whether an expression is a CAST, not TRY_CAST."""
+    return isinstance(value, Call) and value.form.startswith(_CAST)
+
+
+def call(form: str, type_: str, *values: Scalar) -> Call:
+    return Call(form, values, type_, can_fail=False)
+
+
+def is_not_null(value: Scalar) -> Scalar:
+    return Not(IsNull(value))
+
+
+def guarded(condition: Scalar, value: Scalar) -> Scalar:
+    """The value where the condition is true, else NULL."""
+    return call("CASE WHEN {0} THEN {1} END", value.type, condition, value)
+
+
+def equal(left: Scalar, right: Scalar) -> Compare:
+    return Compare("=", left, right)
+
+
+def is_case(value: Scalar) -> bool:
+    return isinstance(value, Call) and value.form.startswith("CASE WHEN ")
+
+
+def branches(case: Call) -> tuple[list[tuple[Scalar, Scalar]], Scalar]:
+    """The (condition, value) pairs of a CASE, and its ELSE."""
+    arguments = list(case.arguments)
+    has_else = len(arguments) % 2 == 1
+    otherwise = arguments.pop() if has_else else Constant("NULL", '"NULL"')
+    return list(zip(arguments[::2], arguments[1::2], strict=True)), otherwise
+
+
+def function_name(form: str) -> str:
+    """The function that a form calls, in lower case; empty for an operator."""
+    name = form.partition("(")[0].strip().lower()
+    return name if name.replace("_", "a").isalnum() else ""
+
+
+def row_values(value: Scalar) -> tuple[Scalar, ...]:
+    """The values of (a, b) or row(a, b)."""
+    return value.arguments if isinstance(value, Call) and value.form.startswith("row(") else ()
+
+
+def with_names(value: Scalar, names: Mapping[Column, str]) -> str:
+    """An expression as DuckDB SQL in which columns have names, quoted where SQL needs it."""
+    texts = {column: Constant(quoted(name), column.type) for column, name in names.items()}
+    return bare(scalar_sql(substitute(value, texts)), value)
+
+
+def bare(text: str, value: Scalar) -> str:
+    """A text without the parentheses around the whole expression."""
+    is_enclosed = not isinstance(value, Ref | Constant) and text.startswith("(") and text.endswith(")")
+    return text[1:-1] if is_enclosed else text
+
+
+def row_of(values: Sequence[Scalar]) -> Scalar:
+    slots = ", ".join(f"{{{place}}}" for place in range(len(values)))
+    return call(f"row({slots})", "STRUCT", *values)
+
+
+def evaluated(con: object, value: Scalar) -> object:
+    """The value of an expression without columns."""
+    return con.execute(f"SELECT {scalar_sql(value)}").fetchone()[0]  # type: ignore[attr-defined]

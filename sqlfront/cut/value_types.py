@@ -1,0 +1,172 @@
+"""DuckDB's types: which casts keep values apart, which are nested, how two are compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, is_null_where
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+
+INTEGER_BITS = {
+    "TINYINT": (True, 7),
+    "SMALLINT": (True, 15),
+    "INTEGER": (True, 31),
+    "BIGINT": (True, 63),
+    "HUGEINT": (True, 127),
+    "UTINYINT": (False, 8),
+    "USMALLINT": (False, 16),
+    "UINTEGER": (False, 32),
+    "UBIGINT": (False, 64),
+    "UHUGEINT": (False, 128),
+}
+FLOATS = {"FLOAT": 24, "DOUBLE": 53}
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)\Z")
+_TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")
+_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "ROW", "TUPLE")
+
+
+@dataclass(frozen=True)
+class BoundNode:
+    """One node of DuckDB's bound plan: its function (or cast, comparison), result type and argument types."""
+
+    function: str
+    type: str
+    argument_types: tuple[str, ...]
+    is_call: bool = True
+
+
+class ComparedTypes:
+    """In which type DuckDB compares values of two types, each pair asked once."""
+
+    def __init__(self, con: Any) -> None:
+        self._con = con
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def common(self, left: str, right: str) -> str | None:
+        """The type to which `left = right` casts both sides; None when DuckDB compares them in no other way."""
+        if left == right:
+            return left
+        if left in INTEGER_BITS and right in INTEGER_BITS and is_lossless(left, right):
+            return right
+        if left in INTEGER_BITS and right in INTEGER_BITS and is_lossless(right, left):
+            return left
+        if (left, right) not in self._known:
+            query = f"SELECT a = b FROM (SELECT CAST(NULL AS {left}) AS a, CAST(NULL AS {right}) AS b)"
+            nodes = bound_nodes(self._con, query)
+            at = next(i for i, node in enumerate(nodes) if node.function == "=")
+            casts = [node.type for node in nodes[at + 1 :] if node.function == "__cast"]
+            self._known[left, right] = casts[0] if casts else None
+        return self._known[left, right]
+
+
+def bound_nodes(con: Any, query: str) -> list[BoundNode]:
+    """All nodes of DuckDB's bound plan for `query`, parents first."""
+    text = con.execute("SELECT json_serialize_plan(?)", [query]).fetchone()[0]
+    if not text:  # DuckDB has no JSON of a plan with a BIT constant.
+        raise NotSupportedError(
+            "A constant of type BIT is not supported in a view",
+            why="DuckDB cannot print its plan, which tells what the expression depends on",
+            hint="compare CAST(column AS VARCHAR) with text",
+        )
+    answer = json.loads(text)
+    if answer["error"]:
+        raise ProgrammingError(answer["error_message"], where=query)
+    return list(_nodes(answer["plans"]))
+
+
+def is_lossless(source: str, target: str) -> bool:
+    """Whether the cast keeps different values different and never loses a digit."""
+    if source == target or (source.startswith("ENUM") and target == "VARCHAR"):
+        return True
+    if source in INTEGER_BITS:
+        return _integer_fits(*INTEGER_BITS[source], target)
+    if decimal_parts(source) and decimal_parts(target):
+        (width, scale), (wide, fine) = decimal_parts(source) or (0, 0), decimal_parts(target) or (0, 0)
+        return fine >= scale and wide - fine >= width - scale
+    if source in _TIMESTAMPS and target in _TIMESTAMPS:
+        return _TIMESTAMPS.index(source) <= _TIMESTAMPS.index(target)
+    return (source, target) == ("FLOAT", "DOUBLE") or (source == "DATE" and target in _TIMESTAMPS)
+
+
+def decimal_parts(kind: str) -> tuple[int, int] | None:
+    """(width, scale) of a DECIMAL type."""
+    match = _DECIMAL.match(kind)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def is_exact_number(kind: str) -> bool:
+    return kind in INTEGER_BITS or decimal_parts(kind) is not None
+
+
+def never_null(scalar: Scalar, has_value: Any) -> bool:
+    """Whether an expression has a value in every row where columns that `has_value` have one; sound, not complete."""
+    match scalar:
+        case Ref(column=column):
+            return bool(has_value(column))
+        case Constant():
+            return not is_null_where(scalar, frozenset[Column]())
+        case Call(form=form, arguments=arguments):
+            is_cast = form.startswith("CAST({0} AS ")
+            is_sum = form in ("{0} + {1}", "{0} - {1}", "{0} * {1}", "-{0}") and _is_number(scalar.type)
+            return (is_cast or is_sum) and all(never_null(part, has_value) for part in arguments)
+    return False
+
+
+def _is_number(kind: str) -> bool:
+    return kind.endswith("INT") or kind == "INTEGER" or kind.startswith("DECIMAL")
+
+
+def is_nested(kind: str) -> bool:
+    """Lists, arrays, structs, maps, unions: types that cannot be a column of a view's join or output yet."""
+    return kind.endswith("]") or kind.startswith(_NESTED)
+
+
+def _integer_fits(signed: bool, bits: int, target: str) -> bool:
+    if target in INTEGER_BITS:
+        other_signed, other_bits = INTEGER_BITS[target]
+        return bits <= other_bits and (other_signed or not signed)
+    if target in FLOATS:
+        return bits <= FLOATS[target]
+    parts = decimal_parts(target)
+    return parts is not None and 10 ** (parts[0] - parts[1]) > 2**bits
+
+
+def _nodes(tree: Any) -> Iterator[BoundNode]:
+    values: Iterable[Any] = tree if isinstance(tree, list) else ()
+    if isinstance(tree, dict):
+        if "expression_class" in tree:
+            path = (tree.get("qname") or {}).get("path")
+            argument_types = [_type_name(argument) for argument in tree.get("arguments", []) if "id" in argument]
+            is_call = path is not None or tree["expression_class"] == "BOUND_UNNEST"
+            name = path[-1] if path else tree["type"].removeprefix("BOUND_").lower()
+            yield BoundNode(name, _type_name(tree.get("return_type")), tuple(argument_types), is_call)
+        values = tree.values()
+    for value in values:
+        if isinstance(value, (dict, list)):
+            yield from _nodes(value)
+
+
+def _type_name(kind: Any) -> str:
+    if not kind:
+        return ""
+    info = kind.get("type_info") or {}
+    if kind["id"] == "DECIMAL" and info:
+        return f"DECIMAL({info['width']},{info['scale']})"
+    held = set(_held_types(info))
+    return f"{kind['id']}({', '.join(sorted(held))})" if held else str(kind["id"])
+
+
+def _held_types(info: Any) -> Iterator[str]:
+    """The names of the types inside a nested type."""
+    if isinstance(info, dict):
+        if "id" in info and "type_info" in info:
+            yield _type_name(info)
+            return
+        info = info.values()
+    if not isinstance(info, str):
+        for part in info if isinstance(info, Iterable) else ():
+            yield from _held_types(part)
