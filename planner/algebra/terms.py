@@ -58,14 +58,16 @@ class Windowed:
     filter: Scalar = TRUE
     distinct: bool = False
     argument_order: tuple[Sort, ...] = ()
+    written: int = field(default=-1, compare=False)
 
 
 @dataclass(frozen=True)
 class Scan:
-    """The rows of a table or view: `read` are the columns read, by their names there."""
+    """The rows of a table or view: `read` are the columns read, by their names there; `alias` is for people."""
 
     table: tuple[str, ...]
     read: tuple[tuple[str, Column], ...]
+    alias: str = field(default="", compare=False)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -192,13 +194,14 @@ class Window:
 @dataclass(frozen=True)
 class Top:
     """The rows from number `offset` on, at most `limit` (None: all), in an order; `percent` of them. Expressions of
-    constants."""
+    constants. `written` tells, here and of a window function, where the order is written: its number among them."""
 
     input: Term
     order: tuple[Sort, ...]
     limit: Scalar | None = None
     offset: Scalar | None = None
     percent: bool = False
+    written: int = field(default=-1, compare=False)
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -6,7 +6,7 @@ As a Call it prints as SQL, so DuckDB tells its type together with the expressio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Scalar, parts_of, with_parts
 from sqlfront.planner.algebra.terms import Aggregated, Sort, Windowed
@@ -36,7 +36,10 @@ class AggregateCall(Call):
 
 @dataclass(frozen=True)
 class WindowCall(Call):
-    """A window function: `counts` of its arguments and of PARTITION BY, then both orders, then FILTER's condition."""
+    """A window function: `counts` of its arguments and of PARTITION BY, then both orders, then FILTER's condition.
+
+    `number` is that of its definition among those of its block.
+    """
 
     template: str = ""
     counts: tuple[int, int] = (0, 0)
@@ -45,6 +48,7 @@ class WindowCall(Call):
     frame: str = ""
     distinct: bool = False
     filtered: bool = False
+    number: int = field(default=-1, compare=False)
 
     def windowed(self, column: Column) -> Windowed:
         values = list(self.arguments)

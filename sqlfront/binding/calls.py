@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -87,8 +88,8 @@ class CallBinder:
             template, values, partition, order, frame, bool(called.args.get("distinct")),
             self._order_of(called), self._condition(called),
         )  # fmt: skip
-        self.block.windows_written[bound] = definition
-        return bound
+        self.block.definitions.append(definition)
+        return replace(bound, number=len(self.block.definitions) - 1)
 
     def comprehension(self, node: exp.Comprehension) -> Scalar:
         """[body FOR x IN list IF condition]"""

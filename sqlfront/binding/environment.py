@@ -19,14 +19,15 @@ from sqlfront.planner.algebra.terms import Sort, Term
 
 @dataclass(frozen=True)
 class Output:
-    """A query's rows: the term, and the names under which its columns are put out."""
+    """A query's rows: the term, and the names under which its first columns are put out; `more` orders of them."""
 
     term: Term
     names: tuple[str, ...]
+    more: tuple[tuple[Sort, ...], ...] = ()
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return self.term.columns
+        return self.term.columns[: len(self.names)]
 
 
 @dataclass(frozen=True)

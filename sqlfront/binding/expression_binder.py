@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -40,6 +41,8 @@ _ARITHMETIC: Mapping[type[exp.Expr], str] = {
     exp.Mod: "%",
 }
 _LITERALS = (exp.Literal, exp.Null, exp.Boolean, trees.EscapedText)
+# The session's time zone decides their values, so they are looked at apart.
+_ZONED = re.compile(r"time\s+zone|timestamptz", re.IGNORECASE)
 # Written like columns, without parentheses: the clock, or the session, decides their values.
 SESSION_WORDS = frozenset(
     (
@@ -278,4 +281,5 @@ def _folded(called: Scalar) -> Scalar:
     parts = list(walk(called))[1:]
     if not parts or not all(isinstance(part, Constant) and part.type != PARAMETER for part in parts):
         return called
-    return Constant(scalar_sql(called), "")
+    text = scalar_sql(called)
+    return called if _ZONED.search(text) else Constant(text, "")

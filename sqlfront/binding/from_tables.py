@@ -67,7 +67,7 @@ def _source(node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
     if isinstance(inner, exp.Values):
         from sqlfront.binding.query_binder import bind_values
 
-        return _one(bind_values(inner, environment), "valueslist", (), node)
+        return _one(bind_values(inner, environment), "valueslist", (), node, environment)
     called = inner if isinstance(inner, trees.Call) else inner.this
     if isinstance(called, trees.Call):
         return _function(called, node, environment)
@@ -79,10 +79,12 @@ def _source(node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
 def _query(query: exp.Subquery, node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
     from sqlfront.binding.query_binder import bind
 
-    return _one(bind(query.this, environment), "unnamed_subquery", (), node)
+    return _one(bind(query.this, environment), "unnamed_subquery", (), node, environment)
 
 
-def _one(output: Output, name: str, qualifiers: tuple[str, ...], node: exp.Expr) -> tuple[Term, Sight]:
+def _one(
+    output: Output, name: str, qualifiers: tuple[str, ...], node: exp.Expr, environment: Environment
+) -> tuple[Term, Sight]:
     """A query's rows under its alias."""
     alias = node.args.get("alias") or (node.this.args.get("alias") if isinstance(node.this, exp.Expr) else None)
     written = [column.name for column in alias.args.get("columns") or ()] if alias is not None else []
@@ -90,6 +92,7 @@ def _one(output: Output, name: str, qualifiers: tuple[str, ...], node: exp.Expr)
         name, qualifiers = alias.name, ()
     names = unique_names(output.names)
     names = [*written, *names[len(written) :]]
+    environment.notes.aliases |= dict.fromkeys(output.columns, name)
     columns = tuple((called, Ref(column)) for called, column in zip(names, output.columns, strict=True))
     return output.term, Sight((Source(name, qualifiers, columns),))
 
@@ -99,7 +102,7 @@ def _name(node: exp.Table, environment: Environment) -> tuple[Term, Sight]:
     parts = [part.name for part in node.parts]
     named = environment.ctes.get(".".join(parts).casefold())
     if named is not None:
-        return _one(named.use(), parts[-1], (), node)
+        return _one(named.use(), parts[-1], (), node, environment)
     catalog, notes = environment.catalog, environment.notes
     table = catalog.resolve(parts)
     if table is None:
@@ -121,11 +124,12 @@ def _name(node: exp.Table, environment: Environment) -> tuple[Term, Sight]:
         if collation:
             notes.collated.add(column)
         read.append((name, column))
-    scan = Scan(catalog.parts(table), tuple(read))
-    notes.note(scan.columns, node)
+    scan = Scan(catalog.parts(table), tuple(read), node.alias_or_name)
+    for _, column in read:
+        notes.note(("table", column), node)
     schema = scan.table[0]
     qualifiers = (parts[0], schema) if len(parts) == 3 else (schema,)
-    return _one(Output(scan, tuple(name for name, _ in read)), parts[-1], qualifiers, node)
+    return _one(Output(scan, tuple(name for name, _ in read)), parts[-1], qualifiers, node, environment)
 
 
 def _view(
@@ -142,7 +146,7 @@ def _view(
         output = bind(parse_one(select), inside)
     called = unique_names(output.names)
     renamed = (*names, *called[len(names) :])
-    return _one(Output(output.term, renamed), node.name, (environment.catalog.parts(table)[0],), node)
+    return _one(Output(output.term, renamed), node.name, (environment.catalog.parts(table)[0],), node, environment)
 
 
 def _function(called: trees.Call, node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
@@ -164,7 +168,7 @@ def _function(called: trees.Call, node: exp.Expr, environment: Environment) -> t
     position = environment.numbers.column("ordinality", "BIGINT") if node.args.get("ordinality") else None
     term = Unnest(Values((), ((),)), (made,), position)
     names = ("unnest", "ordinality")[: len(term.columns)]
-    return _one(Output(term, names), "unnest", (), node)
+    return _one(Output(term, names), "unnest", (), node, environment)
 
 
 def _realiased(sight: Sight, node: exp.Subquery) -> Sight:
@@ -206,7 +210,8 @@ def _with_join(left: Term, sight: Sight, node: exp.Expr, environment: Environmen
         term = Filter(Join(kind, left, right, TRUE, True), condition)
     else:
         term = Join(kind, left, right, condition, dependent)
-    notes.note(("join", right.columns), node)
+    for column in right.columns:
+        notes.note(("join", column), node)
     return term, (sight if kind in ("semi", "anti") else merged)
 
 

@@ -35,10 +35,9 @@ class Grouping:
             self.values.append(value)
         return self.values.index(value)
 
-    def apply(
-        self, term: Term, every: Sequence[Scalar], tree: exp.Select, block: SelectBlock, own: frozenset[Column]
-    ) -> tuple[Term, Lower]:
+    def apply(self, term: Term, every: Sequence[Scalar], tree: exp.Select, block: SelectBlock) -> tuple[Term, Lower]:
         """The groups of a term, and what an expression over its rows is over the groups."""
+        own = frozenset(term.columns) | block.subqueries.waiting.keys()
         calls = [call for value in every for call in _aggregates(value) if _is_own(call, own)]
         if not (self.written or calls or tree.args.get("having") is not None):
             return term, lambda value: value

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from sqlfront.planner.algebra.scalars import Column, Scalar, walk
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Compare,
+    Constant,
+    IsNull,
+    Logic,
+    Not,
+    Ref,
+    Scalar,
+    walk,
+)
 from sqlfront.planner.algebra.terms import Sort
+from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.sql.carets import caret
 from sqlfront.sql.trees import Span, span
 from sqlfront.storage.errors import NotSupportedError
@@ -17,24 +29,32 @@ from sqlfront.storage.errors import NotSupportedError
 
 @dataclass(frozen=True)
 class WrittenOrder:
-    """ORDER BY, LIMIT or a window's order at a node of the tree: the direction of each item as written, and that of
-    the output columns behind them, which leave nothing open."""
+    """ORDER BY and LIMIT at a node of the tree, or a window's order: its items as they are written, with a label, and
+    the output columns behind them, which leave nothing open: as items, and as text over the names in sight there.
+
+    `moved` is where the view is named in whose text it stands.
+    """
 
     node: exp.Expr
     items: tuple[Sort, ...]
+    label: str
     columns: tuple[Sort, ...]
+    texts: tuple[str, ...]
+    moved: Span | None = None
 
 
 @dataclass
 class Notes:
     """Places of values, columns and operators by themselves; a view's text has the place where the view is named.
 
-    `collated` are the columns of tables with a collation, `orders` the orders that decide which rows there are.
+    `collated` are the columns of tables with a collation, `orders` the orders by their numbers,
+    `aliases` what FROM calls the query whose column it is.
     """
 
     text: str
     collated: set[Column] = field(default_factory=set)
     orders: list[WrittenOrder] = field(default_factory=list)
+    aliases: dict[Column, str] = field(default_factory=dict)
     _places: dict[Hashable, list[Span]] = field(default_factory=dict)
     _moved: Span | None = None
     _moves: set[Span] = field(default_factory=set)
@@ -42,18 +62,28 @@ class Notes:
     def note(self, what: Hashable, node: exp.Expr | None) -> None:
         """Remember where something was written."""
         place = self.span(node)
-        if place is not None and place not in (known := self._places.setdefault(what, [])):
-            known.append(place)
+        self.note_at(what, place)
 
     def note_at(self, what: Hashable, place: Span | None) -> None:
         """Remember that something stands at a place that is known."""
-        if place is not None:
-            self._places.setdefault(what, []).append(place)
+        if place is not None and place not in (known := self._places.setdefault(_key(what), [])):
+            known.append(place)
 
     def move(self, what: Hashable, new: Hashable) -> None:
         """Remember the places of one thing for another, too."""
-        known = self._places.setdefault(new, [])
-        known += [place for place in self._places.get(what, ()) if place not in known]
+        self.note_at(new, self.place(what))
+
+    def add_order(
+        self, node: exp.Expr, items: Sequence[Sort], label: str, columns: Sequence[Sort], texts: Sequence[str]
+    ) -> int:
+        """Remember an order; its number."""
+        self.orders.append(WrittenOrder(node, tuple(items), label, tuple(columns), tuple(texts), self._moved))
+        return len(self.orders) - 1
+
+    def source(self, node: exp.Expr) -> str:
+        """The text of a node; empty in a view's text."""
+        place = span(node)
+        return "" if place is None or self._moved is not None else self.text[place[0] : place[1]]
 
     def span(self, node: exp.Expr | None) -> Span | None:
         return self._moved or (span(node) if node is not None else None)
@@ -65,7 +95,7 @@ class Notes:
 
     def place(self, *whats: Hashable) -> Span | None:
         """The first place of the first of these that has one."""
-        return next((self._places[what][0] for what in whats if what in self._places), None)
+        return next((self._places[key][0] for key in map(_key, whats) if key in self._places), None)
 
     def place_of(self, value: Scalar) -> Span | None:
         """The place of a value, else of one inside it."""
@@ -97,3 +127,11 @@ class Notes:
     def refusal(self, construct: str, at: exp.Expr | Span | None, why: str, hint: str) -> NotSupportedError:
         """The error for a construct that views do not support."""
         return NotSupportedError(f"{construct} is not supported in a view", where=self.where(at), why=why, hint=hint)
+
+
+def _key(what: Hashable) -> Hashable:
+    """An expression is known by its text, whether its types are known or not."""
+    return scalar_sql(what) if isinstance(what, _EXPRESSIONS) else what
+
+
+_EXPRESSIONS = (Call, Compare, Constant, IsNull, Logic, Not, Ref)

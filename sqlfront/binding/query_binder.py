@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlfront.bind.functions import Functions
 from sqlfront.bind.table_catalog import CatalogView
 from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
-from sqlfront.binding.notes import Notes, WrittenOrder
+from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import Types
 from sqlfront.binding.select_items import unique_names
 from sqlfront.planner.algebra.rewriting import passed
@@ -35,20 +35,24 @@ from sqlfront.sql.dialect import printed
 
 @dataclass(frozen=True)
 class Bound:
-    """A query as a term of the algebra: its columns are `outputs`, by their names, in order."""
+    """A query as a term of the algebra: its first columns are `outputs`, by their names, in order.
+
+    `more` are further orders of its rows, over its columns.
+    """
 
     term: Term
     names: tuple[str, ...]
     notes: Notes
     functions: Functions
+    more: tuple[tuple[Sort, ...], ...] = ()
 
     @property
     def outputs(self) -> tuple[tuple[Column, str], ...]:
-        return tuple(zip(self.term.columns, self.names, strict=True))
+        return tuple(zip(self.term.columns, self.names))
 
 
-def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView) -> Bound:
-    """The term of a query that DuckDB has accepted.
+def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders: Sequence[exp.Order] = ()) -> Bound:
+    """The term of a query that DuckDB has accepted, and further `orders` of its rows.
 
     `tree` is what `dialect.parse` read, `text` what it was read from, for carets. `con` is a DuckDB cursor without an
     open result: it tells types, no table is read. Raises NotSupportedError for a query that the algebra does not have.
@@ -56,12 +60,12 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView) -> Bou
     functions = Functions(con, catalog.has_macros())
     notes, types = Notes(text), Types(con)
     environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(con))
-    output = bind(tree, environment)
-    return Bound(output.term, output.names, notes, functions)
+    output = bind(tree, environment, orders)
+    return Bound(output.term, output.names, notes, functions, output.more)
 
 
-def bind(tree: exp.Expr, environment: Environment) -> Output:
-    """A query, or one inside another."""
+def bind(tree: exp.Expr, environment: Environment, more: Sequence[exp.Order] = ()) -> Output:
+    """A query, or one inside another; `more` are further orders of its rows."""
     while isinstance(tree, exp.Subquery) and _is_bare(tree):
         tree = tree.this
     environment = _with_ctes(tree, environment)
@@ -69,13 +73,13 @@ def bind(tree: exp.Expr, environment: Environment) -> Output:
         case exp.Select():
             from sqlfront.binding.select_block import bind_select
 
-            return bind_select(tree, environment)
+            return bind_select(tree, environment, more)
         case exp.SetOperation():
-            return _ordered(tree, _set_operation(tree, environment), environment)
+            return _ordered(tree, _set_operation(tree, environment), environment, more)
         case exp.Subquery():
-            return _ordered(tree, bind(tree.this, environment), environment)
+            return _ordered(tree, bind(tree.this, environment), environment, more)
         case exp.Values():
-            return _ordered(tree, bind_values(tree, environment), environment)
+            return _ordered(tree, bind_values(tree, environment), environment, more)
         case trees.PivotQuery():
             word = "UNPIVOT" if tree.args.get("unpivot") else "PIVOT"
             why, hint = "its columns come from its rows", "write an aggregate with FILTER for each column"
@@ -104,18 +108,34 @@ def limited(
 ) -> Term:
     """ORDER BY and LIMIT of a query's node; where rows are left out, the output columns settle what ties."""
     limit, offset = node.args.get("limit"), node.args.get("offset")
+    if limit is None and offset is None and not order:
+        return term
+    ties = tuple(environment.defaults.sort(Ref(column)) for column in columns)
+    places = [str(place) for place in range(1, len(columns) + 1)]
+    label = label_of(node.args.get("order"), environment)
+    written = environment.notes.add_order(node, order, label, ties, places)
     if limit is None and offset is None:
-        return Top(term, tuple(order)) if order else term
+        return Top(term, tuple(order), written=written)
     rows = _bound(limit, environment) if limit is not None else None
     skipped = _bound(offset, environment) if offset is not None else None
     percent = limit is not None and limit.args.get("limit_options") is not None
-    ties = tuple(environment.defaults.sort(Ref(column)) for column in columns)
-    environment.notes.orders.append(WrittenOrder(node, tuple(order), ties))
     known = {item.value for item in order}
     whole = (*order, *(item for item in ties if item.value not in known))
-    top = Top(term, whole, rows, skipped, percent)
-    environment.notes.note(top, limit if limit is not None else offset)
-    return top
+    environment.notes.note(("top", written), limit if limit is not None else offset)
+    return Top(term, whole, rows, skipped, percent, written)
+
+
+def label_of(order: exp.Order | None, environment: Environment) -> str:
+    """ORDER BY as it is written, for people."""
+    items = order.expressions if order is not None else []
+    if not items or any(isinstance(item.this, exp.Var) for item in items):
+        return "all columns"
+    texts = []
+    for item in items:
+        sort = environment.defaults.written(Constant("", ""), item)
+        text = environment.notes.source(item.this) or printed(item.this)
+        texts.append(text + (" DESC" if sort.descending else ""))
+    return ", ".join(texts)
 
 
 def _bound(node: exp.Expr, environment: Environment) -> Scalar | None:
@@ -136,13 +156,12 @@ def _is_bare(tree: exp.Subquery) -> bool:
     return not any(tree.args.get(key) for key in ("alias", "order", "limit", "offset", "with_", "joins"))
 
 
-def _ordered(tree: exp.Expr, output: Output, environment: Environment) -> Output:
+def _ordered(tree: exp.Expr, output: Output, environment: Environment, more: Sequence[exp.Order] = ()) -> Output:
     """ORDER BY and LIMIT over a whole query, whose items are output columns, or expressions over them."""
     order = tree.args.get("order")
-    sorts: list[Sort] = []
-    if order is not None:
-        sorts = _sorts_by_output(tree, order, output, environment)
-    return replace(output, term=limited(tree, output.term, sorts, output.columns, environment))
+    sorts = _sorts_by_output(tree, order, output, environment) if order is not None else []
+    further = tuple(tuple(_sorts_by_output(tree, one, output, environment)) for one in more)
+    return replace(output, term=limited(tree, output.term, sorts, output.columns, environment), more=further)
 
 
 def _sorts_by_output(tree: exp.Expr, order: exp.Order, output: Output, environment: Environment) -> list[Sort]:

@@ -12,23 +12,21 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlfront.binding.bound_calls import ElementCall, WindowCall, outermost, replaced
 from sqlfront.binding.environment import Environment, Output
 from sqlfront.binding.expression_binder import ExpressionBinder
 from sqlfront.binding.from_tables import bind_from
 from sqlfront.binding.grouping import Grouping, read_groups
-from sqlfront.binding.query_binder import limited, position, projected_to
-from sqlfront.binding.select_items import Item, chosen_columns, items_of, unique_names
+from sqlfront.binding.query_binder import position
+from sqlfront.binding.select_items import Item, chosen_columns, items_of
+from sqlfront.binding.select_layers import put_together
 from sqlfront.binding.sight import Sight
 from sqlfront.binding.subqueries import Subqueries
 from sqlfront.planner.algebra.scalars import (
-    Column,
     Operator,
-    Ref,
     Scalar,
-    columns_of,
 )
-from sqlfront.planner.algebra.terms import Distinct, Made, Map, Sort, Term, Unnest, Window, Windowed
+from sqlfront.planner.algebra.terms import Sort
+from sqlfront.planner.algebra.to_sql import quoted
 from sqlfront.sql import trees
 
 
@@ -42,6 +40,7 @@ class Selected:
     qualify: Scalar | None = None
     order: list[Sort] = field(default_factory=list)
     on: list[Scalar] | None = None
+    more: list[list[Sort]] = field(default_factory=list)
 
 
 class SelectBlock:
@@ -52,7 +51,7 @@ class SelectBlock:
         self.sight = sight if sight is not None else Sight(outer=environment.outer)
         self.expressions = ExpressionBinder(self)
         self.subqueries = Subqueries(environment)
-        self.windows_written: dict[Scalar, exp.Expr] = {}
+        self.definitions: list[trees.Window] = []
         self._aliases = _alias_nodes(select) if select is not None else {}
         self._bound_aliases: dict[str, Scalar] = {}
         self._windows = {one.name.casefold(): one for one in (select.args.get("windows") if select else None) or ()}
@@ -114,6 +113,11 @@ class SelectBlock:
         """The columns of COLUMNS(...)."""
         return [value for _, value in chosen_columns(node, self)]
 
+    def star_texts(self, node: exp.Expr) -> list[str]:
+        """The columns of a star as text; one that it computes is none."""
+        seen = {value: f"{quoted(owner)}.{quoted(name)}" for owner, name, value in reversed(self.sight.visible())}
+        return [seen[value] for _, value in chosen_columns(node, self) if value in seen]
+
     def sorts(self, order: exp.Order | None, bind: Callable[[exp.Expr], Scalar]) -> tuple[Sort, ...]:
         """The items of ORDER BY inside a call or a window."""
         if order is None:
@@ -127,8 +131,8 @@ class SelectBlock:
             raise self.notes.refusal("A subquery here", node, why, hint)
 
 
-def bind_select(tree: exp.Select, environment: Environment) -> Output:
-    """The term of a SELECT with all its clauses."""
+def bind_select(tree: exp.Select, environment: Environment, more: Sequence[exp.Order] = ()) -> Output:
+    """The term of a SELECT with all its clauses, and `more` orders of its rows."""
     _check(tree, environment)
     term, sight = bind_from(tree, environment)
     block = SelectBlock(environment, sight, tree)
@@ -139,8 +143,10 @@ def bind_select(tree: exp.Select, environment: Environment) -> Output:
     selected.items = items_of(tree, block)
     groups = read_groups(tree, block, selected.items)
     _read_rest(tree, block, selected, groups)
+    selected.order = _order_items(tree.args.get("order"), block, selected)
+    selected.more = [_order_items(order, block, selected) for order in more]
     _type(block, selected, groups)
-    return _put_together(tree, block, term, selected, groups)
+    return put_together(tree, block, term, selected, groups)
 
 
 def _check(tree: exp.Select, environment: Environment) -> None:
@@ -158,13 +164,18 @@ def _read_rest(tree: exp.Select, block: SelectBlock, selected: Selected, groups:
         selected.qualify = block.expressions.bind(qualify.this)
     if distinct is not None and distinct.args.get("on") is not None:
         selected.on = [_item(node, block, selected.items) for node in distinct.args["on"].expressions]
-    order = tree.args.get("order")
+
+
+def _order_items(order: exp.Order | None, block: SelectBlock, selected: Selected) -> list[Sort]:
+    """The items of ORDER BY."""
+    found: list[Sort] = []
     for item in order.expressions if order is not None else ():
         defaults = block.environment.defaults
         if isinstance(item.this, exp.Var) and item.this.name.upper() == "ALL":
-            selected.order += [defaults.written(one.value, item) for one in selected.items]
+            found += [defaults.written(one.value, item) for one in selected.items]
         else:
-            selected.order.append(defaults.written(_item(item.this, block, selected.items), item))
+            found.append(defaults.written(_item(item.this, block, selected.items), item))
+    return found
 
 
 def _item(node: exp.Expr, block: SelectBlock, items: Sequence[Item]) -> Scalar:
@@ -184,163 +195,21 @@ def _type(block: SelectBlock, selected: Selected, groups: Grouping) -> None:
     single = [one for one in (selected.where, selected.having, selected.qualify) if one is not None]
     values = [
         *single, *(one.value for one in selected.items), *(one.value for one in selected.order),
-        *(selected.on or ()), *groups.values, *block.subqueries.untyped(),
+        *(one.value for order in selected.more for one in order), *(selected.on or ()), *groups.values,
+        *block.subqueries.untyped(),
     ]  # fmt: skip
-    typed = iter(block.environment.types.typed(values))
-    known = dict(zip(values, typed))
-    for scalar, new in known.items():
-        place = block.notes.place(scalar)
-        if place is not None and new is not scalar:
-            block.notes.move(scalar, new)
+    known = dict(zip(values, block.environment.types.typed(values), strict=True))
     selected.where, selected.having, selected.qualify = (
         known[one] if one is not None else None for one in (selected.where, selected.having, selected.qualify)
     )
     selected.items = [Item(one.name, known[one.value], one.is_named) for one in selected.items]
     selected.order = [Sort(known[one.value], one.descending, one.nulls_first) for one in selected.order]
+    selected.more = [
+        [Sort(known[one.value], one.descending, one.nulls_first) for one in order] for order in selected.more
+    ]
     selected.on = [known[one] for one in selected.on] if selected.on is not None else None
     groups.values = [known[one] for one in groups.values]
     block.subqueries.retype(known)
-
-
-def _put_together(tree: exp.Select, block: SelectBlock, term: Term, selected: Selected, groups: Grouping) -> Output:
-    numbers, subqueries = block.environment.numbers, block.subqueries
-    if selected.where is not None:
-        term = subqueries.filtered(term, selected.where)
-    shown = [one.value for one in selected.items]
-    rest = [one for one in (selected.having, selected.qualify) if one is not None]
-    every = [*shown, *rest, *(one.value for one in selected.order), *(selected.on or ())]
-    own = frozenset(term.columns) | subqueries.waiting.keys()
-    term, lower = groups.apply(term, every, tree, block, own)
-    if selected.having is not None:
-        term = subqueries.filtered(term, lower(selected.having))
-    values = [lower(value) for value in [*shown, *(one.value for one in selected.order), *(selected.on or ())]]
-    qualify = lower(selected.qualify) if selected.qualify is not None else None
-    term, values, qualify = _with_windows(term, values, qualify, len(shown), block)
-    if qualify is not None:
-        term = subqueries.filtered(term, qualify)
-    term = subqueries.attached(term, values)
-    term, values = _with_elements(term, values, block)
-    items = [Item(one.name, value, one.is_named) for one, value in zip(selected.items, values)]
-    order = [Sort(v, o.descending, o.nulls_first) for v, o in zip(values[len(shown) :], selected.order)]
-    on = values[len(shown) + len(order) :] if selected.on is not None else None
-    return _output(tree, block, term, items, order, on, numbers.column)
-
-
-def _with_windows(
-    term: Term, values: list[Scalar], qualify: Scalar | None, shown: int, block: SelectBlock
-) -> tuple[Term, list[Scalar], Scalar | None]:
-    """The columns of window functions; what ROW_NUMBER leaves open the output columns without windows settle."""
-    every = [*values, *([qualify] if qualify is not None else [])]
-    calls = list(dict.fromkeys(call for value in every for call in outermost(value, WindowCall)))
-    if not calls:
-        return term, values, qualify
-    term = block.subqueries.attached(term, [part for call in calls for part in call.arguments])
-    ties = [value for value in values[:shown] if not any(True for _ in outermost(value, WindowCall))]
-    columns: dict[Scalar, Scalar] = {}
-    functions = []
-    for call in calls:
-        assert isinstance(call, WindowCall)
-        column = block.environment.numbers.column(_word(call.template), call.type)
-        one = call.windowed(column)
-        if call.template.casefold().startswith("row_number("):
-            one = _settled(one, ties, block.environment)
-        functions.append(one)
-        columns[call] = Ref(column)
-        block.notes.note_at(column, block.notes.place(call))
-    replaced_all = [replaced(value, columns.get) for value in every]
-    kept = replaced_all[: len(values)]
-    return Window(term, tuple(functions)), kept, replaced_all[-1] if qualify is not None else None
-
-
-def _settled(one: Windowed, ties: Sequence[Scalar], environment: Environment) -> Windowed:
-    known = {item.value for item in one.order}
-    more = (environment.defaults.sort(value) for value in ties if value not in known and columns_of(value))
-    return replace(one, order=(*one.order, *more))
-
-
-def _word(template: str) -> str:
-    return template.partition("(")[0]
-
-
-def _with_elements(term: Term, values: list[Scalar], block: SelectBlock) -> tuple[Term, list[Scalar]]:
-    """The columns of unnest()."""
-    calls = list(dict.fromkeys(call for value in values for call in outermost(value, ElementCall)))
-    if not calls:
-        return term, values
-    made = []
-    for call in calls:
-        if call.arguments[0].type.startswith(("STRUCT", "ROW")):
-            why, hint = "it makes several columns of one", "name the fields"
-            raise block.notes.refusal("unnest of a struct", block.notes.place(call), why, hint)
-        made.append(Made(block.environment.numbers.column("unnest", call.type), call.arguments[0]))
-    columns: dict[Scalar, Scalar] = {call: Ref(one.column) for call, one in zip(calls, made)}
-    return Unnest(term, tuple(made)), [replaced(value, columns.get) for value in values]
-
-
-def _output(
-    tree: exp.Select, block: SelectBlock, term: Term, items: Sequence[Item], order: Sequence[Sort],
-    on: Sequence[Scalar] | None, new: Callable[[str, str], Column],
-) -> Output:  # fmt: skip
-    """The SELECT list as a Map, with what ORDER BY and DISTINCT ON compare besides; then these, and LIMIT."""
-    made = _made(items, term, block)
-    outputs = tuple(one.column for one in made)
-    shown = {one.value: one.column for one in reversed(made)}
-    distinct = tree.args.get("distinct")
-    hidden: list[Made] = []
-
-    def over_outputs(value: Scalar) -> Scalar:
-        """A value over the output columns, or a column beside them."""
-        found = replaced(value, lambda part: Ref(shown[part]) if part in shown else None)
-        if columns_of(found) <= set(outputs):
-            return found
-        if distinct is not None and on is None:
-            why = "DISTINCT leaves open which row's value a result row is ordered by"
-            hint = "put the expression out, or group and order by an aggregate"
-            what = "ORDER BY of what DISTINCT does not put out"
-            raise block.notes.refusal(what, block.notes.place_of(value), why, hint)
-        column = new("", value.type)
-        hidden.append(Made(column, value))
-        shown[value] = column
-        block.notes.note_at(column, block.notes.place_of(value))
-        return Ref(column)
-
-    sorts = [Sort(over_outputs(one.value), one.descending, one.nulls_first) for one in order]
-    first = [over_outputs(value) for value in on or ()]
-    keys = []
-    for value in first:
-        if not isinstance(value, Ref):
-            column = new("", value.type)
-            hidden.append(
-                Made(column, replaced(value, lambda part: next((v for v, c in shown.items() if Ref(c) == part), None)))
-            )
-            value = Ref(column)
-        keys.append(value.column)
-    term = Map(term, (*made, *hidden))
-    sorts = [one for one in sorts if columns_of(one.value)]
-    if on is not None:
-        ties = tuple(block.environment.defaults.sort(Ref(column)) for column in outputs)
-        known = {one.value for one in sorts}
-        term = Distinct(term, tuple(keys), (*sorts, *(one for one in ties if one.value not in known)))
-    elif distinct is not None:
-        term = Distinct(term)
-    term = limited(tree, term, sorts, outputs, block.environment)
-    names = unique_names([item.name for item in items])
-    return Output(projected_to(term, outputs), tuple(names))
-
-
-def _made(items: Sequence[Item], term: Term, block: SelectBlock) -> list[Made]:
-    """The columns of the SELECT list; a column that is put out under its own name stays the same one."""
-    made: list[Made] = []
-    taken: set[Column] = set()
-    for item in items:
-        value = item.value
-        column = value.column if isinstance(value, Ref) else None
-        if column is None or column in taken or column.name != item.name or column not in term.columns:
-            column = block.environment.numbers.column(item.name, value.type)
-            block.notes.note_at(column, block.notes.place_of(value))
-        taken.add(column)
-        made.append(Made(column, value))
-    return made
 
 
 def _alias_nodes(select: exp.Select) -> dict[str, exp.Expr]:

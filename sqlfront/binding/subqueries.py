@@ -92,7 +92,7 @@ class Subqueries:
             del self.waiting[one.column]
             term = self.attached(term, [one.condition])
             term = _joined(kind, term, one)
-            self._environment.notes.note_at(("join", one.term.columns), self._environment.notes.place(one.column))
+            self._note(one)
         term = self.attached(term, rest)
         return Filter(term, conjunction(rest)) if rest else term
 
@@ -104,8 +104,14 @@ class Subqueries:
                 continue
             outer = [Ref(free) for free in free_columns(one.term)]
             term = self.attached(term, [one.condition, *outer])
+            self._note(one)
             term = _joined(one.kind, term, one)
         return term
+
+    def _note(self, one: Waiting) -> None:
+        """The join stands where the subquery does."""
+        for column in one.term.columns:
+            self._environment.notes.note_at(("join", column), self._environment.notes.place(one.column))
 
     def _semi(self, part: Scalar) -> tuple[JoinKind, Waiting] | None:
         is_negated = isinstance(part, Not)

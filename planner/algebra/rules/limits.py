@@ -17,7 +17,7 @@ def limit_each(top: Top, input: Term, by: Sequence[Column], new: NewColumns) -> 
     assert not top.percent
     partition = tuple(map(Ref, by))
     number = new.column("row_number", "BIGINT")
-    numbered = Windowed(number, "row_number()", partition=partition, order=top.order)
+    numbered = Windowed(number, "row_number()", partition=partition, order=top.order, written=top.written)
     conditions = []
     if top.offset is not None:
         conditions.append(_bounded(">", Ref(number), top.offset))

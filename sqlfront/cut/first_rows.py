@@ -1,0 +1,80 @@
+"""Filters of row numbers: the first rows of each group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlfront.cut.scalar_forms import function_name
+from sqlfront.planner.algebra.scalars import MIRRORED, Column, Compare, Constant, Ref, Scalar, columns_of, conjuncts
+from sqlfront.planner.algebra.terms import Filter, Term, Window, Windowed
+
+NUMBERINGS = ("row_number", "rank", "dense_rank")
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """The first `rows` rows of each group of a term, after `offset`, as a window function numbers them."""
+
+    input: Term
+    numbering: Windowed
+    rows: int | None
+    offset: int
+    rest: tuple[Scalar, ...]
+
+    @property
+    def name(self) -> str:
+        return function_name(self.numbering.form)
+
+
+def first_rows(term: Filter) -> FirstRows | None:
+    """What a filter over a window keeps, if that is the first rows of each group; `rest` are other conditions."""
+    window = term.input
+    if not isinstance(window, Window) or len(window.functions) != 1:
+        return None
+    [one] = window.functions
+    plain = not (one.frame or one.argument_order or one.distinct or one.arguments) and columns_of(one.filter) == set()
+    if function_name(one.form) not in NUMBERINGS or not plain:
+        return None
+    rows: int | None = None
+    offset = 0
+    rest = []
+    for condition in conjuncts(term.condition):
+        bounds = _bounds(condition, one.column)
+        if bounds is None:
+            rest.append(condition)
+            continue
+        least, most = bounds
+        offset = max(offset, least - 1)
+        rows = most if rows is None or (most is not None and most < rows) else rows
+    if rows is None and not offset:
+        return None
+    return FirstRows(window.input, one, None if rows is None else max(0, rows - offset), offset, tuple(rest))
+
+
+def reads(values: Sequence[Scalar], column: Column) -> bool:
+    return any(column in columns_of(value) for value in values)
+
+
+def _bounds(condition: Scalar, number: Column) -> tuple[int, int | None] | None:
+    """The first and the last number that a comparison with constants keeps."""
+    if not isinstance(condition, Compare):
+        return None
+    left, operator, right = condition.left, condition.operator, condition.right
+    if isinstance(left, Constant):
+        left, operator, right = right, MIRRORED[operator], left
+    if left != Ref(number) or not isinstance(right, Constant) or not right.sql.isdigit():
+        return None
+    bound = int(right.sql)
+    match operator:
+        case "<=":
+            return 1, bound
+        case "<":
+            return 1, bound - 1
+        case ">":
+            return bound + 1, None
+        case ">=":
+            return bound, None
+        case "=" if bound == 1:
+            return 1, 1
+    return None

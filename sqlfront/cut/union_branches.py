@@ -1,0 +1,150 @@
+"""UNION ALL: the branches as views whose rows are those of one relation; ranked branches, merged in one order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlfront.cut.composed_items import SUMMABLE, Obstacle
+from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts, is_lossless
+from sqlfront.planner.model.query import Branch, BranchColumn, Definition, Limit, Order, Term
+from sqlfront.sql.parse_tree import quoted
+from sqlfront.storage.codecs.order import has_same_codes, is_narrow_decimal
+
+Bound = tuple[str, Definition]
+
+
+def united(definitions: Sequence[Definition], columns: Sequence[tuple[str, str]]) -> list[Definition]:
+    """The branches' definitions with the names and types of the union's columns."""
+    return [_cast(definition, tuple(columns)) for definition in definitions]
+
+
+def unfit_cast(branches: Sequence[Definition], columns: Sequence[tuple[str, str]], con: Any) -> str | None:
+    """Why a union has a column to whose type DuckDB cannot cast another branch's, which it finds out when it casts a
+    value; None if it has none."""
+    import duckdb
+
+    for place, (name, wanted) in enumerate(columns):
+        for branch in branches:
+            _, own = branch.columns[place]
+            if own == wanted or (sample := _SAMPLES.get(own.partition("(")[0])) is None:
+                continue
+            try:
+                con.execute(f"SELECT CAST(v AS {wanted}) FROM (SELECT CAST('{sample}' AS {own}) AS v)")
+            except duckdb.Error as error:
+                if "Unimplemented type for cast" in str(error):
+                    return (
+                        f"{name} is {own} in one branch and {wanted} in another, and DuckDB casts no {own} to {wanted}"
+                    )
+    return None
+
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_SAMPLES = {
+    **{sign + name: "1" for sign in ("", "U") for name in _WHOLE},
+    **dict.fromkeys(["FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN", "BIT", "BIGNUM"], "1"),
+    **dict.fromkeys(["DATE", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"], "2000-01-01"),
+    "TIMESTAMP WITH TIME ZONE": "2000-01-01 00:00:00+00",
+    "TIME": "00:00:00",
+    "INTERVAL": "1 day",
+    "UUID": "00000000-0000-0000-0000-000000000000",
+    "BLOB": "",
+}
+"""A value of each type, from which a cast is tried."""
+
+
+def typed_select(definition: Definition) -> str:
+    """A query of a definition's projection over raw columns of their types, which are NULL."""
+    nulls = ", ".join(f"CAST(NULL AS {raw.type}) AS {quoted(raw.name)}" for raw in definition.raw) or "1 AS nothing"
+    condition = f" WHERE {definition.having}" if definition.having else ""
+    return f"SELECT {', '.join(definition.projection)} FROM (SELECT {nulls}){condition}"
+
+
+def with_branches(definition: Definition, unions: Mapping[str, Sequence[Bound]]) -> Definition:
+    """A definition with its branches, if it is the first rows of a union of ranked queries alone; or with a note why
+    the rows of these are stored. `unions` has the branches as they are bound, ordered by their columns."""
+    limit = definition.limit
+    bound = unions.get(definition.atoms[0].table) if len(definition.atoms) == 1 else None
+    if bound is None or limit is None or limit.clause is not None:
+        return definition
+    columns = [name for name, _ in bound[0][1].columns]
+    try:
+        if len(definition.orders) > 1:
+            raise Obstacle("it keeps other orders too")
+        return replace(definition, branches=tuple(_branch(definition, columns, *one) for one in bound))
+    except Obstacle as why:
+        note = f"the rows of the branches are stored, as their orders are not merged ({why})"
+        return replace(definition, notes=(*definition.notes, note))
+
+
+def _branch(union: Definition, columns: Sequence[str], table: str, branch: Definition) -> Branch:
+    """A branch in the order of its union, whose relation has these columns. Obstacle if it has none."""
+    order, [atom] = union.orders[0], union.atoms
+    if order.obstacle is not None:
+        raise Obstacle(order.obstacle)
+    if union.mode == "group" or atom.predicate or {column.source for column in atom.variables} != set(columns):
+        raise Obstacle("what is ordered are not all rows and columns of the union")
+    if not branch.orders or branch.limit is not None:
+        raise Obstacle("a branch groups, or is first rows itself")
+    if branch.orders[0].obstacle is not None:
+        raise Obstacle(branch.orders[0].obstacle)
+    places = {column.name: columns.index(column.source or "") for column in atom.variables}
+    types = {column.name: column.type for column in atom.variables}
+    terms: list[Term] = []
+    found: dict[str, BranchColumn] = {}
+    for term in order.terms:
+        [(_, variable)] = term.parts
+        known = _own_term(branch, places[variable], types[variable])
+        if known is None:
+            text = branch.projection[places[variable]]
+            found[variable] = BranchColumn(constant=f"CAST({text} AS {types[variable]})")
+            continue
+        own, type_ = known
+        alike = [other for other in terms if _value_of(other) == _value_of(own)]
+        if not alike:
+            alike = [replace(own, descending=term.descending, nulls_first=term.nulls_first)]
+            terms += alike
+        if own.form == "value":
+            found[variable] = BranchColumn(variable=own.parts[0][1])
+        else:
+            found[variable] = BranchColumn(term=terms.index(alike[0]), type=type_)
+    is_set = union.mode == "set" and all(column.term is None for column in found.values())
+    ranked = Order(tuple(terms), (), (), order.label)
+    definition = replace(branch, mode="set" if is_set else branch.mode, orders=(ranked,), limit=Limit(None))
+    return Branch(table, definition, tuple(found[column.variable or ""] for column in union.raw))
+
+
+def _value_of(term: Term) -> tuple[object, ...]:
+    """What tells whether two terms have the same value in each row."""
+    return term.form, term.parts, term.whole, term.constant, term.rounding
+
+
+def _own_term(branch: Definition, place: int, wanted: str) -> tuple[Term, str] | None:
+    """What a branch's column is ordered by, if that is the union's value, of the type `wanted`, and in what type it is
+    read; None of a constant. Obstacle if it is not."""
+    number = dict(branch.orders[0].places).get(branch.projection[place])
+    if number is None:
+        return None
+    term, (name, own) = branch.orders[0].terms[number], branch.columns[place]
+    if term.form == "value":
+        kept = next(raw.type for raw in branch.raw if raw.variable == term.parts[0][1])
+        if has_same_codes(kept, wanted):
+            return term, wanted
+        if kept in SUMMABLE or is_narrow_decimal(kept):  # The sum of one number has its value in any type.
+            term, own = replace(term, form="sum", whole=10 ** (decimal_parts(kept) or (0, 0))[1]), wanted
+    if term.form == "rounded" and own == wanted:
+        return term, own
+    is_signed = INTEGER_BITS.get(own, (False, 0))[0] or decimal_parts(own) is not None
+    if term.form != "sum" or not is_signed or not is_lossless(branch.columns[place][1], wanted):
+        raise Obstacle(f"{name} is {branch.columns[place][1]} in one branch and {wanted} in the union: cast it")
+    return term, own
+
+
+def _cast(definition: Definition, columns: tuple[tuple[str, str], ...]) -> Definition:
+    own = [type_ for _, type_ in definition.columns]
+    projection = tuple(
+        text if type_ == wanted else f"CAST({text} AS {wanted})"
+        for text, type_, (_, wanted) in zip(definition.projection, own, columns, strict=True)
+    )
+    return replace(definition, projection=projection, columns=columns)
