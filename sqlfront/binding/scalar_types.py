@@ -99,7 +99,8 @@ def _known_better(scalar: Scalar) -> Scalar:
     if scalar.form in _ROUNDED and scalar.type in _FLOATING:
         return replace(scalar, can_fail=False)
     if scalar.form.startswith("CAST(") and scalar.arguments:
-        source = scalar.arguments[0].type
+        type_ = scalar.type.replace("{", "{{").replace("}", "}}")
+        scalar, source = replace(scalar, form=f"CAST({{0}} AS {type_})"), scalar.arguments[0].type
         is_wider = scalar.type == "VARCHAR" or (scalar.type == "DOUBLE" and _family(source) == "number")
         return replace(scalar, can_fail=False) if is_wider or source == scalar.type else scalar
     return scalar

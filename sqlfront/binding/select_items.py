@@ -32,7 +32,7 @@ def items_of(select: exp.Select, block: SelectBlock) -> list[Item]:
     """The items of a SELECT list."""
     items = [item for node in select.expressions for item in _items(node, block)]
     unnamed = [item.name for item in items if not item.is_named]
-    names = iter(_own_names(unnamed, block.environment.con))
+    names = iter(printed_by_duckdb(unnamed, block.environment.con))
     return [item if item.is_named else replace(item, name=next(names)) for item in items]
 
 
@@ -48,6 +48,17 @@ def unique_names(names: Sequence[str]) -> list[str]:
         seen[name.casefold()] = 1
         result.append(name)
     return result
+
+
+def printed_by_duckdb(texts: Sequence[str], con: Any) -> list[str]:
+    """Expressions as DuckDB prints them, which is what it calls columns without a name; asked at once."""
+    if not texts:
+        return []
+    query = (
+        "SELECT list_transform(?::VARCHAR[], lambda one: json_deserialize_sql(json_serialize_sql('SELECT ' || one)))"
+    )
+    [(names,)] = con.execute(query, [list(texts)]).fetchall()
+    return [name.removeprefix("SELECT ") for name in names]
 
 
 def chosen_columns(node: exp.Expr, block: SelectBlock) -> list[Starred]:
@@ -89,17 +100,6 @@ def _items(node: exp.Expr, block: SelectBlock) -> Iterator[Item]:
         yield Item(this.expression.name, block.expressions.bind(this))
     else:
         yield Item(printed(_with_windows(_unparenthesised(this), block)), block.expressions.bind(this), False)
-
-
-def _own_names(texts: Sequence[str], con: Any) -> list[str]:
-    """What DuckDB calls columns without a name: the expressions as it prints them, asked at once."""
-    if not texts:
-        return []
-    query = (
-        "SELECT list_transform(?::VARCHAR[], lambda one: json_deserialize_sql(json_serialize_sql('SELECT ' || one)))"
-    )
-    [(names,)] = con.execute(query, [list(texts)]).fetchall()
-    return [name.removeprefix("SELECT ") for name in names]
 
 
 def _unparenthesised(node: exp.Expr) -> exp.Expr:

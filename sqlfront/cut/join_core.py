@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from sqlfront.bind.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
-from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, conjuncts, substitute
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, conjuncts, substitute
+from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.sql.parse_tree import quoted
 from sqlfront.sql.trees import Span
 
 
@@ -36,13 +38,15 @@ class AtomTable:
 class JoinCore:
     """Atoms and conditions in the order of the query; names its atoms may not have.
 
-    `values` has, for each computed column of the term, its value over the columns of atoms.
+    `values` has, for each computed column of the term, its value over the columns of atoms, `lost` why a column has
+    none.
     """
 
     atoms: list[AtomTable] = field(default_factory=list)
     conditions: list[Scalar] = field(default_factory=list)
     reserved: frozenset[str] = frozenset()
     values: dict[Column, Scalar] = field(default_factory=dict)
+    lost: dict[Column, Exception] = field(default_factory=dict)
     _owners: dict[Column, str] = field(default_factory=dict)
     _columns: dict[Column, AtomColumn] = field(default_factory=dict)
 
@@ -65,7 +69,10 @@ class JoinCore:
 
     def over_atoms(self, value: Scalar) -> Scalar:
         """An expression over columns of atoms."""
-        return substitute(value, self.values) if self.values else value
+        found = substitute(value, self.values) if self.values else value
+        for column in columns_of(found) & self.lost.keys():
+            raise self.lost[column]
+        return found
 
     def add_conditions(self, condition: Scalar) -> None:
         for part in conjuncts(self.over_atoms(condition)):
@@ -98,13 +105,18 @@ class JoinCore:
         return with_names(value, {column: self.name_of(column) for column in columns_of(value)})
 
     def spelled(self, value: Scalar) -> str:
-        """An expression as text for people, without the tables' names."""
-        return with_names(value, {column: column.name for column in columns_of(value)})
+        """An expression as text for people, over the columns of atoms."""
+        return scalar_sql(substitute(value, {column: self._shown(column) for column in columns_of(value)}))
+
+    def _shown(self, column: Column) -> Scalar:
+        atom = self._owners.get(column)
+        name = quoted(column.name if atom is None else self.name_of(column))
+        return Constant(name if atom is None else f"{quoted(atom)}.{name}", column.type)
 
     def narrowed(self) -> JoinCore:
         """The same join, to which conditions may be added."""
         return JoinCore(
-            list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self._owners),
+            list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self.lost), dict(self._owners),
             dict(self._columns),
         )  # fmt: skip
 

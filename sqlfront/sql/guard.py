@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from sqlfront.planner.algebra.to_sql import quoted
 from sqlfront.sql.carets import caret
 from sqlfront.storage.errors import InternalError, NotSupportedError, ProgrammingError
 
@@ -33,31 +36,60 @@ _OPPOSITES = {
 }
 
 
-def check_same_meaning(con: Any, written: str, printed: str) -> None:
+@dataclass(frozen=True)
+class Shown:
+    """The statement in which a query stands, for carets."""
+
+    statement: str
+    offset: int = 0
+
+    def caret(self, start: int, end: int) -> str:
+        return caret(self.statement, start + self.offset, end + self.offset)
+
+
+def check_same_meaning(con: Any, written: str, printed: str, shown: Shown | None = None) -> None:
     """Raise unless DuckDB plans both texts alike on a connection: in one statement, so that `now()` is one constant.
 
     ProgrammingError where DuckDB refuses the text as written, NotSupportedError where it has no serialised plan,
     InternalError where the printed text means something else.
     """
+    shown = shown or Shown(written)
     [texts] = con.execute(f"SELECT {_PLAN}, {_PLAN}", [written, printed]).fetchall()
     if all(text.startswith(_ERROR) and json.loads(text)["error_type"] in _PLANLESS for text in texts):
         parsed = con.execute(f"SELECT {_TREE}, {_TREE}", [written, printed]).fetchall()
         first, second = (_POSITION.sub("", text) for text in parsed[0])
         if first == second and not first.startswith(_ERROR):
             return
-    first, second = _plan_text(texts[0], written), _plan_text(texts[1], printed, written)
+    first, second = _plan_text(texts[0], written, None, shown), _plan_text(texts[1], printed, written, shown)
     if first != second and _normal(con, first) != _normal(con, second):
         _differ(written, printed, "DuckDB plans them differently.")
 
 
-def _plan_text(text: str, sql: str, written: str | None = None) -> str:
+def described(con: Any, query: str, names: Sequence[str], shown: Shown | None = None) -> tuple[tuple[str, str], ...]:
+    """Names and types of a query's columns as CREATE VIEW (names) would have them: a second column `a` is called a_1.
+
+    ProgrammingError, at DuckDB's place, for a query that it refuses.
+    """
+    import duckdb
+
+    listed = f" ({', '.join(quoted(name) for name in names)})" if names else ""
+    try:
+        rows = con.execute(f"DESCRIBE SELECT * FROM ({query}\n) AS query{listed}").fetchall()
+    except duckdb.Error as error:
+        answer = json.loads(con.execute(f"SELECT {_PLAN}", [query]).fetchall()[0][0])
+        place = _place(answer, query, shown or Shown(query)) if answer.get("error") else None
+        raise ProgrammingError(str(error).partition("\n\nLINE ")[0], where=place) from error
+    return tuple((row[0], row[1]) for row in rows)
+
+
+def _plan_text(text: str, sql: str, written: str | None, shown: Shown) -> str:
     """The serialised plan without positions; `written` is the user's text where `sql` is ours."""
     if text.startswith(_ERROR):
-        _refuse(json.loads(text), sql, written)
+        _refuse(json.loads(text), sql, written, shown)
     return _POSITION.sub("", text).replace(",}", "}")
 
 
-def _refuse(answer: dict[str, Any], sql: str, written: str | None) -> NoReturn:
+def _refuse(answer: dict[str, Any], sql: str, written: str | None, shown: Shown) -> NoReturn:
     message = answer["error_message"]
     if written is not None:
         _differ(written, sql, f"DuckDB refuses what was printed: {message}")
@@ -65,14 +97,14 @@ def _refuse(answer: dict[str, Any], sql: str, written: str | None) -> NoReturn:
         pivot = _PIVOT.search(sql)
         raise NotSupportedError(
             f"{pivot.group().upper() if pivot else 'this query'} has no plan that can be compared",
-            where=caret(sql, *pivot.span()) if pivot else caret(sql, 0, 1),
+            where=shown.caret(*pivot.span()) if pivot else shown.caret(0, 1),
             why=f"DuckDB says: {message}",
             hint="list the values in IN (...), so that the columns are known before the rows" if pivot else _TABLES,
         )
-    raise ProgrammingError(message[:1].upper() + message[1:], where=_place(answer, sql))
+    raise ProgrammingError(message[:1].upper() + message[1:], where=_place(answer, sql, shown))
 
 
-def _place(answer: dict[str, Any], sql: str) -> str | None:
+def _place(answer: dict[str, Any], sql: str, shown: Shown) -> str | None:
     """The line with carets at the place that DuckDB names, which counts bytes."""
     place = _LOCATION.match(str(answer.get("location", "")))
     if place is None:
@@ -80,7 +112,7 @@ def _place(answer: dict[str, Any], sql: str) -> str | None:
     start, length = map(int, place.groups())
     text = sql.encode()
     begin, end = (len(text[:at].decode(errors="replace")) for at in (start, start + length))
-    return caret(sql, begin, end)
+    return shown.caret(begin, end)
 
 
 def _differ(written: str, printed: str, why: str) -> NoReturn:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from sqlfront.planner.algebra.rewriting import rewrite, with_changed
-from sqlfront.planner.algebra.terms import Common, Term, Top, inputs_of
+from sqlfront.planner.algebra.terms import Common, Map, Term, Top, inputs_of
 
 
 def drop_orders(term: Term) -> Term:
-    """A term without orders that choose no rows, but for its own."""
+    """A term without orders that choose no rows, but for its own, over which a Map may select."""
+    if isinstance(term, Map):
+        return with_changed(term, [drop_orders(term.input)])
     if isinstance(term, Top | Common):
         return with_changed(term, [rewrite(part, _unordered) for part in inputs_of(term)])
     return rewrite(term, _unordered)

@@ -59,8 +59,6 @@ def _pruned(term: Term, needed: Columns, needs: dict[str, Columns]) -> Term:
             return Values(tuple(columns[place] for place in places), kept)
         case Join(kind="mark", mark=mark) if mark not in needed:
             return _pruned(term.left, needed, needs)
-        case Aggregate(groups=(), sets=None) if not needed:
-            return Values((), ((),))
     whole, term = term, _narrowed(term, needed)
     read = columns_read(whole if isinstance(whole, SetOperation) else term, needed)
     if isinstance(term, Window) and not term.functions:

@@ -1,0 +1,352 @@
+"""One block as a Definition: its atoms, measures, projection and orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlfront.binding.bound_calls import replaced
+from sqlfront.binding.select_items import printed_by_duckdb
+from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
+from sqlfront.cut.first_rows import FirstRows
+from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.kept_values import KeptValues, without_nulls
+from sqlfront.cut.leaf_columns import Leaves
+from sqlfront.cut.measures_of import Aggregates, SummedArguments
+from sqlfront.cut.scalar_forms import bare, guarded, is_not_null
+from sqlfront.cut.split_conditions import split_conditions
+from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
+from sqlfront.cut.value_types import INTEGER_BITS
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar
+from sqlfront.planner.algebra.terms import Aggregated, Sort, Values
+from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.planner.model.query import Definition, Limit, RawColumn, output_keys
+from sqlfront.planner.passes.orders import may_be_null
+
+if TYPE_CHECKING:
+    from sqlfront.cut.blocks import Blocks
+
+
+class BlockBinder:
+    """Binds the blocks of one query."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self._blocks, self._notes, self._con = blocks, blocks.notes, blocks.con
+
+    def bind(self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool = False) -> Definition:
+        """The definition of a block; `in_order`: with an order by all its columns."""
+        core = JoinCore()
+        self._blocks.collect(shape.core, core)
+        if not core.atoms:
+            why, hint = "there is no table whose changes could be followed", "put its row into a table, and select that"
+            place = next((found for item in shape.items if (found := self._notes.place_of(item))), None)
+            raise self._notes.refusal("A query without a table", place, why, hint)
+        return _Block(self._blocks, shape, core).definition(names, columns, in_order)
+
+    def best(
+        self, inner: JoinCore, groups: Sequence[Scalar], values: Sequence[Scalar], labels: Sequence[str], *,
+        descending: bool,
+    ) -> tuple[JoinCore, list[Scalar]]:  # fmt: skip
+        """The first row of each group of a join, in the order of values none of which is NULL, as a join of that view
+        alone; its columns are the groups' and the values. A group without such a row has NULL for one of them, or no
+        row."""
+        blocks = self._blocks
+
+        def first_by(compared: Sequence[Scalar]) -> Definition:
+            shape = Shape(Values((), ((),)), [*groups, *compared])
+            return _Block(blocks, shape, inner).best(groups, compared, labels, descending)
+
+        definition, obstacle = _without_null_values(first_by(values), labels)
+        if obstacle is not None:
+            definition = first_by(_null_together(values))
+            [order] = definition.orders
+            definition = replace(definition, orders=(replace(order, obstacle=obstacle),))
+        table = f'"__derived"."{len(blocks.definitions) + 1}"'
+        blocks.definitions[table] = definition
+        core = JoinCore()
+        columns = [blocks.new.column(name, type_) for name, type_ in definition.columns]
+        found = [AtomColumn(column, column.name) for column in columns]
+        core.add_atom("best", table, found, output_keys(definition))
+        return core, [Ref(column) for column in columns]
+
+
+class _Block:
+    """One block in the making."""
+
+    def __init__(self, blocks: Blocks, shape: Shape, core: JoinCore) -> None:
+        self._blocks, self._shape, self._core = blocks, shape, core
+        self._notes, self._con = blocks.notes, blocks.con
+        self._leaves = Leaves(core, split_conditions(core, blocks.types, self._notes), self._notes)
+        self._composing = Composing(core, self._is_natural)
+        self._groups = {column: core.over_atoms(Ref(column)) for column in shape.groups}
+        self._aggregated = {one.column: self._over_atoms(one) for one in shape.aggregates}
+        values = list(self._groups.values())
+        self._kept = KeptValues(core, values, self._leaves, blocks.types, self._notes, blocks.binder.best)
+        summed = SummedArguments(list(self._aggregated.values()), shape.scalar)
+        self._aggregates = Aggregates(self._con, core, self._leaves, self._kept, self._notes, summed)
+        self._free: list[str] = []
+
+    def definition(self, names: Sequence[str], columns: Sequence[str], in_order: bool) -> Definition:
+        """The definition with columns of these names; those of orders are told by `columns`."""
+        shape, core = self._shape, self._core
+        if shape.mode == "group":
+            self._bind_groups()
+        items = [self._whole(value) for value in shape.items]
+        shown = len(names)
+        sorts = [[replace(one, value=self._whole(one.value)) for one in order] for order in shape.orders]
+        partition = [self._whole(value) for value in shape.first.numbering.partition] if shape.first else []
+        orderings = self._orderings(items[:shown], sorts, in_order)
+        hidden = [item.value for ordering in orderings for item in ordering.items]
+        items = _with_hidden(items, [*hidden, *partition])
+        projection = [self._projected(value, place < shown) for place, value in enumerate(items)]
+        having = self._lowered(shape.having) if shape.having is not None else None
+        if shape.mode == "group" and not self._aggregates.measures:
+            self._aggregates.count_rows()
+        texts = [_text(value) for value in projection]
+        places = _first_of(items, texts)
+        seen = _first_of(items, columns)
+        context = OrderContext(self._con, core, self._leaves, self._composing)
+        orders = bind_orders(orderings, shape.mode, places, seen, context, self._spelled)
+        limit = self._limit(partition, places, orderings)
+        free = tuple(dict.fromkeys(self._free))
+        types = [value.type for value in shape.items]
+        return Definition(
+            atoms=self._leaves.build(),
+            free=free,
+            mode=shape.mode,
+            measures=self._aggregates.measures,
+            raw=(*self._variables(free), *self._aggregates.raw),
+            projection=tuple(texts[:shown]),
+            having=_text(having) if having is not None else None,
+            columns=tuple(zip(names, types, strict=False)),
+            scalar=shape.scalar,
+            labels=self._leaves.labels(),
+            distinct_sets=self._kept.build(),
+            orders=orders,
+            limit=limit,
+            comparisons=self._leaves.comparisons,
+            boolean=shape.boolean,
+        )
+
+    def best(
+        self, groups: Sequence[Scalar], values: Sequence[Scalar], labels: Sequence[str], descending: bool
+    ) -> Definition:
+        """The first row of each group in the order of values, NULL last, and then by what settles it."""
+        core = self._core
+        try:
+            composed = self._composing.read(values[-1])
+        except Obstacle:
+            composed = None
+        settled = composed.tie_breakers if composed is not None else ()
+        shown = [*groups, *values]
+        unique = {one: Sort(one, descending, False) for one in (*values, *settled, *shown)}
+        label = ", ".join(text + descending * " DESC" for text in labels)
+        ordering = Ordering(tuple(unique.values()), label)
+        items = _with_hidden(shown, list(unique))
+        projection = [self._projected(value, False) for value in items]
+        texts = [_text(value) for value in projection]
+        places = _first_of(items, texts)
+        context = OrderContext(self._con, core, self._leaves, self._composing)
+        names = [*(f"g{number}" for number in range(len(groups))), *(f"best{number}" for number in range(len(values)))]
+        seen = _first_of(shown, names)
+        orders = bind_orders([ordering], "bag", places, seen, context, self._spelled)
+        apart = (
+            None
+            if any(len(core.atoms_of(value)) != 1 for value in groups)
+            else tuple(dict.fromkeys(map(self._leaves.variable, groups)))
+        )
+        by = tuple(places[value] for value in groups)
+        limit = Limit(1, clause="first of each group" if groups else None, by=by, variables=apart)
+        free = tuple(dict.fromkeys(self._free))
+        return Definition(
+            atoms=self._leaves.build(), free=free, mode="bag", raw=self._variables(free),
+            projection=tuple(texts[: len(shown)]), columns=tuple(zip(names, (value.type for value in shown))),
+            labels=self._leaves.labels(), orders=orders, limit=limit, comparisons=self._leaves.comparisons,
+        )  # fmt: skip
+
+    # Values -----------------------------------------------------------------------------------------
+
+    def _whole(self, value: Scalar) -> Scalar:
+        """An item over the columns of atoms; of groups, over theirs and the aggregates'."""
+        return value if self._shape.mode == "group" else self._core.over_atoms(value)
+
+    def _over_atoms(self, one: Aggregated) -> Aggregated:
+        arguments = tuple(map(self._core.over_atoms, one.arguments))
+        return replace(one, arguments=arguments, filter=self._core.over_atoms(one.filter))
+
+    def _bind_groups(self) -> None:
+        for column, value in self._groups.items():
+            atoms = self._core.atoms_of(value)
+            if len(atoms) > 1:
+                why = "a group column must be computed from one table's row"
+                hint = "group by the columns it uses and compute it when you read the view"
+                place = self._notes.place_of(value) or self._notes.place(column)
+                raise self._notes.refusal("GROUP BY an expression over several tables", place, why, hint)
+            if atoms:
+                self._free.append(self._leaves.variable(value))
+
+    def _projected(self, value: Scalar, shown: bool) -> Scalar:
+        """An item over raw columns."""
+        if self._shape.mode == "group":
+            return self._lowered(value)
+        if self._shape.mode == "set" and shown and len(self._core.atoms_of(value)) > 1:
+            why = "which combinations of rows give equal values cannot be followed row by row"
+            hint = "SELECT DISTINCT the columns it uses, and compute the expression when you read the view"
+            what, place = "DISTINCT over an expression of several tables", self._notes.place_of(value)
+            raise self._notes.refusal(what, place, why, hint)
+        return replaced(value, self._row_value)
+
+    def _row_value(self, part: Scalar) -> Scalar | None:
+        """An expression of one table as its variable; None to look inside."""
+        if len(self._core.atoms_of(part)) != 1:
+            return None
+        self._free.append(self._leaves.variable(part))
+        return self._leaves.reference(part)
+
+    def _lowered(self, value: Scalar) -> Scalar:
+        """An expression over groups and aggregates, over the raw columns that hold them."""
+
+        def change(part: Scalar) -> Scalar | None:
+            if not isinstance(part, Ref):
+                return None
+            if part.column in self._aggregated:
+                return self._aggregates.value(self._aggregated[part.column])
+            group = self._groups[part.column]
+            return self._leaves.reference(group) if self._core.atoms_of(group) else group
+
+        return replaced(value, change)
+
+    def _variables(self, free: Sequence[str]) -> tuple[RawColumn, ...]:
+        return tuple(RawColumn(name, "variable", self._leaves.variable_type(name), variable=name) for name in free)
+
+    # Orders -----------------------------------------------------------------------------------------
+
+    def _orderings(self, shown: Sequence[Scalar], sorts: list[list[Sort]], in_order: bool) -> list[Ordering]:
+        """The orders that the block is asked for, completed."""
+        shape, notes = self._shape, self._notes
+        if in_order and not sorts:
+            by_columns = {value: Sort(value) for value in shown if self._core.atoms_of(value)}
+            return [] if shape.mode == "group" else [Ordering(tuple(by_columns.values()), "all columns")]
+        found = []
+        for number, order in enumerate(sorts):
+            origin = shape.labels[number] if number < len(shape.labels) else -1
+            written = notes.orders[origin] if origin >= 0 else None
+            ranks = shape.first is not None and shape.first.name != "row_number"
+            items = order[: len(written.items)] if written is not None else order
+            rest = order[len(items) :]
+            ties = rest or [self._blocks.defaults.sort(value) for value in shown]
+            ending, settled = completed(items, [] if ranks else ties, self._core, shape.mode, self._composing)
+            if written is not None and settled:
+                self._blocks.settled[origin] = settled
+            label = written.label if written is not None else self._blocks.more_labels.pop(0)
+            found.append(Ordering(tuple(ending), label))
+        return found
+
+    def _limit(
+        self, partition: Sequence[Scalar], places: dict[Scalar, str], orders: Sequence[Ordering]
+    ) -> Limit | None:
+        shape = self._shape
+        if shape.first is not None:
+            return self._first_of_groups(shape.first, partition, places, orders[0])
+        if shape.top is None:
+            return None
+        top = shape.top
+        written = self._notes.orders[top.written] if top.written >= 0 else None
+        place = self._notes.place(("top", top.written))
+        if written is not None and written.moved is not None:
+            raise self._moved(written.moved)
+        if top.percent:
+            why, hint = "how many rows it keeps changes with the number of all rows", "write a number of rows"
+            raise self._notes.refusal("LIMIT with a percentage", place, why, hint)
+        rows, offset = (self._number(value, place) for value in (top.limit, top.offset))
+        return Limit(rows, offset or 0)
+
+    def _first_of_groups(
+        self, first: FirstRows, partition: Sequence[Scalar], places: dict[Scalar, str], order: Ordering
+    ) -> Limit:
+        shape, core = self._shape, self._core
+        written = self._notes.orders[first.numbering.written] if first.numbering.written >= 0 else None
+        if written is not None and written.moved is not None:
+            raise self._moved(written.moved)
+        by = [value for value in dict.fromkeys(partition) if core.atoms_of(value) or shape.mode == "group"]
+        whole = shape.mode == "group" or any(len(core.atoms_of(value)) != 1 for value in by)
+        apart = None if whole else tuple(dict.fromkeys(map(self._leaves.variable, by)))
+        texts = tuple(places[value] for value in by)
+        names = ", ".join(core.spelled(value) for value in by)
+        items = ", ".join(f"{core.spelled(item.value)} {direction(item)}" for item in order.items)
+        parts = f"PARTITION BY {names} " if names else ""
+        ordered = f"ORDER BY {items}" if items else ""
+        clause = f"QUALIFY {first.name}() OVER ({parts}{ordered}) <= {first.rows}"
+        return Limit(first.rows, first.offset, clause=clause, by=texts, variables=apart, numbering=first.name)
+
+    def _moved(self, place: tuple[int, int]) -> Exception:
+        why = "which rows tie in it could not be settled in the view's text"
+        hint = "write the view's query in its place, with WITH"
+        return self._notes.refusal("LIMIT or QUALIFY inside a plain view", place, why, hint)
+
+    def _number(self, value: Scalar | None, place: tuple[int, int] | None) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, Constant):
+            why, hint = "a view's query is fixed when it is created", "write a number"
+            raise self._notes.refusal("LIMIT with an expression", place, why, hint)
+        found = self._con.execute(f"SELECT CAST({value.sql} AS BIGINT)").fetchone()[0]
+        return None if found is None else int(found)
+
+    def _is_natural(self, column: Column) -> bool:
+        """Whether a column is declared to be 0 or more."""
+        kind = column.type
+        if kind in INTEGER_BITS and not INTEGER_BITS[kind][0]:
+            return True
+        table = self._core.atom(self._core.owner(column)).table
+        return self._core.name_of(column).lower() in natural_columns(self._blocks.catalog.checks(table))
+
+    def _spelled(self, texts: list[str]) -> list[str]:
+        """Expressions as DuckDB prints them."""
+        return printed_by_duckdb(texts, self._con)
+
+
+def _with_hidden(items: list[Scalar], more: Sequence[Scalar]) -> list[Scalar]:
+    """The items, and behind them those of `more` that are not among them."""
+    known = set(items)
+    found = list(items)
+    for value in more:
+        if value not in known:
+            known.add(value)
+            found.append(value)
+    return found
+
+
+def _first_of(values: Sequence[Scalar], texts: Sequence[str]) -> dict[Scalar, str]:
+    """The text of each value, of equal ones the first's."""
+    return dict(reversed(list(zip(values, texts))))
+
+
+def _text(value: Scalar) -> str:
+    return bare(scalar_sql(value), value)
+
+
+def _without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[Definition, str | None]:
+    """A block of first rows in the order of its last columns, which have these labels, over the rows where none of
+    these is NULL, and why it might yet begin with others; None if it does not. NULLs of a single column come last."""
+    [order] = definition.orders
+    if order.obstacle is not None:
+        return definition, order.obstacle if labels[1:] else None
+    numbers = dict(order.places)
+    terms = [order.terms[numbers[text]] for text in definition.projection[-len(labels) :]]
+    needed = frozenset(name for term in terms for _, name in term.parts if term.form in (*STRICT, "value"))
+    filtered = replace(definition, atoms=tuple(without_nulls(atom, needed) for atom in definition.atoms))
+    nullable = [label for term, label in zip(terms, labels, strict=True) if may_be_null(filtered, term)]
+    if nullable and labels[1:]:
+        return filtered, f"{nullable[0]} may be NULL though none of its columns must be (declare them NOT NULL)"
+    return filtered, None
+
+
+def _null_together(values: Sequence[Scalar]) -> list[Scalar]:
+    """Values the first of which, by which rows are ordered, is NULL where another is."""
+    first, *others = values
+    for other in others:
+        first = guarded(is_not_null(other), first)
+    return [first, *others]

@@ -1,0 +1,118 @@
+"""The shape of a block: what of a term its Definition computes itself, and the term of the join below that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from sqlfront.cut.first_rows import FirstRows, first_rows
+from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, substitute
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Distinct,
+    Filter,
+    Map,
+    SetOperation,
+    Sort,
+    Term,
+    Top,
+    Windowed,
+)
+from sqlfront.planner.model.query import Mode
+
+
+@dataclass
+class Shape:
+    """A block: its `items`, the output columns first, over the columns of `core`, or of its groups and aggregates.
+
+    `orders` are those of its rows, over the same columns; the first is that of `top`, or of the query.
+    """
+
+    core: Term
+    items: list[Scalar]
+    mode: Mode = "bag"
+    orders: list[list[Sort]] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    groups: tuple[Column, ...] = ()
+    aggregates: tuple[Aggregated, ...] = ()
+    having: Scalar | None = None
+    top: Top | None = None
+    first: FirstRows | None = None
+    scalar: bool = False
+    boolean: bool = False
+
+    def substitute(self, values: dict[Column, Scalar]) -> None:
+        """Put computed columns' values in their places."""
+        self.items = [substitute(value, values) for value in self.items]
+        self.orders = [[replace(one, value=substitute(one.value, values)) for one in order] for order in self.orders]
+        if self.first is not None:
+            self.first = replace(self.first, numbering=_substituted(self.first, values))
+
+
+def shape_of(term: Term, outputs: int, more: Sequence[Sequence[Sort]] = ()) -> Shape:
+    """The shape of a term whose first columns are put out; `more` are further orders of its rows."""
+    shape = Shape(term, [Ref(column) for column in term.columns[:outputs]], orders=[list(order) for order in more])
+    while (below := _below(shape)) is not None:
+        shape.core = below
+    return shape
+
+
+def _below(shape: Shape) -> Term | None:
+    """Take the outermost operator of the core into the shape; the term below it. None if it is the join's."""
+    term = shape.core
+    if shape.mode == "group":  # What computes its groups is the join's.
+        return None
+    match term:
+        case Map(input=input, made=made):
+            shape.substitute({one.column: one.value for one in made if one.value != Ref(one.column)})
+            return input
+        case Top() if shape.top is None and shape.first is None and shape.mode == "bag":
+            if term.limit is not None or term.offset is not None:
+                shape.top = term
+            shape.orders.insert(0, list(term.order))
+            shape.labels.append(term.written)
+            return term.input
+        case SetOperation(kind="union", all=False) if shape.mode == "bag" and shape.first is None:
+            shape.core = Distinct(replace(term, all=True))
+            return _below(shape)
+        case Distinct(on=None) if shape.mode == "bag" and shape.first is None and _puts_out(shape, term):
+            shape.mode = "set"
+            return term.input
+        case Filter(input=Aggregate(sets=None) as aggregate, condition=condition) if _is_open(shape):
+            shape.having = condition
+            return _grouped(shape, aggregate)
+        case Aggregate(sets=None) if _is_open(shape):
+            return _grouped(shape, term)
+        case Filter() if _is_open(shape) and shape.top is None and not shape.orders:
+            first = first_rows(term)
+            if first is None or first.rest or any(first.numbering.column in columns_of(one) for one in shape.items):
+                return None
+            shape.first = first
+            shape.orders.insert(0, list(first.numbering.order))
+            shape.labels.append(first.numbering.written)
+            return first.input
+    return None
+
+
+def _is_open(shape: Shape) -> bool:
+    """Whether the operator may group: nothing above it is DISTINCT."""
+    return shape.mode == "bag"
+
+
+def _grouped(shape: Shape, term: Aggregate) -> Term:
+    shape.mode, shape.groups, shape.aggregates = "group", term.groups, term.aggregates
+    shape.scalar = not term.groups
+    return term.input
+
+
+def _puts_out(shape: Shape, term: Distinct) -> bool:
+    """Whether the items are the distinct columns, each at least once, and nothing else is read of them."""
+    shown = [item.column for item in shape.items if isinstance(item, Ref)]
+    return len(shown) == len(shape.items) and set(shown) == set(term.columns)
+
+
+def _substituted(first: FirstRows, values: dict[Column, Scalar]) -> Windowed:
+    one = first.numbering
+    partition = tuple(substitute(value, values) for value in one.partition)
+    return replace(one, partition=partition)

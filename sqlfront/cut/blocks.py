@@ -1,0 +1,375 @@
+"""Blocks of a query become definitions: as much as possible in one join, the rest views of their own that it reads.
+
+What is a view of its own: groups, DISTINCT rows, first rows and unions inside a join, and the distinct partners of
+semi-joins. A semi-join is a join with the distinct values that its equalities compare; some z > x exists where the
+greatest z is. What has no operator yet is refused here, by its name and place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlfront.bind.table_catalog import CatalogView
+from sqlfront.binding.environment import defaults_of
+from sqlfront.binding.query_binder import Bound
+from sqlfront.binding.select_items import unique_names
+from sqlfront.cut.block_definition import BlockBinder
+from sqlfront.cut.block_shape import shape_of
+from sqlfront.cut.first_rows import first_rows
+from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.union_branches import unfit_cast, united
+from sqlfront.cut.value_types import ComparedTypes
+from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
+from sqlfront.planner.algebra.row_facts import Facts
+from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
+from sqlfront.planner.algebra.scalars import (
+    MIRRORED,
+    Column,
+    Compare,
+    Ref,
+    Scalar,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Common,
+    Distinct,
+    Filter,
+    Join,
+    Made,
+    Map,
+    Recursion,
+    Recursive,
+    Scan,
+    SetOperation,
+    Sort,
+    Term,
+    Top,
+    Unnest,
+    Values,
+    Window,
+    walk,
+)
+from sqlfront.planner.model.query import Definition, output_keys
+
+_LATER = {
+    "left": ("LEFT JOIN", "rows without a partner come and go with the other table, which comes later"),
+    "full": ("FULL JOIN", "rows without a partner come and go with the other table, which comes later"),
+    "anti": ("ANTI JOIN", "whether a row has no partner is a count of its own, which comes later"),
+    "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
+    "as-of left": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
+    "mark": ("A subquery in an expression", "EXISTS and IN (SELECT ...) beside other conditions come later"),
+    "single": ("A subquery in an expression", "a value that may be missing is an outer join, which comes later"),
+    "inner": ("A lateral join", "its right side is computed for each row of a recursion"),
+    "semi": ("A lateral join", "its right side is computed for each row of a recursion"),
+}
+
+
+class Blocks:
+    """The views that a query's blocks become, by the table name under which the join reads them.
+
+    A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns.
+    """
+
+    def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
+        self.bound, self.con, self.catalog, self.facts = bound, con, catalog, facts
+        self.defaults = defaults_of(con)
+        self.notes, self.types, self.new = bound.notes, ComparedTypes(con), NewColumns(term)
+        self.definitions: dict[str, Definition] = {}
+        self.unions: dict[str, tuple[str, ...]] = {}
+        self.branches: dict[str, list[tuple[str, Definition]]] = {}
+        self.settled: dict[int, int] = {}
+        self.more_labels: list[str] = []
+        self._shared: dict[str, str] = {}
+        self.binder = BlockBinder(self)
+
+    def definition(
+        self, term: Term, names: Sequence[str], more: Sequence[Sequence[Sort]] = (), columns: Sequence[str] = ()
+    ) -> Definition:
+        """The definition of a query, or a block, with columns of these names."""
+        return self.binder.bind(shape_of(term, len(names), more), names, columns)
+
+    def collect(self, term: Term, core: JoinCore) -> None:
+        """Make a term part of a join. Raises NotSupportedError."""
+        match term:
+            case Scan():
+                self._scan(term, core)
+            case Map(input=input, made=made):
+                self.collect(input, core)
+                for one in made:
+                    if one.value != Ref(one.column):
+                        core.values[one.column] = core.over_atoms(one.value)
+            case Filter():
+                self._filter(term, core)
+            case Join():
+                self._join(term, core)
+            case Values(columns=(), rows=((),)):
+                pass
+            case Common():
+                self._common(term, core)
+            case Aggregate(sets=None) | Distinct(on=None) | SetOperation() | Top():
+                self.add_block(term, core)
+            case _:
+                self._refuse(term)
+
+    def add_block(self, term: Term, core: JoinCore, alias: str = "") -> str:
+        """Make a term a view of its own, and an atom of the join that reads it; the name of its table."""
+        if isinstance(term, SetOperation) and term.kind == "union" and term.all:
+            return self._union(term, core, alias)
+        if isinstance(term, SetOperation) and term.kind != "union":
+            self._refuse(term)
+        table = self.derive(term)
+        self.add_atom(table, term.columns, core, alias)
+        return table
+
+    def derive(self, term: Term, in_order: bool = False) -> str:
+        """Make a term a view of its own; the name of its table."""
+        names = unique_names([column.name or f"c{column.number}" for column in term.columns])
+        shape = shape_of(term, len(names))
+        definition = self.binder.bind(shape, names, names, in_order=in_order)
+        table = f'"__derived"."{len(self.definitions) + 1}"'
+        self.definitions[table] = definition
+        return table
+
+    def add_atom(self, table: str, columns: Sequence[Column], core: JoinCore, alias: str = "") -> None:
+        """An atom that reads a block."""
+        definition = self.definitions[table]
+        pairs = zip(columns, definition.columns, strict=True)
+        found = [AtomColumn(column, name) for column, (name, _) in pairs]
+        core.add_atom(alias or self._alias(columns), table, found, output_keys(definition))
+
+    def _alias(self, columns: Sequence[Column]) -> str:
+        return next((self.notes.aliases[one] for one in columns if one in self.notes.aliases), "subquery")
+
+    def _scan(self, term: Scan, core: JoinCore) -> None:
+        catalog, table = self.catalog, self.catalog.resolve(term.table)
+        assert table is not None
+        declared = {name: not_null for name, _, not_null in catalog.columns(table) or ()}
+        columns = [AtomColumn(column, name, declared[name]) for name, column in term.read]
+        at = self.notes.place(*(("table", column) for column in term.columns))
+        alias = term.alias or term.table[-1]
+        core.add_atom(alias, table, columns, catalog.keys(table), catalog.references(table), at)
+
+    def _filter(self, term: Filter, core: JoinCore) -> None:
+        first = first_rows(term)
+        if first is None:
+            self.collect(term.input, core)
+            core.add_conditions(term.condition)
+            return
+        number = first.numbering.column
+        numbers = [one for one in conjuncts(term.condition) if one not in first.rest]
+        columns = [column for column in term.columns if column != number]
+        self.add_block(projected(Filter(term.input, conjunction(numbers)), columns), core)
+        core.lost[number] = self._window_refused([number])
+        core.add_conditions(conjunction(list(first.rest)))
+
+    def _common(self, term: Common, core: JoinCore) -> None:
+        """A shared term that only selects, projects and joins is put in its place; any other is one view."""
+        if _is_plain(term.term):
+            own, columns = copied(term.term, self.new)
+            pairs = zip(term.columns, term.term.columns, strict=True)
+            self.notes.aliases |= {
+                new: self.notes.aliases[old] for old, new in columns.items() if old in self.notes.aliases
+            }
+            self.collect(Map(own, tuple(Made(use, Ref(columns[old])) for use, old in pairs)), core)
+            return
+        if term.name not in self._shared:
+            self._shared[term.name] = self.derive(term.term)
+        self.add_atom(self._shared[term.name], term.columns, core)
+
+    # Joins ------------------------------------------------------------------------------------------
+
+    def _join(self, term: Join, core: JoinCore) -> None:
+        if term.kind == "inner" and not term.dependent:
+            self.collect(term.left, core)
+            self.collect(term.right, core)
+            core.add_conditions(term.condition)
+        elif term.kind == "semi" and not term.dependent:
+            self.collect(term.left, core)
+            self._semijoin(term, core)
+        else:
+            self._refuse_join(term)
+
+    def _semijoin(self, term: Join, core: JoinCore) -> None:
+        """The partners as a view of their distinct values, or of their greatest or least, joined with the left."""
+        own = frozenset(term.right.columns)
+        right, pairs, bounds = term.right, list[tuple[Scalar, Scalar]](), list[tuple[Scalar, Compare]]()
+        for condition in conjuncts(term.condition):
+            if columns_of(condition) <= own and columns_of(condition):
+                right = Filter(right, condition)
+            elif not columns_of(condition) & own:
+                core.add_conditions(condition)
+            else:
+                self._tie(condition, own, pairs, bounds, term)
+        if not pairs and not bounds:
+            why = "it does not depend on the row, so it keeps all rows or none"
+            hint = "compare a column of the subquery with one of the query"
+            raise self.notes.refusal("An EXISTS of its own in WHERE", self._place(term), why, hint)
+        if len(bounds) > 1:
+            raise self._not_equal(bounds[1][1], term)
+        made = tuple(Made(self._column(mine), mine) for mine, _ in pairs)
+        if bounds:
+            partners = self._bounded(right, made, bounds[0])
+        else:
+            partners = remove_distinct(Distinct(Map(right, made)), self.facts)
+        if isinstance(partners, Map) and not bounds:
+            self.collect(partners, core)
+        else:
+            self.add_block(partners, core, alias="partners")
+        for column, (_, theirs) in zip(partners.columns, pairs):
+            condition = Compare("=", Ref(column), theirs)
+            self.notes.note_at(condition, self._place(term))
+            core.add_conditions(condition)
+        if bounds:
+            compared = bounds[0][1]
+            condition = Compare(compared.operator, Ref(partners.columns[-1]), compared.right)
+            self.notes.move(compared, condition)
+            core.add_conditions(condition)
+
+    def _tie(
+        self, condition: Scalar, own: frozenset[Column], pairs: list[tuple[Scalar, Scalar]],
+        bounds: list[tuple[Scalar, Compare]], term: Join,
+    ) -> None:  # fmt: skip
+        """Take an equality or an order between the partners and the left."""
+        if isinstance(condition, Compare) and condition.operator in ("=", "<", "<=", ">", ">="):
+            sides = (condition.left, condition.right)
+            for mine, theirs, operator in (
+                (*sides, condition.operator),
+                (*sides[::-1], MIRRORED[condition.operator]),
+            ):
+                if columns_of(mine) and columns_of(mine) <= own and not columns_of(theirs) & own:
+                    if operator == "=":
+                        pairs.append((mine, theirs))
+                    else:
+                        bound = Compare(operator, mine, theirs)
+                        self.notes.move(condition, bound)
+                        bounds.append((mine, bound))
+                    return
+        raise self._not_equal(condition, term)
+
+    def _bounded(self, right: Term, made: tuple[Made, ...], bound: tuple[Scalar, Compare]) -> Term:
+        """The groups of partners with the value that meets the comparison if any does."""
+        mine, compared = bound
+        word = "max" if compared.operator in (">", ">=") else "min"
+        best = self.new.column("bound", mine.type)
+        argument = self.new.column("bound", mine.type)
+        rows = Map(right, (*made, Made(argument, mine)))
+        aggregate = Aggregated(best, f"{word}({{before}}{{0}}{{behind}})", (Ref(argument),))
+        return Aggregate(rows, tuple(one.column for one in made), (aggregate,))
+
+    def _column(self, value: Scalar) -> Column:
+        return self.new.like(value.column) if isinstance(value, Ref) else self.new.column("", value.type)
+
+    def _not_equal(self, condition: Scalar, term: Join) -> Exception:
+        why = "only equalities and one <, <=, > or >= tie a subquery to the rows around it so that both can be followed"
+        hint = "compare columns of both sides with =, at most one pair by its order"
+        place = self.notes.place(condition) or self._place(term)
+        return self.notes.refusal("This correlated condition", place, why, hint)
+
+    # Unions -----------------------------------------------------------------------------------------
+
+    def _union(self, term: SetOperation, core: JoinCore, alias: str) -> str:
+        """Make the branches of a UNION ALL an atom of the join, whose rows are those of all of them."""
+        tables = [self.derive(branch, in_order=True) for branch in _branches(term)]
+        bound = [self.definitions[table] for table in tables]
+        names = unique_names([column.name for column in term.columns])
+        columns = [(name, column.type) for name, column in zip(names, term.columns)]
+        unfit = unfit_cast(bound, columns, self.con)
+        if unfit is not None:
+            hint = "cast the column to one type in all branches, VARCHAR for example"
+            raise self.notes.refusal("This union", self.notes.place(term.columns), unfit, hint)
+        branches = united([one if one.limit else replace(one, orders=()) for one in bound], columns)
+        self.definitions.update(zip(tables, branches, strict=True))
+        name = f'"__union"."{len(self.unions) + 1}"'
+        self.unions[name], self.branches[name] = tuple(tables), list(zip(tables, bound, strict=True))
+        found = [AtomColumn(column, called) for column, called in zip(term.columns, names)]
+        core.add_atom(alias or self._alias(term.columns), name, found)
+        return name
+
+    # Refusals ---------------------------------------------------------------------------------------
+
+    def _place(self, term: Join) -> Any:
+        return self.notes.place(*(("join", column) for column in term.right.columns))
+
+    def _refuse_join(self, term: Join) -> None:
+        name, why = _LATER[term.kind]
+        hint = "join the table in FROM instead" if term.kind in ("mark", "single") else "write an inner join"
+        place = self.notes.place(term.mark) if term.mark is not None else self._place(term)
+        raise self.notes.refusal(name, place, why, hint)
+
+    def _refuse(self, term: Term) -> None:
+        notes = self.notes
+        match term:
+            case Window(functions=functions):
+                raise self._window_refused([one.column for one in functions])
+            case Unnest(elements=elements):
+                place = notes.place(*(one.column for one in elements))
+                why = "one row becomes many, which the counts of a join do not show"
+                raise notes.refusal("unnest", place, why, "store the elements as rows of a table and join it")
+            case Aggregate(groups=groups):
+                place = notes.place(*groups, *map(Ref, groups))
+                why, hint = "each set is a view of its own", "create one view for each set"
+                raise notes.refusal("GROUPING SETS (ROLLUP, CUBE)", place, why, hint)
+            case Distinct(on=on):
+                place = notes.place(*(on or ()), *map(Ref, on or ()))
+                why = "it keeps one row of each group by an order that the query leaves open"
+                raise notes.refusal("DISTINCT ON", place, why, "use GROUP BY with aggregates")
+            case Values(columns=columns):
+                why = "its rows do not come from a table whose changes can be followed"
+                place = notes.place(*columns)
+                raise notes.refusal("VALUES", place, why, "put the rows into a table and name that")
+            case SetOperation(kind=kind, all=is_all):
+                raise self._no_set_operation(term, f"{kind.upper()}{' ALL' if is_all else ''}")
+            case Recursion() | Recursive():
+                why, hint = "a recursive view needs a fixpoint, which comes later", "unroll the recursion"
+                raise notes.refusal("WITH RECURSIVE", notes.place(term.columns), why, hint)
+        raise AssertionError(f"{type(term).__name__} is part of no join")
+
+    def _window_refused(self, columns: Sequence[Column]) -> Exception:
+        why = "one changed row can change the result for every row of its partition"
+        hint = (
+            "keep the rows in a view and compute the window when you read it; QUALIFY row_number() OVER "
+            "(PARTITION BY ... ORDER BY ...) <= 3 keeps the first 3 rows of each group"
+        )
+        return self.notes.refusal("A window function", self.notes.place(*columns), why, hint)
+
+    def _no_set_operation(self, term: SetOperation, name: str) -> Exception:
+        sides = (
+            "GROUP BY the columns over (SELECT *, 1 AS side FROM one UNION SELECT *, 2 FROM the other) "
+            "HAVING sum(side) = "
+        )
+        known = {
+            "INTERSECT": ("groups of the rows of both tell which have a row in each", f"{sides}3"),
+            "EXCEPT": ("groups of the rows of both tell which have none in the other", f"{sides}1"),
+        }
+        copies = (
+            "how many copies of a row are left is no sum of those of the branches",
+            "create a view for each branch that counts its copies, and compare these when you read",
+        )
+        why, hint = known.get(name, copies)
+        return self.notes.refusal(name, self.notes.place(term.columns), why, hint)
+
+
+def _branches(term: Term) -> list[Term]:
+    """The branches of unions of unions that count copies; inside a DISTINCT union none need be distinct."""
+    if isinstance(term, SetOperation) and term.kind == "union" and term.all:
+        left = _branches(term.left) if _same_types(term, term.left) else [term.left]
+        return [*left, term.right]
+    return [term]
+
+
+def _same_types(term: SetOperation, side: Term) -> bool:
+    return [column.type for column in side.columns] == [column.type for column in term.columns]
+
+
+def _is_plain(term: Term) -> bool:
+    """Whether a term only selects, projects and joins tables."""
+    return all(
+        isinstance(part, Scan | Map | Filter) or (isinstance(part, Join) and part.kind == "inner")
+        for part in walk(term)
+    )

@@ -1,0 +1,110 @@
+"""A view's query, from its text to the planner's Definition: parsed, guarded, bound, normalised, cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from sqlfront.bind.table_catalog import CatalogView, DuckDBCatalog
+from sqlfront.binding.catalog_facts import facts_of
+from sqlfront.binding.query_binder import Bound, bind_query
+from sqlfront.cut.blocks import Blocks
+from sqlfront.cut.completed_orders import completed_query
+from sqlfront.cut.session_values import check_session
+from sqlfront.cut.union_branches import with_branches
+from sqlfront.planner.algebra.rules.all_rules import normalise
+from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
+from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Join, Made, Map, SetOperation, Term, Top, Values
+from sqlfront.planner.model.query import Definition
+from sqlfront.sql.dialect import parse_one, parse_query, printed
+from sqlfront.sql.guard import Shown, check_same_meaning, described
+from sqlfront.storage.errors import InternalError, ProgrammingError
+
+
+@dataclass(frozen=True)
+class ViewQuery:
+    """A view's definition, and its query with orders that leave nothing open: what its rows are."""
+
+    definition: Definition
+    completed: str
+
+
+def bind_view(
+    sql_select: str,
+    con: Any,
+    catalog: CatalogView | None = None,
+    *,
+    column_names: tuple[str, ...] = (),
+    order_by: tuple[str, ...] = (),
+    statement: str | None = None,
+    offset: int = 0,
+) -> ViewQuery:
+    """The definition of the view that `sql_select` describes.
+
+    `con` is a DuckDB cursor without an open result: it binds names and types, no table is read.
+    `catalog` defaults to DuckDB's own. `column_names` rename the first output columns, as in
+    CREATE VIEW v (a, b); `order_by` are orders besides that of ORDER BY. For carets, `statement` is what the
+    user wrote and `offset` where the SELECT stands in it.
+
+    Raises ProgrammingError when DuckDB refuses the query, NotSupportedError when it is valid SQL
+    that views do not support: the message names the construct, the place, the reason and a rewrite.
+    """
+    text = statement if statement is not None else sql_select
+    catalog = catalog if catalog is not None else DuckDBCatalog(con)
+    tree = parse_query(sql_select, text, offset)
+    if not isinstance(tree, exp.Query | exp.Values):
+        raise ProgrammingError("A view's query must be a SELECT")
+    shown = Shown(text, offset)
+    check_same_meaning(con, sql_select, printed(tree), shown)
+    columns = described(con, sql_select, column_names, shown)
+    orders = [_order(one) for one in order_by]
+    bound = bind_query(tree, text, con, catalog, orders)
+    check_session(bound, con)
+    facts = facts_of(catalog)
+    term, boolean = _counted(normalise(bound.term, facts), bound)
+    blocks = Blocks(bound, con, catalog, facts, term)
+    blocks.more_labels = list(order_by)
+    definition = blocks.definition(term, bound.names, bound.more, [name for name, _ in columns])
+    if [kind for _, kind in definition.columns] != [kind for _, kind in columns]:
+        raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
+    definition = with_branches(definition, blocks.branches)
+    derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
+    definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean)
+    return ViewQuery(definition, completed_query(tree, sql_select, bound.notes, blocks.settled))
+
+
+def _order(text: str) -> exp.Order:
+    """The items of an order besides that of ORDER BY."""
+    hint = "for example 'a + b DESC, c'"
+    try:
+        tree = parse_one(f"SELECT 1 ORDER BY {text}")
+    except ProgrammingError:
+        tree = exp.Null()
+    order = tree.args.get("order")
+    if order is None or any(tree.args.get(key) for key in ("limit", "offset")):
+        raise ProgrammingError(f"order_by = '{text}' is no ORDER BY list", hint=hint)
+    found: exp.Order = order
+    return found
+
+
+def _counted(term: Term, bound: Bound) -> tuple[Term, bool]:
+    """`SELECT EXISTS (SELECT ...)` as a count of the inner query's rows, and whether the query is that."""
+    below = term.input if isinstance(term, Map) else term
+    if not isinstance(term, Map) or not isinstance(below, Join) or below.kind != "mark":
+        return term, False
+    if below.left != Values((), ((),)) or below.condition != TRUE or below.dependent:
+        return term, False
+    inner = below.right
+    if isinstance(inner, Top) and inner.offset is None and isinstance(inner.limit, Constant) and inner.limit.sql != "0":
+        inner = inner.input
+    if isinstance(inner, SetOperation) and inner.kind == "union":
+        inner = replace(inner, all=True)
+    assert below.mark is not None
+    count = replace(below.mark, name="count", type="BIGINT")
+    bound.notes.note_at(count, bound.notes.place(below.mark))
+    counted = Aggregate(inner, (), (Aggregated(count, "count({before}{behind})"),))
+    exists = Compare(">", Ref(count), Constant("0", "INTEGER"))
+    made = tuple(Made(one.column, substitute(one.value, {below.mark: exists})) for one in term.made)
+    return Map(counted, made), True
