@@ -12,7 +12,7 @@ from sqlfront.bind.functions import Functions
 from sqlfront.bind.table_catalog import CatalogView
 from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
 from sqlfront.binding.notes import Notes
-from sqlfront.binding.scalar_types import Types
+from sqlfront.binding.scalar_types import WHOLE, Types
 from sqlfront.binding.select_items import unique_names
 from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar
@@ -273,8 +273,9 @@ def _combined(nodes: Sequence[exp.SetOperation], branches: list[Output], environ
 
 
 def _cast(branch: Output, types: Sequence[str], environment: Environment) -> Output:
-    """A branch with the types of the whole union."""
-    if [column.type for column in branch.columns] == list(types):
+    """A branch with the types of the whole union; integers are the same in two steps."""
+    pairs = [(column.type, type_) for column, type_ in zip(branch.columns, types, strict=True)]
+    if all(own == wanted or {own, wanted} <= WHOLE for own, wanted in pairs):
         return branch
     made = []
     for column, type_ in zip(branch.columns, types, strict=True):

@@ -23,7 +23,7 @@ from sqlfront.planner.algebra.to_sql import scalar_sql
 
 PARAMETER = "LAMBDA PARAMETER"
 BETWEEN = "{0} BETWEEN {1} AND {2}"
-_WHOLE = frozenset(
+WHOLE = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 )
 _FLOATING = ("FLOAT", "DOUBLE")
@@ -108,7 +108,7 @@ def _known_better(scalar: Scalar) -> Scalar:
 
 def _family(type_: str) -> str:
     """Types that are compared without loss have one family."""
-    return "number" if type_ in _WHOLE or type_.startswith("DECIMAL") else type_
+    return "number" if type_ in WHOLE or type_.startswith("DECIMAL") else type_
 
 
 def _has_parameter(scalar: Scalar) -> bool:

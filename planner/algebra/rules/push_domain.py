@@ -55,9 +55,12 @@ from sqlfront.planner.algebra.terms import (
     walk,
 )
 
-IDENTICAL = (
+WHOLE = (
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
-    "DECIMAL", "BOOLEAN", "DATE", "TIME", "TIMESTAMP", "UUID", "VARCHAR", "BLOB",
+)  # fmt: skip
+"""Types of integers, which are compared exactly whatever their widths."""
+IDENTICAL = (
+    *WHOLE, "DECIMAL", "BOOLEAN", "DATE", "TIME", "TIMESTAMP", "UUID", "VARCHAR", "BLOB",
 )  # fmt: skip
 """Types whose equal values are identical. FLOAT (0 and -0) and INTERVAL (a month and 30 days) are not among them."""
 
@@ -94,7 +97,8 @@ class Pushed:
 class PushedDomain:
     """One domain: `domain` makes one more copy of it, with its column for each outer column.
 
-    `replaceable`: the right side may be computed for values that the domain does not have.
+    `replaceable`: the right side may be computed for values that the domain does not have. `once` are the outer columns
+    that one condition alone reads: an integer may take the place of one of another width.
     """
 
     def __init__(
@@ -103,8 +107,10 @@ class PushedDomain:
         outer: frozenset[Column],
         new: NewColumns,
         replaceable: bool,
+        once: frozenset[Column],
     ) -> None:
         self._domain, self._outer, self._new, self._replaceable = domain, outer, new, replaceable
+        self._once = once
 
     def push(self, term: Term, equated: Equated | None = None) -> Pushed:
         """The rows of a term for each row of the domain."""
@@ -157,7 +163,8 @@ class PushedDomain:
         if not self._is_replaced(term, equated):
             domain, by = self._domain()
             return Pushed(Join("inner", term, domain), by)
-        by = {outer: self._new.like(outer) for outer in sorted(self._outer, key=lambda one: one.number)}
+        ordered = sorted(self._outer, key=lambda one: one.number)
+        by = {outer: self._new.column(outer.name, equated[outer][0].type) for outer in ordered}
         known = conjunction([Not(IsNull(equated[outer][0])) for outer in by])
         made = (Made(column, equated[outer][0]) for outer, column in by.items())
         met = frozenset(equated[outer][1] for outer in by)
@@ -180,7 +187,8 @@ class PushedDomain:
     def _may_replace(self, outer: Ref, value: Scalar) -> bool:
         columns = columns_of(value)
         identical = outer.type == value.type and outer.type.startswith(IDENTICAL) and "[" not in outer.type
-        return identical and bool(columns) and not columns & self._outer and not can_fail(value)
+        whole = outer.column in self._once and outer.type in WHOLE and value.type in WHOLE
+        return (identical or whole) and bool(columns) and not columns & self._outer and not can_fail(value)
 
     def _map(self, term: Map, equated: Equated) -> Pushed:
         values = {one.column: one.value for one in term.made if not can_fail(one.value)}
@@ -273,6 +281,14 @@ def fails_elsewhere(term: Term, outer: frozenset[Column]) -> bool:
     """Whether a part of a term could fail for values of outer columns that no outer row has."""
     parts = (part for part in walk(term) if free_columns(part) & outer)
     return any(can_fail(scalar) for part in parts for scalar in scalars_of(part))
+
+
+def read_once(term: Term, outer: frozenset[Column]) -> frozenset[Column]:
+    """The outer columns that one condition of a term alone reads; none where rows of several terms share columns."""
+    if any(isinstance(part, SetOperation) or (isinstance(part, Join) and part.kind == "full") for part in walk(term)):
+        return frozenset()
+    parts = [one for part in walk(term) for scalar in scalars_of(part) for one in conjuncts(scalar)]
+    return frozenset(column for column in outer if sum(column in columns_of(one) for one in parts) == 1)
 
 
 def _inside(term: Aggregate, inner: Pushed) -> Aggregate:

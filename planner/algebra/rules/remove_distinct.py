@@ -1,5 +1,5 @@
-"""DISTINCT goes where no two rows are equal anyway, and where nobody counts copies: right of a semi or an anti join, and
-below another DISTINCT.
+"""DISTINCT goes where no two rows are equal anyway, and where nobody counts copies: right of a semi or an anti join,
+and below another DISTINCT.
 
 Source: Pirahesh, Hellerstein and Hasan, Extensible/rule based query rewrite optimization in Starburst, SIGMOD 1992.
 """

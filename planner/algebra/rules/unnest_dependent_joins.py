@@ -29,7 +29,7 @@ from sqlfront.planner.algebra.rewriting import (
 )
 from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
 from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
-from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere
+from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere, read_once
 from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, can_fail, conjunction, truth
 from sqlfront.planner.algebra.terms import (
     Aggregate,
@@ -150,7 +150,8 @@ class _Unnesting:
     def _pushed(self, term: Term, outer: frozenset[Column], domain: _Domain) -> Pushed:
         columns = sorted(outer, key=lambda column: column.number)
         copy = partial(domain.copy, columns)
-        return PushedDomain(copy, outer, self._new, not fails_elsewhere(term, outer)).push(term)
+        replaceable = not fails_elsewhere(term, outer)
+        return PushedDomain(copy, outer, self._new, replaceable, read_once(term, outer)).push(term)
 
 
 class _Domain:
