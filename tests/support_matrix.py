@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlfront.bind.binder import bind_view
-from sqlfront.bind.table_catalog import DuckDBCatalog
+from sqlfront.binding.table_catalog import DuckDBCatalog
+from sqlfront.cut.view_query import bind_view
 from sqlfront.define.build import block_cost
 from sqlfront.define.epsilon import EPSILON, with_epsilon
 from sqlfront.planner.classify import plan_view
@@ -18,7 +18,18 @@ from sqlfront.planner.classify import plan_view
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
 PAGE = ROOT / "docs" / "support-matrix.md"
-SUPPORTED = ("joins", "comparisons", "aggregates", "distinct", "outputs", "inlining", "blocks", "unions", "orders")
+SUPPORTED = (
+    "joins",
+    "comparisons",
+    "aggregates",
+    "distinct",
+    "outputs",
+    "inlining",
+    "blocks",
+    "unions",
+    "orders",
+    "rewritten",
+)
 
 HEAD = """# SQL support matrix
 
@@ -48,7 +59,7 @@ def matrix() -> str:
 
 def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     """One supported query with the class its plan states."""
-    definition = bind_view(query, con, catalog)
+    definition = bind_view(query, con, catalog).definition
     plan = with_epsilon(definition, plan_view(definition), EPSILON)
     plan = replace(plan, blocks=tuple(block_cost(block, plan_view(block)) for _, block in definition.derived))
     cost = plan.stated_cost

@@ -84,7 +84,7 @@ class _Printer:
     def _line(self, term: Term) -> str:
         match term:
             case Scan(table=table, read=read):
-                return f"SCAN {'.'.join(table)}({', '.join(self._read(*one) for one in read)})"
+                return f"SCAN {'.'.join(table[-2:])}({', '.join(self._read(*one) for one in read)})"
             case Values(columns=columns, rows=rows):
                 return f"VALUES ({self.names(columns)}) {', '.join(f'({self._list(row)})' for row in rows)}".rstrip()
             case Filter(condition=condition):

@@ -52,10 +52,15 @@ def _none(table: Name) -> tuple[()]:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is enforced of tables at all times: `keys` are sets of columns that no two rows share and never NULL."""
+    """What is enforced of tables at all times: `keys` are sets of columns that no two rows share and never NULL.
+
+    `is_eager`: parts of a query are computed for all their rows, whether anything around them reads these or not, so an
+    expression may fail for a row that DuckDB would not have looked at.
+    """
 
     keys: Callable[[Name], Iterable[frozenset[str]]] = _none
     foreign_keys: Callable[[Name], Iterable[ForeignKey]] = _none
+    is_eager: bool = False
 
 
 NO_FACTS = Facts()

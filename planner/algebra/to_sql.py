@@ -83,7 +83,9 @@ def scalar_sql(scalar: Scalar) -> str:
 
 @functools.cache
 def is_closed(form: str) -> bool:
-    """Whether a form sets itself apart: it is one call f(...), with nothing around it."""
+    """Whether a form sets itself apart: it is one call f(...), or one list, with nothing around it."""
+    if form.startswith("[") and form.endswith("]") and "[" not in form[1:]:
+        return True
     name, opening, rest = form.partition("(")
     if not opening or not name.replace("_", "a").replace(".", "a").isalnum() or not rest.endswith(")"):
         return False

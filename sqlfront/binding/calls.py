@@ -71,6 +71,9 @@ class CallBinder:
                 template, values = self._called(node)
                 order, condition = self._order_of(node), self._condition(node)
             return aggregate_call(template, values, order, bool(node.args.get("distinct")), condition)
+        if self.block.functions.unfolds(name):
+            why = "one row becomes many, which the counts of a join do not show"
+            raise self.block.notes.refusal("unnest", node, why, "store the elements as rows of a table and join it")
         template, values = self._called(node)
         text = template.format(*map(slot, range(len(values))), before="", behind="")
         return Call(form(text), tuple(values), "", strict=name in _STRICT, can_fail=name in _CAN_FAIL)
@@ -171,7 +174,12 @@ class CallBinder:
         if len(node.expressions) != 1:
             why, hint = "it unfolds structs or several levels", "unnest one list, and what is in it once more outside"
             raise notes.refusal("unnest with more than a list", node, why, hint)
-        return ElementCall("list_extract({0}, 1)", (self.bind(node.expressions[0]),), "", can_fail=False)
+        inner = node.expressions[0]
+        while isinstance(inner, exp.Paren):
+            inner = inner.this
+        if isinstance(inner, exp.Struct):
+            raise notes.refusal("unnest", node, "it makes several columns of one", "name the fields")
+        return ElementCall("list_extract({0}, 1)", (self.bind(inner),), "", can_fail=False)
 
     def defined(self, node: trees.Window) -> trees.Window:
         """The definition of OVER with that of the window it names."""

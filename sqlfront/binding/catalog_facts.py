@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlfront.bind.table_catalog import CatalogView
+from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.planner.algebra.row_facts import Facts, Name
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlfront.bind.functions import Functions
-from sqlfront.bind.table_catalog import CatalogView
+from sqlfront.binding.function_catalog import Functions
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import Types
 from sqlfront.binding.sight import Sight
+from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.planner.algebra.scalars import Column, Scalar
 from sqlfront.planner.algebra.terms import Sort, Term
 

@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from sqlfront.binding.bound_calls import form, slot
 from sqlfront.binding.calls import CallBinder
+from sqlfront.binding.function_catalog import SESSION_WORDS
 from sqlfront.binding.notes import Notes
-from sqlfront.binding.scalar_types import BETWEEN, PARAMETER
+from sqlfront.binding.scalar_types import BETWEEN, PARAMETER, canonical
 from sqlfront.planner.algebra.scalars import (
     NEGATED,
     Call,
@@ -43,13 +44,6 @@ _ARITHMETIC: Mapping[type[exp.Expr], str] = {
 _LITERALS = (exp.Literal, exp.Null, exp.Boolean, trees.EscapedText)
 # The session's time zone decides their values, so they are looked at apart.
 _ZONED = re.compile(r"time\s+zone|timestamptz", re.IGNORECASE)
-# Written like columns, without parentheses: the clock, or the session, decides their values.
-SESSION_WORDS = frozenset(
-    (
-        *("current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog"),
-        *("current_role", "current_schema", "current_user", "session_user", "user"),
-    )
-)
 
 
 class InSight(Protocol):
@@ -209,7 +203,7 @@ class ExpressionBinder(CallBinder):
     def _cast(self, node: exp.Cast) -> Scalar:
         word = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
         called = Call(
-            form(f"{word}({slot(0)} AS {printed(node.args['to'])})"), (self.bind(node.this),), "",
+            form(f"{word}({slot(0)} AS {canonical(printed(node.args['to']))})"), (self.bind(node.this),), "",
             strict=word == "CAST", can_fail=word == "CAST",
         )  # fmt: skip
         return _folded(called)

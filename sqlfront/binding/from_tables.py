@@ -20,7 +20,19 @@ from sqlfront.planner.algebra.scalars import (
     conjunction,
     conjuncts,
 )
-from sqlfront.planner.algebra.terms import Filter, Join, JoinKind, Made, Scan, Term, Unnest, Values, free_columns
+from sqlfront.planner.algebra.terms import (
+    Common,
+    Filter,
+    Join,
+    JoinKind,
+    Made,
+    Map,
+    Scan,
+    Term,
+    Unnest,
+    Values,
+    free_columns,
+)
 from sqlfront.sql import trees
 from sqlfront.storage.errors import InternalError, ProgrammingError
 
@@ -47,8 +59,7 @@ def _item(node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
     sample = node.args.get("sample")
     if sample is not None:
         raise environment.notes.refusal("SAMPLE", node, "its result is random", "leave it out")
-    nested = isinstance(node, exp.Table) and isinstance(node.this, exp.Table | exp.Subquery | exp.Lateral | exp.Values)
-    if nested or (isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table)):
+    if _encloses(node):
         term, sight = _item(node.this, environment)
         sight = _realiased(sight, node) if isinstance(node, exp.Subquery) else sight
     else:
@@ -56,6 +67,15 @@ def _item(node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
     for join in node.args.get("joins") or ():
         term, sight = _with_join(term, sight, join, environment)
     return term, sight
+
+
+def _encloses(node: exp.Expr) -> bool:
+    """Whether a FROM item is another one in parentheses, with what is joined to it."""
+    inner = node.this
+    if isinstance(node, exp.Table):
+        return isinstance(inner, exp.Table | exp.Subquery | exp.Lateral | exp.Values)
+    aliased = isinstance(inner, exp.Subquery) and (inner.args.get("alias") or inner.args.get("joins"))
+    return isinstance(node, exp.Subquery) and (isinstance(inner, exp.Table | exp.Lateral) or bool(aliased))
 
 
 def _source(node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
@@ -92,9 +112,23 @@ def _one(
         name, qualifiers = alias.name, ()
     names = unique_names(output.names)
     names = [*written, *names[len(written) :]]
-    environment.notes.aliases |= dict.fromkeys(output.columns, name)
+    if not isinstance(output.term, Scan):
+        _call(output.term, output.columns, name, environment)
     columns = tuple((called, Ref(column)) for called, column in zip(names, output.columns, strict=True))
     return output.term, Sight((Source(name, qualifiers, columns),))
+
+
+def _call(term: Term, columns: Sequence[Column], name: str, environment: Environment) -> None:
+    """Note what FROM calls the query whose columns these are, and those that they only rename."""
+    environment.notes.aliases |= dict.fromkeys(columns, name)
+    while isinstance(term, Map | Common):
+        if isinstance(term, Map):
+            values = [one.value for one in term.made if one.column in columns]
+            columns = [value.column for value in values if isinstance(value, Ref)]
+        else:
+            columns = [old for old, use in zip(term.term.columns, term.columns) if use in columns]
+        environment.notes.aliases |= dict.fromkeys(columns, name)
+        term = term.input if isinstance(term, Map) else term.term
 
 
 def _name(node: exp.Table, environment: Environment) -> tuple[Term, Sight]:
@@ -127,7 +161,7 @@ def _name(node: exp.Table, environment: Environment) -> tuple[Term, Sight]:
     scan = Scan(catalog.parts(table), tuple(read), node.alias_or_name)
     for _, column in read:
         notes.note(("table", column), node)
-    schema = scan.table[0]
+    schema = scan.table[-2]
     qualifiers = (parts[0], schema) if len(parts) == 3 else (schema,)
     return _one(Output(scan, tuple(name for name, _ in read)), parts[-1], qualifiers, node, environment)
 
@@ -146,7 +180,7 @@ def _view(
         output = bind(parse_one(select), inside)
     called = unique_names(output.names)
     renamed = (*names, *called[len(names) :])
-    return _one(Output(output.term, renamed), node.name, (environment.catalog.parts(table)[0],), node, environment)
+    return _one(Output(output.term, renamed), node.name, (environment.catalog.parts(table)[-2],), node, environment)
 
 
 def _function(called: trees.Call, node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
@@ -210,7 +244,7 @@ def _with_join(left: Term, sight: Sight, node: exp.Expr, environment: Environmen
         term = Filter(Join(kind, left, right, TRUE, True), condition)
     else:
         term = Join(kind, left, right, condition, dependent)
-    for column in right.columns:
+    for column in (left if right_first else right).columns:
         notes.note(("join", column), node)
     return term, (sight if kind in ("semi", "anti") else merged)
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlfront.binding.bound_calls import AggregateCall, GroupingCall, outermost, replaced
+from sqlfront.binding.bound_calls import AggregateCall, ElementCall, GroupingCall, outermost, replaced
 from sqlfront.binding.select_items import Item
 from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, walk
-from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Made, Map, Term
+from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Made, Map, Term, Unnest
 
 if TYPE_CHECKING:
     from sqlfront.binding.select_block import SelectBlock
@@ -41,10 +41,11 @@ class Grouping:
         calls = [call for value in every for call in _aggregates(value) if _is_own(call, own)]
         if not (self.written or calls or tree.args.get("having") is not None):
             return term, lambda value: value
-        numbers, notes = block.environment.numbers, block.notes
+        numbers, notes, written = block.environment.numbers, block.notes, self.values
         term = block.subqueries.attached(term, [*self.values, *(part for call in calls for part in call.arguments)])
+        term, self.values = with_elements(term, self.values, block)
         term, columns = self._columns(term, block)
-        replacing: dict[Scalar, Scalar] = {value: Ref(column) for value, column in zip(self.values, columns)}
+        replacing: dict[Scalar, Scalar] = {value: Ref(column) for value, column in zip(written, columns)}
         aggregates: list[Aggregated] = []
         for call in dict.fromkeys(calls):
             assert isinstance(call, AggregateCall)
@@ -55,7 +56,7 @@ class Grouping:
         grouping = []
         for grouped_by in dict.fromkeys(one for value in every for one in outermost(value, GroupingCall)):
             column = numbers.column("grouping", "BIGINT")
-            by = dict(zip(self.values, columns))
+            by = dict(zip(written, columns))
             grouping.append((column, tuple(by[part] for part in grouped_by.arguments)))
             replacing[grouped_by] = Ref(column)
         sets = None if self.sets is None else tuple(frozenset(columns[n] for n in one) for one in self.sets)
@@ -81,6 +82,22 @@ class Grouping:
             made.append(Made(column, value))
             columns.append(column)
         return (Map(term, (*passed(term.columns), *made)) if made else term), columns
+
+
+def with_elements(term: Term, values: list[Scalar], block: SelectBlock) -> tuple[Term, list[Scalar]]:
+    """The columns of unnest()."""
+    calls = list(dict.fromkeys(call for value in values for call in outermost(value, ElementCall)))
+    if not calls:
+        return term, values
+    made = []
+    for call in calls:
+        if call.arguments[0].type.startswith(("STRUCT", "ROW")):
+            why, hint = "it makes several columns of one", "name the fields"
+            raise block.notes.refusal("unnest of a struct", block.notes.place(call), why, hint)
+        made.append(Made(block.environment.numbers.column("unnest", call.type), call.arguments[0]))
+        block.notes.note_at(made[-1].column, block.notes.place(call))
+    columns: dict[Scalar, Scalar] = {call: Ref(one.column) for call, one in zip(calls, made)}
+    return Unnest(term, tuple(made)), [replaced(value, columns.get) for value in values]
 
 
 def read_groups(select: exp.Select, block: SelectBlock, items: Sequence[Item]) -> Grouping:

@@ -57,12 +57,19 @@ class Notes:
     aliases: dict[Column, str] = field(default_factory=dict)
     _places: dict[Hashable, list[Span]] = field(default_factory=dict)
     _moved: Span | None = None
-    _moves: set[Span] = field(default_factory=set)
+    _unspelled: set[Span] = field(default_factory=set)
 
     def note(self, what: Hashable, node: exp.Expr | None) -> None:
         """Remember where something was written."""
         place = self.span(node)
         self.note_at(what, place)
+
+    def note_star(self, what: Hashable, node: exp.Expr) -> None:
+        """Remember that a star stands for something."""
+        place = self.span(node)
+        if place is not None:
+            self._unspelled.add(place)
+            self.note_at(what, place)
 
     def note_at(self, what: Hashable, place: Span | None) -> None:
         """Remember that something stands at a place that is known."""
@@ -71,7 +78,8 @@ class Notes:
 
     def move(self, what: Hashable, new: Hashable) -> None:
         """Remember the places of one thing for another, too."""
-        self.note_at(new, self.place(what))
+        for place in self._places.get(_key(what), ()):
+            self.note_at(new, place)
 
     def add_order(
         self, node: exp.Expr, items: Sequence[Sort], label: str, columns: Sequence[Sort], texts: Sequence[str]
@@ -104,16 +112,16 @@ class Notes:
         return found or self.place(*columns)
 
     def written(self, value: Scalar) -> str:
-        """An expression as the user wrote it; empty for one that a rule made or a view's text has."""
-        place = self.place(value)
-        return "" if place is None or place in self._moves else self.text[place[0] : place[1]]
+        """An expression as the user last wrote it; empty for one that a rule, a star or a view's text made."""
+        places = [place for place in self._places.get(_key(value), ()) if place not in self._unspelled]
+        return self.text[places[-1][0] : places[-1][1]] if places else ""
 
     @contextmanager
     def moved_to(self, node: exp.Expr) -> Iterator[None]:
         """All that is noted inside stands where `node` does."""
         before, self._moved = self._moved, self.span(node)
         if self._moved is not None:
-            self._moves.add(self._moved)
+            self._unspelled.add(self._moved)
         try:
             yield
         finally:

@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlfront.bind.functions import Functions
-from sqlfront.bind.table_catalog import CatalogView
 from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
+from sqlfront.binding.function_catalog import Functions
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import WHOLE, Types
 from sqlfront.binding.select_items import unique_names
+from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar
 from sqlfront.planner.algebra.terms import (
@@ -31,6 +31,7 @@ from sqlfront.planner.algebra.terms import (
 )
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
+from sqlfront.sql.trees import Span, span
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ def bind_values(tree: exp.Values, environment: Environment) -> Output:
     flat = environment.types.typed([value for row in rows for value in row])
     width = len(columns)
     typed = tuple(tuple(flat[start : start + width]) for start in range(0, len(flat), width))
+    for column in columns:
+        environment.notes.note(column, tree)
     return Output(Values(columns, typed), tuple(column.name for column in columns))
 
 
@@ -268,8 +271,19 @@ def _combined(nodes: Sequence[exp.SetOperation], branches: list[Output], environ
     for node, right in zip(nodes, branches[1:], strict=True):
         columns = tuple(environment.numbers.column(name, type_) for name, type_ in zip(names, types, strict=True))
         term = SetOperation(kind[type(node)], not node.args["distinct"], term, right.term, columns)
-        environment.notes.note(columns, node)
+        environment.notes.note_at(columns, _operator(node, environment))
     return Output(term, tuple(names))
+
+
+def _operator(node: exp.SetOperation, environment: Environment) -> Span | None:
+    """The words between the branches."""
+    whole, right = span(node), span(node.expression)
+    left = span(node.this)
+    if environment.notes.is_moved or whole is None or left is None or right is None:
+        return environment.notes.span(node)
+    between = environment.notes.text[left[1] : right[0]]
+    start = left[1] + len(between) - len(between.lstrip(" \n\t\r)"))
+    return start, left[1] + len(between.rstrip(" \n\t\r("))
 
 
 def _cast(branch: Output, types: Sequence[str], environment: Environment) -> Output:

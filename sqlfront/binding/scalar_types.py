@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,14 +22,31 @@ from sqlfront.planner.algebra.scalars import (
     with_parts,
 )
 from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.sql.parse_tree import ask_parser
+from sqlfront.storage.errors import NotSupportedError
 
 PARAMETER = "LAMBDA PARAMETER"
 BETWEEN = "{0} BETWEEN {1} AND {2}"
 WHOLE = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 )
+_PLAIN_TYPE = re.compile(r"[A-Za-z_ ]+\d*(\(\s*\d+\s*(,\s*\d+\s*)?\))?(\[\])?")
 _FLOATING = ("FLOAT", "DOUBLE")
 _ROUNDED = frozenset(("{0} + {1}", "{0} - {1}", "{0} * {1}", "-{0}"))
+
+
+@functools.cache
+def canonical(type_: str) -> str:
+    """A type's name as DuckDB writes it; one that names something of the user's stays as it is."""
+    import duckdb
+
+    if not _PLAIN_TYPE.fullmatch(type_):
+        return type_
+    try:
+        [(name,)] = ask_parser(f"SELECT typeof(CAST(NULL AS {type_}))")
+    except duckdb.Error:
+        return type_
+    return str(name)
 
 
 class Types:
@@ -76,7 +95,16 @@ class Types:
         self._known |= zip(missing, self._described(f"SELECT {items}{source}{grouped}"), strict=True)
 
     def _described(self, query: str) -> list[str]:
-        return [row[1] for row in self._con.execute(f"DESCRIBE {query}").fetchall()]
+        import duckdb
+
+        try:
+            return [row[1] for row in self._con.execute(f"DESCRIBE {query}").fetchall()]
+        except duckdb.Error as error:
+            raise NotSupportedError(
+                "This query is not supported in a view",
+                why=f"DuckDB takes one of its expressions only where it stands: {error}",
+                hint="write the expression in simpler words, or compute it in a column of the table",
+            ) from error
 
     def _typed(self, scalar: Scalar) -> Scalar:
         parts = parts_of(scalar)

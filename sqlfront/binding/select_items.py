@@ -146,7 +146,7 @@ def _of_star(star: exp.Star, node: exp.Expr, block: SelectBlock) -> list[Starred
         if name.casefold() in replacing:
             value = block.expressions.bind(replacing[name.casefold()])
         else:
-            block.notes.note(value, node)
+            block.notes.note_star(value, node)
         found.append((next((renamed[one] for one in spellings if one in renamed), name), value))
     return found
 

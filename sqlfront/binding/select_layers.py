@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from sqlfront.binding.bound_calls import ElementCall, WindowCall, outermost, replaced
+from sqlfront.binding.bound_calls import WindowCall, outermost, replaced
 from sqlfront.binding.environment import Output
-from sqlfront.binding.grouping import Grouping
+from sqlfront.binding.grouping import Grouping, with_elements
 from sqlfront.binding.query_binder import label_of, limited, projected_to
 from sqlfront.binding.select_items import Item, unique_names
 from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of
-from sqlfront.planner.algebra.terms import Distinct, Made, Map, Sort, Term, Unnest, Window, Windowed
+from sqlfront.planner.algebra.terms import Distinct, Made, Map, Sort, Term, Window, Windowed
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
 
@@ -45,7 +45,7 @@ def put_together(tree: exp.Select, block: SelectBlock, term: Term, selected: Sel
     if qualify is not None:
         term = subqueries.filtered(term, qualify)
     term = subqueries.attached(term, values)
-    term, values = _with_elements(term, values, block)
+    term, values = with_elements(term, values, block)
     remaining = iter(values)
     items = [Item(one.name, next(remaining), one.is_named) for one in selected.items]
     sorted_by = [[Sort(next(remaining), one.descending, one.nulls_first) for one in order] for order in orders]
@@ -98,22 +98,6 @@ def _texts(tree: exp.Select, block: SelectBlock) -> list[str]:
         elif not any(True for _ in this.find_all(trees.Window)):
             found.append(printed(this))
     return found
-
-
-def _with_elements(term: Term, values: list[Scalar], block: SelectBlock) -> tuple[Term, list[Scalar]]:
-    """The columns of unnest()."""
-    calls = list(dict.fromkeys(call for value in values for call in outermost(value, ElementCall)))
-    if not calls:
-        return term, values
-    made = []
-    for call in calls:
-        if call.arguments[0].type.startswith(("STRUCT", "ROW")):
-            why, hint = "it makes several columns of one", "name the fields"
-            raise block.notes.refusal("unnest of a struct", block.notes.place(call), why, hint)
-        made.append(Made(block.environment.numbers.column("unnest", call.type), call.arguments[0]))
-        block.notes.note_at(made[-1].column, block.notes.place(call))
-    columns: dict[Scalar, Scalar] = {call: Ref(one.column) for call, one in zip(calls, made)}
-    return Unnest(term, tuple(made)), [replaced(value, columns.get) for value in values]
 
 
 class _Outputs:

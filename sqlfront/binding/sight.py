@@ -87,7 +87,7 @@ class Sight:
                     if column is not None:
                         return fields(column, names[depth + 1 :])
         column = self.column(names[0])
-        if column is not None:
+        if column is not None and (len(names) == 1 or column.type.startswith(("STRUCT", "UNION")) or not column.type):
             return fields(column, names[1:])
         if len(names) == 1:
             return next((_row(source) for source in self.sources if source.name.casefold() == folded[0]), None)

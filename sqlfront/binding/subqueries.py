@@ -63,7 +63,7 @@ class Subqueries:
         else:
             found = self._any(output.term, node, values, operator)
         self.waiting[found.column] = found
-        environment.notes.note(found.column, node)
+        environment.notes.note(("subquery", found.column), node)
         return Ref(found.column)
 
     def untyped(self) -> list[Scalar]:
@@ -111,7 +111,7 @@ class Subqueries:
     def _note(self, one: Waiting) -> None:
         """The join stands where the subquery does."""
         for column in one.term.columns:
-            self._environment.notes.note_at(("join", column), self._environment.notes.place(one.column))
+            self._environment.notes.note_at(("join", column), self._environment.notes.place(("subquery", one.column)))
 
     def _semi(self, part: Scalar) -> tuple[JoinKind, Waiting] | None:
         is_negated = isinstance(part, Not)

@@ -15,7 +15,7 @@ from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.kept_values import KeptValues, without_nulls
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
-from sqlfront.cut.scalar_forms import bare, guarded, is_not_null
+from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
@@ -104,7 +104,7 @@ class _Block:
         having = self._lowered(shape.having) if shape.having is not None else None
         if shape.mode == "group" and not self._aggregates.measures:
             self._aggregates.count_rows()
-        texts = [_text(value) for value in projection]
+        texts = [scalar_sql(value) for value in projection]
         places = _first_of(items, texts)
         seen = _first_of(items, columns)
         context = OrderContext(self._con, core, self._leaves, self._composing)
@@ -119,7 +119,7 @@ class _Block:
             measures=self._aggregates.measures,
             raw=(*self._variables(free), *self._aggregates.raw),
             projection=tuple(texts[:shown]),
-            having=_text(having) if having is not None else None,
+            having=scalar_sql(having) if having is not None else None,
             columns=tuple(zip(names, types, strict=False)),
             scalar=shape.scalar,
             labels=self._leaves.labels(),
@@ -146,7 +146,7 @@ class _Block:
         ordering = Ordering(tuple(unique.values()), label)
         items = _with_hidden(shown, list(unique))
         projection = [self._projected(value, False) for value in items]
-        texts = [_text(value) for value in projection]
+        texts = [scalar_sql(value) for value in projection]
         places = _first_of(items, texts)
         context = OrderContext(self._con, core, self._leaves, self._composing)
         names = [*(f"g{number}" for number in range(len(groups))), *(f"best{number}" for number in range(len(values)))]
@@ -322,10 +322,6 @@ def _with_hidden(items: list[Scalar], more: Sequence[Scalar]) -> list[Scalar]:
 def _first_of(values: Sequence[Scalar], texts: Sequence[str]) -> dict[Scalar, str]:
     """The text of each value, of equal ones the first's."""
     return dict(reversed(list(zip(values, texts))))
-
-
-def _text(value: Scalar) -> str:
-    return bare(scalar_sql(value), value)
 
 
 def _without_null_values(definition: Definition, labels: Sequence[str]) -> tuple[Definition, str | None]:

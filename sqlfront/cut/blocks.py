@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlfront.bind.table_catalog import CatalogView
 from sqlfront.binding.environment import defaults_of
 from sqlfront.binding.query_binder import Bound
 from sqlfront.binding.select_items import unique_names
+from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.first_rows import first_rows
@@ -28,6 +28,7 @@ from sqlfront.planner.algebra.scalars import (
     MIRRORED,
     Column,
     Compare,
+    Constant,
     Ref,
     Scalar,
     columns_of,
@@ -63,11 +64,18 @@ _LATER = {
     "anti": ("ANTI JOIN", "whether a row has no partner is a count of its own, which comes later"),
     "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
     "as-of left": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
-    "mark": ("A subquery in an expression", "EXISTS and IN (SELECT ...) beside other conditions come later"),
+    "mark": (
+        "A subquery in an expression",
+        "whether it has rows, or a value that may be missing, is an outer join, which comes later",
+    ),
     "single": ("A subquery in an expression", "a value that may be missing is an outer join, which comes later"),
     "inner": ("A lateral join", "its right side is computed for each row of a recursion"),
     "semi": ("A lateral join", "its right side is computed for each row of a recursion"),
 }
+
+
+_OF_SUBQUERIES = ("left", "anti", "mark", "single")
+"""The kinds of joins that subqueries become."""
 
 
 class Blocks:
@@ -119,13 +127,23 @@ class Blocks:
 
     def add_block(self, term: Term, core: JoinCore, alias: str = "") -> str:
         """Make a term a view of its own, and an atom of the join that reads it; the name of its table."""
+        if not term.columns:
+            term = self._with_column(term)
         if isinstance(term, SetOperation) and term.kind == "union" and term.all:
             return self._union(term, core, alias)
         if isinstance(term, SetOperation) and term.kind != "union":
             self._refuse(term)
         table = self.derive(term)
-        self.add_atom(table, term.columns, core, alias)
+        self.add_atom(table, term.columns, core, alias or self._alias(term.columns, _first_table(term)))
         return table
+
+    def _with_column(self, term: Term) -> Term:
+        """A term without columns with one, the same in each row: relations have at least one column."""
+        column = self.new.column("one", "INTEGER")
+        if isinstance(term, SetOperation):
+            left, right = self._with_column(term.left), self._with_column(term.right)
+            return replace(term, left=left, right=right, columns=(column,))
+        return Map(term, (Made(column, Constant("1", "INTEGER")),))
 
     def derive(self, term: Term, in_order: bool = False) -> str:
         """Make a term a view of its own; the name of its table."""
@@ -136,15 +154,16 @@ class Blocks:
         self.definitions[table] = definition
         return table
 
-    def add_atom(self, table: str, columns: Sequence[Column], core: JoinCore, alias: str = "") -> None:
+    def add_atom(self, table: str, columns: Sequence[Column], core: JoinCore, alias: str) -> None:
         """An atom that reads a block."""
         definition = self.definitions[table]
         pairs = zip(columns, definition.columns, strict=True)
         found = [AtomColumn(column, name) for column, (name, _) in pairs]
-        core.add_atom(alias or self._alias(columns), table, found, output_keys(definition))
+        core.add_atom(alias, table, found, output_keys(definition))
 
-    def _alias(self, columns: Sequence[Column]) -> str:
-        return next((self.notes.aliases[one] for one in columns if one in self.notes.aliases), "subquery")
+    def _alias(self, columns: Sequence[Column], default: str) -> str:
+        """What FROM calls the query that these are the columns of."""
+        return next((self.notes.aliases[one] for one in columns if one in self.notes.aliases), default)
 
     def _scan(self, term: Scan, core: JoinCore) -> None:
         catalog, table = self.catalog, self.catalog.resolve(term.table)
@@ -180,7 +199,8 @@ class Blocks:
             return
         if term.name not in self._shared:
             self._shared[term.name] = self.derive(term.term)
-        self.add_atom(self._shared[term.name], term.columns, core)
+        alias = self._alias(term.columns, _first_table(term))
+        self.add_atom(self._shared[term.name], term.columns, core, alias)
 
     # Joins ------------------------------------------------------------------------------------------
 
@@ -288,18 +308,25 @@ class Blocks:
         name = f'"__union"."{len(self.unions) + 1}"'
         self.unions[name], self.branches[name] = tuple(tables), list(zip(tables, bound, strict=True))
         found = [AtomColumn(column, called) for column, called in zip(term.columns, names)]
-        core.add_atom(alias or self._alias(term.columns), name, found)
+        core.add_atom(alias or self._alias(term.columns, "branches"), name, found)
         return name
 
     # Refusals ---------------------------------------------------------------------------------------
 
     def _place(self, term: Join) -> Any:
-        return self.notes.place(*(("join", column) for column in term.right.columns))
+        """Where a join, or the subquery that became it, is written."""
+        columns = [column for part in walk(term.right) for column in part.columns]
+        return self.notes.place(*(("join", one) for one in columns), *(("table", one) for one in columns), *columns)
 
     def _refuse_join(self, term: Join) -> None:
-        name, why = _LATER[term.kind]
-        hint = "join the table in FROM instead" if term.kind in ("mark", "single") else "write an inner join"
-        place = self.notes.place(term.mark) if term.mark is not None else self._place(term)
+        place = self._place(term)
+        if term.mark is not None:
+            place = self.notes.place(("subquery", term.mark)) or place
+        words = self.notes.text[slice(*place)].upper().split()[:3] if place is not None else []
+        name, why = _LATER[term.kind if "JOIN" in words else "mark" if term.kind in _OF_SUBQUERIES else term.kind]
+        if words[:1] == ["RIGHT"]:
+            name = "RIGHT JOIN"
+        hint = "write an inner join" if "JOIN" in words else "join the table in FROM instead"
         raise self.notes.refusal(name, place, why, hint)
 
     def _refuse(self, term: Term) -> None:
@@ -365,6 +392,11 @@ def _branches(term: Term) -> list[Term]:
 
 def _same_types(term: SetOperation, side: Term) -> bool:
     return [column.type for column in side.columns] == [column.type for column in term.columns]
+
+
+def _first_table(term: Term) -> str:
+    """What the first table of a block is called."""
+    return next((part.alias for part in walk(term) if isinstance(part, Scan) and part.alias), "subquery")
 
 
 def _is_plain(term: Term) -> bool:

@@ -145,11 +145,11 @@ def _natural(node: exp.Expr) -> list[str]:
 
 def _tie_texts(form: Form | None, count: int, whole: bool) -> list[str]:
     if form == "product":
-        return ["CASE WHEN {0} = 0 THEN {1} WHEN {1} = 0 THEN {0} END"]
+        return ["CASE WHEN ({0} = 0) THEN {1} WHEN ({1} = 0) THEN {0} END"]
     direction = "DESC" if form == "greatest" else "ASC"
     slots = ", ".join(f"{{{place}}}" for place in range(count))
     ordered = f"list_sort([{slots}], '{direction}', 'NULLS LAST')"
-    return [f"{ordered}[{place}]" for place in range(2 if whole else 1, count + 1)]
+    return [f"({ordered})[{place}]" for place in range(2 if whole else 1, count + 1)]
 
 
 def _operands(value: Call) -> list[Scalar]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from sqlfront.bind.table_catalog import ForeignKey
+from sqlfront.binding.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
-from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, conjuncts, substitute
+from sqlfront.planner.algebra.scalars import Column, Constant, Scalar, columns_of, conjuncts, substitute
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.sql.parse_tree import quoted
 from sqlfront.sql.trees import Span
@@ -115,11 +115,6 @@ class JoinCore:
 
     def narrowed(self) -> JoinCore:
         """The same join, to which conditions may be added."""
-        return JoinCore(
-            list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self.lost), dict(self._owners),
-            dict(self._columns),
-        )  # fmt: skip
-
-
-def is_column(value: Scalar) -> bool:
-    return isinstance(value, Ref)
+        found = JoinCore(list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self.lost))
+        found._owners, found._columns = dict(self._owners), dict(self._columns)
+        return found

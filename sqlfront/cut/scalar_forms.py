@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -11,7 +11,6 @@ from sqlfront.planner.algebra.scalars import (
     Constant,
     IsNull,
     Not,
-    Ref,
     Scalar,
     substitute,
 )
@@ -65,7 +64,7 @@ def branches(case: Call) -> tuple[list[tuple[Scalar, Scalar]], Scalar]:
 
 def function_name(form: str) -> str:
     """The function that a form calls, in lower case; empty for an operator."""
-    name = form.partition("(")[0].strip().lower()
+    name = form.partition("(")[0].strip().lower().rpartition(".")[2]
     return name if name.replace("_", "a").isalnum() else ""
 
 
@@ -77,18 +76,7 @@ def row_values(value: Scalar) -> tuple[Scalar, ...]:
 def with_names(value: Scalar, names: Mapping[Column, str]) -> str:
     """An expression as DuckDB SQL in which columns have names, quoted where SQL needs it."""
     texts = {column: Constant(quoted(name), column.type) for column, name in names.items()}
-    return bare(scalar_sql(substitute(value, texts)), value)
-
-
-def bare(text: str, value: Scalar) -> str:
-    """A text without the parentheses around the whole expression."""
-    is_enclosed = not isinstance(value, Ref | Constant) and text.startswith("(") and text.endswith(")")
-    return text[1:-1] if is_enclosed else text
-
-
-def row_of(values: Sequence[Scalar]) -> Scalar:
-    slots = ", ".join(f"{{{place}}}" for place in range(len(values)))
-    return call(f"row({slots})", "STRUCT", *values)
+    return scalar_sql(substitute(value, texts))
 
 
 def evaluated(con: object, value: Scalar) -> object:

@@ -250,6 +250,9 @@ class _Splitting:
         elif operator in ORDERS:
             what, why = "A comparison that mixes tables on one side", "each side must be computed from one table's row"
             hint = "move terms until each side names one table only"
+        elif operator == "IS NOT DISTINCT FROM" and self._notes.place(condition) is None:
+            what, why = "This correlated subquery", "its rows are no join of equal values with those around it"
+            hint = "tie it to the rows around it by equalities of columns alone, each beside no other use of them"
         elif operator in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
             what, why = "IS [NOT] DISTINCT FROM across tables", "a NULL never joins in a view"
             hint = "join on coalesce(x, some value) on both sides"

@@ -13,7 +13,7 @@ from sqlfront.cut.composed_items import SUMMABLE, Composed, Composing, Obstacle
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.rounded_items import read_rounded
-from sqlfront.cut.scalar_forms import bare, evaluated, is_cast
+from sqlfront.cut.scalar_forms import evaluated, is_cast
 from sqlfront.cut.value_types import is_lossless
 from sqlfront.planner.algebra.scalars import Call, Constant, Scalar, columns_of
 from sqlfront.planner.algebra.terms import Sort
@@ -50,17 +50,18 @@ def completed(
     """The written items, what settles the last of them, and the output columns, each value once; how many settle."""
     items = list(written)
     settled: tuple[Scalar, ...] = ()
-    if items and mode != "group" and len(core.atoms_of(items[-1].value)) > 1:
+    values = [item.value for item in items]
+    if items and mode != "group" and len(core.atoms_of(values[-1])) > 1 and values[-1] not in values[:-1]:
         try:
             composed = composing.read(items[-1].value)
         except Obstacle:
             composed = None
         settled = composed.tie_breakers if composed is not None else ()
         items += [Sort(value, items[-1].descending, items[-1].nulls_first) for value in settled]
-    unique: dict[Scalar, Sort] = {}
+    unique: dict[str, Sort] = {}
     for item in (*items, *shown):
         if columns_of(item.value) or mode == "group":
-            unique.setdefault(item.value, item)
+            unique.setdefault(scalar_sql(item.value), item)
     return list(unique.values()), len(settled)
 
 
@@ -111,7 +112,7 @@ def _served(
             texts.append(None)
             continue
         asked.append(len(texts))
-        texts.append(bare(scalar_sql(found), found))
+        texts.append(scalar_sql(found))
     for place, text in zip(asked, spelled([texts[place] or "" for place in asked])):
         texts[place] = text.casefold()
     return tuple(texts)
@@ -145,8 +146,8 @@ def _terms(items: Sequence[Sort], context: OrderContext) -> tuple[tuple[Term, ..
         elif (composed := context.composing.read(value)) is not None:
             terms.append(_composed(composed, item, context))
             settled = place + 1 + len(composed.tie_breakers)
-            following = [(one.value, one.descending, one.nulls_first) for one in items[place + 1 : settled]]
-            if following != [(one, item.descending, item.nulls_first) for one in composed.tie_breakers]:
+            following = [(scalar_sql(one.value), direction(one)) for one in items[place + 1 : settled]]
+            if following != [(scalar_sql(one), direction(item)) for one in composed.tie_breakers]:
                 shown, hint = core.spelled(value), "write it out, as the last item of ORDER BY"
                 raise Obstacle(f"rows that tie in {shown} are ordered by what comes after it ({hint})")
         elif (rounded := read_rounded(value, core, context.con)) is not None:

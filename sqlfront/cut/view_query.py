@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlfront.bind.table_catalog import CatalogView, DuckDBCatalog
 from sqlfront.binding.catalog_facts import facts_of
+from sqlfront.binding.notes import Notes
 from sqlfront.binding.query_binder import Bound, bind_query
+from sqlfront.binding.table_catalog import CatalogView, DuckDBCatalog
 from sqlfront.cut.blocks import Blocks
 from sqlfront.cut.completed_orders import completed_query
 from sqlfront.cut.session_values import check_session
@@ -18,6 +19,7 @@ from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
 from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Join, Made, Map, SetOperation, Term, Top, Values
 from sqlfront.planner.model.query import Definition
+from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, parse_query, printed
 from sqlfront.sql.guard import Shown, check_same_meaning, described
 from sqlfront.storage.errors import InternalError, ProgrammingError
@@ -56,13 +58,14 @@ def bind_view(
     tree = parse_query(sql_select, text, offset)
     if not isinstance(tree, exp.Query | exp.Values):
         raise ProgrammingError("A view's query must be a SELECT")
+    _check_tree(tree, Notes(text))
     shown = Shown(text, offset)
     check_same_meaning(con, sql_select, printed(tree), shown)
     columns = described(con, sql_select, column_names, shown)
     orders = [_order(one) for one in order_by]
     bound = bind_query(tree, text, con, catalog, orders)
     check_session(bound, con)
-    facts = facts_of(catalog)
+    facts = replace(facts_of(catalog), is_eager=True)
     term, boolean = _counted(normalise(bound.term, facts), bound)
     blocks = Blocks(bound, con, catalog, facts, term)
     blocks.more_labels = list(order_by)
@@ -73,6 +76,33 @@ def bind_view(
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean)
     return ViewQuery(definition, completed_query(tree, sql_select, bound.notes, blocks.settled))
+
+
+def _check_tree(tree: exp.Expr, notes: Notes) -> None:
+    """Refuse what DuckDB would refuse without a place."""
+    parameter = tree.find(exp.Placeholder)
+    if parameter is not None:
+        why = "a view's query is fixed when it is created"
+        hint = "write the value, or keep the column in the view and filter when you read it"
+        raise notes.refusal("A parameter", parameter, why, hint)
+    for operation in tree.find_all(exp.SetOperation):
+        lists = [_listed(side) for side in (operation.this, operation.expression)]
+        if None not in lists and not operation.args.get("by_name") and len(lists[0] or ()) != len(lists[1] or ()):
+            places = [place for item in lists[1] or () if (place := notes.span(item))]
+            where = notes.where((places[0][0], places[-1][1])) if places else None
+            raise ProgrammingError(
+                "Set operations can only apply to expressions with the same number of result columns", where=where
+            )
+
+
+def _listed(tree: exp.Expr) -> list[exp.Expr] | None:
+    """The items of a branch; None if a star hides how many there are."""
+    while isinstance(tree, exp.Subquery | exp.SetOperation):
+        tree = tree.this
+    if not isinstance(tree, exp.Select):
+        return None
+    hidden = any(item.is_star or isinstance(item, exp.Star) or item.find(trees.Star) for item in tree.expressions)
+    return None if hidden else list(tree.expressions)
 
 
 def _order(text: str) -> exp.Order:

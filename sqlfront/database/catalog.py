@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlfront.bind.freeze import qualified_query
-from sqlfront.bind.order_text import without_order
-from sqlfront.bind.table_catalog import Column, DuckDBCatalog, ForeignKey
+from sqlfront.binding.freeze import qualified_query
+from sqlfront.binding.table_catalog import Column, DuckDBCatalog, ForeignKey
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ViewEntry
 from sqlfront.planner.model.query import output_keys
@@ -89,7 +88,7 @@ class EngineCatalog(DuckDBCatalog):
         limited = any(block.limit is not None for block in definitions)
         if view.definition.mode != "bag" or limited or view.definition.unions:
             return None
-        return list(view.column_names), qualified_query(without_order(view.select), self.database)
+        return list(view.column_names), qualified_query(view.select, self.database)
 
     def _view(self, table: str) -> ViewEntry | None:
         key = self.name(table).key

@@ -8,9 +8,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.bind.binder import bind_view
-from sqlfront.bind.freeze import qualified_query
-from sqlfront.bind.row_numbers import with_qualify
+from sqlfront.binding.freeze import qualified_query
+from sqlfront.cut.view_query import bind_view
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ChangeTable, StoredView, ViewEntry
@@ -43,12 +42,14 @@ if TYPE_CHECKING:
 class Bound:
     """A query's definition, the materialized views it reads, as the binder calls them, and the text that was bound.
 
-    `catalog` is the one it was bound with in this statement, None if it came from elsewhere.
+    `completed` is the text with orders that leave nothing open. `catalog` is the one it was bound with in this
+    statement, None if it came from elsewhere.
     """
 
     definition: Definition
     sources: Mapping[str, ViewEntry]
     query: str
+    completed: str = ""
     catalog: EngineCatalog | None = None
 
     @property
@@ -67,12 +68,11 @@ def bind(
     catalog: EngineCatalog, con: Any, query: str, *, statement: str | None = None, offset: int = 0, **shape: Any
 ) -> Bound:
     """Bind and minimise a query; the rest is as for `bind_view`. On any error nothing has changed."""
-    if (changed := rewritten(query)) != query:
-        query, statement, offset = changed, None, 0
-    definition = minimise(bind_view(query, con, catalog, statement=statement, offset=offset, **shape))
+    found = bind_view(query, con, catalog, statement=statement, offset=offset, **shape)
+    definition = minimise(found.definition)
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
     definition = replace(definition, derived=derived)
-    bound = Bound(definition, dict(catalog.views_read), query, catalog)
+    bound = Bound(definition, dict(catalog.views_read), query, found.completed, catalog)
     notes = [
         f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
         for key, source in bound.sources.items()
@@ -150,14 +150,6 @@ class Part:
     plan: Plan
     feeds: str | None
     stateless: bool = False
-
-
-def rewritten(query: str) -> str:
-    """The query in words that the binder and DuckDB know: the first step of binding.
-
-    This text is bound, stored and checked. Each rewrite is a function of a file in sqlfront/bind, as row_numbers.py.
-    """
-    return with_qualify(query)
 
 
 def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:

@@ -10,8 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlfront.bind.freeze import frozen_query, qualified_query
-from sqlfront.bind.order_text import completed_blocks, completed_query
+from sqlfront.binding.freeze import frozen_query, qualified_query
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import StoredView, ViewEntry
@@ -58,7 +57,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             own = plan_parts(database, con, bound, "query", options)[-1]
             check_epsilon(shown(name), own.definition, own.plan, options)
         columns = tuple(column for column, _ in bound.definition.columns)
-        select = _frozen(con, bound.query, catalog, bound.definition)
+        select = _frozen(con, bound.completed, catalog, bound.definition)
         persistence.prepare(database, con)
         view = StoredView(name, bound.query, select, options, columns, database.new_scan())
         entry = build_view(database, con, view, bound)
@@ -227,9 +226,6 @@ def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition
     """The query as it is stored, checked to give the same columns."""
     import duckdb
 
-    query = completed_blocks(query, definition)
-    if definition.orders and definition.orders[0].directions:
-        query = completed_query(query, definition, list(definition.orders[0].directions))
     select = frozen_query(query, catalog)
     try:
         types = [row[1] for row in con.execute(f"DESCRIBE {qualified_query(select, catalog.database)}").fetchall()]

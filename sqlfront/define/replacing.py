@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from sqlfront.bind.freeze import without_columns
+from sqlfront.binding.freeze import without_columns
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import Database
 from sqlfront.database.entries import StoredView, ViewEntry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from sqlfront.bind.freeze import renamed_query
+from sqlfront.binding.freeze import renamed_query
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.names import captured_table, locate, shown
 from sqlfront.database.update_mix import renamed_updates

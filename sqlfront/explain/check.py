@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlfront.bind.freeze import qualified_query
-from sqlfront.bind.ties import with_guards, without_ties
+from sqlfront.binding.freeze import qualified_query
+from sqlfront.binding.ties import with_guards, without_ties
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import lossless
 from sqlfront.explain.unpruned import unpruned

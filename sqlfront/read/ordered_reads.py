@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.bind.orderings import Defaults, defaults_of, spelled
-from sqlfront.bind.select_list import position_of
 from sqlfront.planner.model.query import Limit, is_grouped
 from sqlfront.read.constants import constant_of
 from sqlfront.read.keyset import after_bound, read_bound
 from sqlfront.read.top import within
+from sqlfront.read.written_orders import Defaults, defaults_of, position_of, spelled
 from sqlfront.sql.parse_tree import Tree, transform, try_parse_select, walk
 from sqlfront.sql.statements import PassThrough
 
@@ -108,7 +107,7 @@ def _wanted(
             return None
         else:
             name = spelled(transform(tree, _unqualified))
-        wanted.setdefault(name.casefold(), defaults.item({}, one["type"], one["null_order"]).direction)
+        wanted.setdefault(name.casefold(), defaults.direction(one["type"], one["null_order"]))
     return list(wanted.items())
 
 

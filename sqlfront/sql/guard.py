@@ -57,7 +57,7 @@ def check_same_meaning(con: Any, written: str, printed: str, shown: Shown | None
     [texts] = con.execute(f"SELECT {_PLAN}, {_PLAN}", [written, printed]).fetchall()
     if all(text.startswith(_ERROR) and json.loads(text)["error_type"] in _PLANLESS for text in texts):
         parsed = con.execute(f"SELECT {_TREE}, {_TREE}", [written, printed]).fetchall()
-        first, second = (_POSITION.sub("", text) for text in parsed[0])
+        first, second = (_POSITION.sub("", text).replace(",}", "}") for text in parsed[0])
         if first == second and not first.startswith(_ERROR):
             return
     first, second = _plan_text(texts[0], written, None, shown), _plan_text(texts[1], printed, written, shown)

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from sqlfront.bind.binder import bind_view
+from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
@@ -56,7 +56,7 @@ def _database(constraints: str) -> duckdb.DuckDBPyConnection:
 
 def _definition(name: str, con: duckdb.DuckDBPyConnection, constraints: str) -> Definition:
     if name not in NOTATION:
-        return minimise(bind_view(QUERIES[name], con))
+        return minimise(bind_view(QUERIES[name], con).definition)
     text = NOTATION[name]
     if constraints != "references":
         text = re.sub(r";([^;)]*);[^)]*\)", r";\1)", text)
@@ -100,7 +100,7 @@ WRITTEN = {
 def test_the_classes_of_blocks_as_they_are_written(constraints: str) -> None:
     con, found = _database(constraints), {}
     for name in NOTATION:
-        definition = minimise(bind_view(QUERIES[name], con))
+        definition = minimise(bind_view(QUERIES[name], con).definition)
         plan = plan_view(definition)
         assert isinstance(plan, Plan)
         check_plan(plan, definition)

@@ -38,7 +38,13 @@ RULES: tuple[Rule | FactRule, ...] = (
     remove_joins,
     share_common,
 )
-WITH_FACTS: tuple[FactRule, ...] = (strengthen_equalities, turn_outer_into_inner, remove_distinct, remove_joins)
+WITH_FACTS: tuple[FactRule, ...] = (
+    unnest_dependent_joins,
+    strengthen_equalities,
+    turn_outer_into_inner,
+    remove_distinct,
+    remove_joins,
+)
 MOST_ROUNDS = 12
 
 

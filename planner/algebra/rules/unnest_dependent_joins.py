@@ -27,6 +27,7 @@ from sqlfront.planner.algebra.rewriting import (
     with_changed,
     with_scalars,
 )
+from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts
 from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
 from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
 from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere, read_once
@@ -51,9 +52,9 @@ from sqlfront.planner.algebra.terms import (
 )
 
 
-def unnest_dependent_joins(term: Term) -> Term:
+def unnest_dependent_joins(term: Term, facts: Facts = NO_FACTS) -> Term:
     """A term without dependent joins, but for those of recursions."""
-    return _Unnesting(term).visit(term)
+    return _Unnesting(term, facts).visit(term)
 
 
 def dependent_joins(term: Term) -> Iterator[Join]:
@@ -64,8 +65,8 @@ def dependent_joins(term: Term) -> Iterator[Join]:
 class _Unnesting:
     """One run of the rule over one query."""
 
-    def __init__(self, term: Term) -> None:
-        self._new, self._shared = NewColumns(term), dict[str, Term]()
+    def __init__(self, term: Term, facts: Facts) -> None:
+        self._new, self._shared, self._facts = NewColumns(term), dict[str, Term](), facts
 
     def visit(self, term: Term) -> Term:
         """A term that reads no outer column, without dependent joins."""
@@ -150,7 +151,7 @@ class _Unnesting:
     def _pushed(self, term: Term, outer: frozenset[Column], domain: _Domain) -> Pushed:
         columns = sorted(outer, key=lambda column: column.number)
         copy = partial(domain.copy, columns)
-        replaceable = not fails_elsewhere(term, outer)
+        replaceable = self._facts.is_eager or not fails_elsewhere(term, outer)
         return PushedDomain(copy, outer, self._new, replaceable, read_once(term, outer)).push(term)
 
 

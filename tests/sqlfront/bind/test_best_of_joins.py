@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 import sqlfront
-from sqlfront.bind.ties import without_ties
+from sqlfront.binding.ties import without_ties
 from sqlfront.maintenance.view.top_change import BestRows
 from sqlfront.storage.stores.table import Table
 from tests.following import take

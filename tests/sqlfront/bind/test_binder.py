@@ -12,16 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlfront import errors
-from sqlfront.bind.binder import bind_view
-from sqlfront.bind.order_text import completed_blocks, completed_query
-from sqlfront.bind.ties import without_ties
+from sqlfront.binding.ties import without_ties
+from sqlfront.cut.view_query import ViewQuery, bind_view
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.tokens import split
 from tests.definition_oracle import evaluate_definition, same_bag
 from tests.sqlfront import random_queries
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "binder"
-SUPPORTED = ("joins", "comparisons", "outputs", "aggregates", "distinct", "inlining", "blocks", "unions", "orders")
+SUPPORTED = (
+    "joins",
+    "comparisons",
+    "outputs",
+    "aggregates",
+    "distinct",
+    "inlining",
+    "blocks",
+    "unions",
+    "orders",
+    "rewritten",
+)
 
 
 def statements(name: str) -> list[str]:
@@ -92,10 +102,9 @@ def fill(con: Any, seed: int) -> None:
         con.execute(f"INSERT INTO {table} VALUES {', '.join(values)}")
 
 
-def check_equal(query: str, con: Any, definition: Definition | None = None) -> Definition:
-    definition = definition or bind_view(query, con)
-    directions = list(definition.orders[0].directions) if definition.orders else []
-    settled = completed_query(completed_blocks(without_ties(query), definition), definition, directions)
+def check_equal(query: str, con: Any, bound: ViewQuery | None = None) -> Definition:
+    bound = bound or bind_view(query, con)
+    definition, settled = bound.definition, without_ties(bound.completed)
     expected = con.execute(settled).fetchall()
     found = evaluate_definition(definition, con)
     assert same_bag(found, expected), f"{query}\nfound    {found}\nexpected {expected}\n{definition}"
@@ -105,11 +114,12 @@ def check_equal(query: str, con: Any, definition: Definition | None = None) -> D
 @pytest.mark.parametrize("query", [query for name in SUPPORTED for query in statements(name)])
 def test_definition_is_the_query(query: str, con: Any) -> None:
     described = con.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()
-    definition = check_equal(query, con)  # over empty tables
+    bound = bind_view(query, con)
+    definition = check_equal(query, con, bound)  # over empty tables
     assert list(definition.columns) == [(row[0], row[1]) for row in described]
     for seed in (1, 2):
         fill(con, seed)
-        check_equal(query, con, definition)
+        check_equal(query, con, bound)
 
 
 @pytest.mark.parametrize(("error", "under", "query"), refusals())
@@ -172,7 +182,7 @@ def run_random(query: str, con: Any) -> str:
 
 def test_sum_needs_no_sql_in_the_leaf(con: Any) -> None:
     """The main case: plain columns, presence factors by column, the key that makes it cheap."""
-    definition = bind_view("SELECT r.s, sum(r.d), count(*) FROM u JOIN r ON r.a = u.k GROUP BY r.s", con)
+    definition = bind_view("SELECT r.s, sum(r.d), count(*) FROM u JOIN r ON r.a = u.k GROUP BY r.s", con).definition
     u, r = definition.atoms
     assert (u.table, u.keys, u.factors) == ("main.u", (frozenset({"a"}),), ())
     assert [(column.source, column.presence_of) for column in r.factors] == [(None, "d"), ("d", None)]
@@ -182,23 +192,23 @@ def test_sum_needs_no_sql_in_the_leaf(con: Any) -> None:
 
 
 def test_not_null_column_needs_no_presence(con: Any) -> None:
-    definition = bind_view("SELECT a, sum(d), avg(d), count(d), count(*) FROM t GROUP BY a", con)
+    definition = bind_view("SELECT a, sum(d), avg(d), count(d), count(*) FROM t GROUP BY a", con).definition
     assert len(definition.measures) == 2
     assert [factor.source for factor in definition.atoms[0].factors] == ["d"]
 
 
 def test_key_with_constant_part(con: Any) -> None:
-    definition = bind_view("SELECT b FROM u WHERE c = 3", con)
+    definition = bind_view("SELECT b FROM u WHERE c = 3", con).definition
     assert definition.atoms[0].keys == (frozenset({"b"}),)
 
 
 def test_constant_spreads_over_the_class(con: Any) -> None:
-    definition = bind_view("SELECT r.a FROM r, u WHERE r.a = u.k AND u.k = 2", con)
+    definition = bind_view("SELECT r.a FROM r, u WHERE r.a = u.k AND u.k = 2", con).definition
     assert [atom.predicate for atom in definition.atoms] == ["(a = 2)", "(k = 2)"]
 
 
 def test_types_of_a_class_are_widened(con: Any) -> None:
-    definition = bind_view("SELECT r.a, t.a FROM r, t WHERE r.a = t.a", con)
+    definition = bind_view("SELECT r.a, t.a FROM r, t WHERE r.a = t.a", con).definition
     r, t = definition.atoms
     assert (r.variables[0].expression, r.variables[0].type, r.variables[0].source) == (
         "CAST(a AS BIGINT)",
@@ -210,13 +220,13 @@ def test_types_of_a_class_are_widened(con: Any) -> None:
 
 
 def test_equal_aggregates_are_shared(con: Any) -> None:
-    definition = bind_view("SELECT sum(a), sum(a) + 1, avg(a), sum(r.a) FROM r HAVING sum(a) > 0", con)
+    definition = bind_view("SELECT sum(a), sum(a) + 1, avg(a), sum(r.a) FROM r HAVING sum(a) > 0", con).definition
     assert [column.kind for column in definition.raw] == ["sum", "avg"]
     assert len(definition.measures) == 2
 
 
 def test_products_share_their_factors(con: Any) -> None:
-    definition = bind_view("SELECT sum(r.b * t.d), sum(r.b), sum(t.d) FROM r, t WHERE r.a = t.a", con)
+    definition = bind_view("SELECT sum(r.b * t.d), sum(r.b), sum(t.d) FROM r, t WHERE r.a = t.a", con).definition
     assert [len(atom.factors) for atom in definition.atoms] == [2, 1]
 
 
@@ -232,23 +242,23 @@ def test_products_share_their_factors(con: Any) -> None:
     ],
 )
 def test_averages_duckdb_computes_from_sums(query: str, expected: list[bool], con: Any) -> None:
-    definition = bind_view(query, con)
+    definition = bind_view(query, con).definition
     assert [column.from_sum for column in definition.raw if column.kind == "avg"] == expected
 
 
 def test_scalar_and_grouped_by_a_constant(con: Any) -> None:
-    assert bind_view("SELECT count(*) FROM r", con).scalar
-    grouped = bind_view("SELECT count(*) FROM r GROUP BY 'x'", con)
+    assert bind_view("SELECT count(*) FROM r", con).definition.scalar
+    grouped = bind_view("SELECT count(*) FROM r GROUP BY 'x'", con).definition
     assert (grouped.mode, grouped.free, grouped.scalar) == ("group", (), False)
 
 
 def test_labels_are_the_users_words(con: Any) -> None:
-    definition = bind_view("SELECT year(e), s FROM t", con)
+    definition = bind_view("SELECT year(e), s FROM t", con).definition
     assert [definition.label(name) for name in definition.free] == ["year(e)", "s"]
 
 
 def test_column_names(con: Any) -> None:
-    columns = bind_view("SELECT a, b, s FROM r", con, column_names=("b", "B")).columns
+    columns = bind_view("SELECT a, b, s FROM r", con, column_names=("b", "B")).definition.columns
     expected = [
         row[:2] for row in con.execute('DESCRIBE SELECT * FROM (SELECT a, b, s FROM r) AS q (b, "B")').fetchall()
     ]
@@ -272,9 +282,9 @@ def test_carets_in_the_whole_statement(con: Any) -> None:
 
 
 def test_second_statement_is_never_run(con: Any) -> None:
-    with pytest.raises(errors.ProgrammingError, match="Expected one query"):
+    with pytest.raises(errors.ProgrammingError, match="Expected one statement"):
         bind_view("SELECT a FROM r; SELECT b FROM r", con)
-    with pytest.raises(errors.ProgrammingError, match="must be a SELECT"):
+    with pytest.raises(errors.ProgrammingError, match="Expected SELECT"):
         bind_view("SELECT a FROM r; CREATE TABLE intruder (i INTEGER)", con)
     assert not con.execute("SELECT 1 FROM duckdb_tables() WHERE table_name = 'intruder'").fetchall()
 
@@ -295,7 +305,7 @@ def test_user_function_and_default_collation(con: Any) -> None:
     try:
         with pytest.raises(errors.NotSupportedError, match=r"shaken\(\)"):
             bind_view("SELECT shaken(a) FROM r", con)
-        assert bind_view("SELECT steady(a) FROM r", con).atoms[0].variables[0].expression == "steady(a)"
+        assert bind_view("SELECT steady(a) FROM r", con).definition.atoms[0].variables[0].expression == "steady(a)"
         con.execute("SET default_collation = 'nocase'")
         with pytest.raises(errors.NotSupportedError, match="default_collation"):
             bind_view("SELECT s FROM r", con)

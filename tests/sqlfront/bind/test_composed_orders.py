@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sqlfront
-from sqlfront.bind.composed_orders import natural_columns
+from sqlfront.cut.composed_items import natural_columns
 from tests.sqlfront.views.test_ranked import check, joined, ranked, steps_read
 
 JOIN = "FROM r JOIN s ON r.b = s.b JOIN t ON s.c = t.c"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlfront
-from sqlfront.bind.ties import without_ties
+from sqlfront.binding.ties import without_ties
 from sqlfront.errors import NotSupportedError
 from tests.definition_oracle import same_bag
 

@@ -9,9 +9,9 @@ import duckdb
 import pytest
 
 import sqlfront
-from sqlfront.bind.binder import bind_view
-from sqlfront.bind.freeze import frozen_query, renamed_query
-from sqlfront.bind.table_catalog import DuckDBCatalog
+from sqlfront.binding.freeze import frozen_query, renamed_query
+from sqlfront.binding.table_catalog import DuckDBCatalog
+from sqlfront.cut.view_query import bind_view
 from sqlfront.storage.capture.capture import QualifiedName
 from tests.sqlfront.bind.test_binder import SUPPORTED, statements
 
@@ -32,10 +32,10 @@ QUERIES = [query for name in SUPPORTED for query in statements(name)]
     "query", [*QUERIES[::2], *(pytest.param(query, marks=pytest.mark.slow) for query in QUERIES[1::2])]
 )
 def test_a_frozen_query_has_the_same_definition(con: Any, query: str) -> None:
-    definition = bind_view(query, con)
+    definition = bind_view(query, con).definition
     names = tuple(name for name, _ in definition.columns)
     frozen = frozen_query(query, DuckDBCatalog(con))
-    bound = bind_view(frozen, con, column_names=names)
+    bound = bind_view(frozen, con, column_names=names).definition
     assert bound == replace(definition, labels=bound.labels)
     assert frozen_query(frozen, DuckDBCatalog(con)) != query
 

@@ -7,7 +7,7 @@ import sqlfront
 CHANGING = {
     "epoch(now()) < a": "now()",
     "datediff('millisecond', t, current_localtimestamp()) < 1000": "current_localtimestamp()",
-    "age(now()::TIMESTAMP, t) < INTERVAL 1 SECOND": "now()::TIMESTAMP",
+    "age(now()::TIMESTAMP, t) < INTERVAL 1 SECOND": "now()",
     "age(t) < INTERVAL 1 SECOND": "age(t)",
     "main.age(d) < INTERVAL 1 SECOND": "main.age(d)",
     "getvariable('x') = a": "getvariable('x')",

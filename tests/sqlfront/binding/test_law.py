@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlfront.bind.table_catalog import DuckDBCatalog
 from sqlfront.binding.query_binder import bind_query
+from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.sql.dialect import parse_one

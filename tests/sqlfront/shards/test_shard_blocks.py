@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 import sqlfront
-from sqlfront.bind.ties import without_ties
+from sqlfront.binding.ties import without_ties
 from sqlfront.shards import shard
 from sqlfront.shards.shard_plan import plan_shards
 from tests.definition_oracle import same_bag

@@ -99,10 +99,10 @@ def test_another_value_is_refused(con, statement, value):
     [
         ("SELECT a FROM r", "three tables"),
         ("SELECT count(*) AS n FROM r, s WHERE r.b = s.b", "three tables"),
-        (f"SELECT n FROM (SELECT count(*) AS n {JOIN}) q WHERE n > 1", "a view of its own"),
+        (f"SELECT q.n FROM (SELECT count(*) AS n {JOIN}) q JOIN r AS x ON x.a = q.n", "a view of its own"),
         (f"SELECT count(*) AS n {SELF_JOIN} AND x.w < y.w", r"compares \S+ < \S+ across tables"),
         # The table that has both has one in a wider type.
-        (f"SELECT count(*) AS n {WIDE} AND t.a < s.b", "compares t.a < b across tables"),
+        (f"SELECT count(*) AS n {WIDE} AND t.a < s.b", "compares a < b across tables"),
     ],
 )
 def test_it_is_refused_for_a_view_whose_values_are_not_told_apart(con, query, why):

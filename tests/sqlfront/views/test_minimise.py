@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlfront
-from sqlfront.bind.binder import bind_view
+from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.theory.core import minimise
 from tests.definition_oracle import evaluate_definition, same_bag
 
@@ -193,7 +193,7 @@ def judge():
 def test_the_core_of_a_random_self_join_is_the_query(seed, judge):
     choose = Random(seed)
     query = random_self_join(choose)
-    core = minimise(bind_view(query, judge))
+    core = minimise(bind_view(query, judge).definition)
     for _ in range(2):
         cells = [tuple(choose.choice(["NULL", "1", "2"]) for _ in range(3)) for _ in range(6)]
         judge.execute("DELETE FROM k")
@@ -202,7 +202,7 @@ def test_the_core_of_a_random_self_join_is_the_query(seed, judge):
 
 
 def test_random_self_joins_fold_often(judge):
-    bound = [bind_view(random_self_join(Random(seed)), judge) for seed in range(60)]
+    bound = [bind_view(random_self_join(Random(seed)), judge).definition for seed in range(60)]
     assert sum(minimise(definition) is not definition for definition in bound) >= 15
 
 

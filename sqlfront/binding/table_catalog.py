@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from sqlfront.sql.parse_tree import quoted
 from sqlfront.sql.search_path import Found, look_up
 from sqlfront.sql.tokens import tokenize
+from sqlfront.storage.errors import InternalError
 
 Column = tuple[str, str, bool]
 ForeignKey = tuple[tuple[str, ...], str, tuple[str, ...]]
@@ -26,8 +27,8 @@ class CatalogView(Protocol):
     def resolve(self, parts: Sequence[str]) -> str | None:
         """The qualified name that `[catalog.][schema.]table` means here; None when there is no such relation."""
 
-    def parts(self, table: str) -> tuple[str, str]:
-        """The schema and the name of a qualified name."""
+    def parts(self, table: str) -> tuple[str, str, str]:
+        """The database, the schema and the name of a qualified name."""
 
     def columns(self, table: str) -> list[Column] | None:
         """(name, DuckDB type, declared NOT NULL) in table order; None for an unknown table."""
@@ -79,9 +80,9 @@ class DuckDBCatalog:
             self._resolved[wanted] = self._find(wanted)
         return self._resolved[wanted]
 
-    def parts(self, table: str) -> tuple[str, str]:
+    def parts(self, table: str) -> tuple[str, str, str]:
         found = self._relations[table]
-        return found.schema, found.name
+        return self.database, found.schema, found.name
 
     def columns(self, table: str) -> list[Column] | None:
         """Columns of a table or plain view; a collation is written behind the type."""
@@ -154,8 +155,6 @@ class DuckDBCatalog:
         return str(sql)
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
-        from sqlfront.bind.from_clause import view_parts
-
         sql = self.view_sql(table)
         return None if sql is None else view_parts(sql)
 
@@ -188,3 +187,17 @@ def _declared_collations(create: str) -> dict[str, str]:
             found[column] = f" COLLATE {following.text}"
         depth += {"(": 1, ")": -1}.get(token.text, 0)
     return found
+
+
+def view_parts(sql: str) -> tuple[list[str], str]:
+    """The column names and the SELECT of DuckDB's own CREATE VIEW text."""
+    tokens = tokenize(sql)
+    depth = 0
+    names: list[str] = []
+    for i, token in enumerate(tokens):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth == 0 and token.keyword == "as":
+            return names, sql[tokens[i + 1].start :].rstrip().rstrip(";")
+        if depth == 1 and token.is_name:
+            names.append(token.name)
+    raise InternalError("A view's CREATE statement has no AS", where=sql)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlfront.bind.aggregates import ARGUMENT_OF_EXTREMUM
 from sqlfront.sql.parse_tree import Tree, arguments, expression, render_all, span, try_parse_select
+
+ARGUMENT_OF_EXTREMUM = ("arg_min", "argmin", "min_by", "arg_max", "argmax", "max_by")
 
 
 def without_ties(query: str) -> str:

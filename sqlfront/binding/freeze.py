@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from sqlfront.bind.from_clause import view_parts
-from sqlfront.bind.table_catalog import CatalogView
+from sqlfront.binding.table_catalog import CatalogView, view_parts
 from sqlfront.sql.parse_tree import Tree, span, try_parse_select
 from sqlfront.sql.passthrough import classify
 from sqlfront.sql.statements import TableReference

@@ -1,1 +1,0 @@
-"""From a parse tree to the planner's definition of a view."""
