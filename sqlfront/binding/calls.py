@@ -21,7 +21,7 @@ from sqlfront.binding.bound_calls import (
 from sqlfront.binding.scalar_types import PARAMETER
 from sqlfront.planner.algebra.scalars import Call, Constant, Scalar, walk
 from sqlfront.planner.algebra.terms import Sort
-from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.planner.algebra.to_sql import quoted, scalar_sql
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
 
@@ -112,8 +112,9 @@ class CallBinder:
         texts: list[str] = []
         for one in nodes:
             texts += self._argument(one, name, values)
-        bare = trees.Call(this=node.this.copy(), qualifier=[one.copy() for one in node.args.get("qualifier") or []])
-        head = printed(bare).removesuffix("()")
+        # DuckDB's functions are called the same in any case and with or without quotes.
+        names = [one.name for one in node.args.get("qualifier") or []]
+        head = ".".join(part if part.isidentifier() else quoted(part) for part in (*names, name))
         inside = ", ".join(texts)
         if node.args.get("within") is not None:
             text = f"{head}({inside}) WITHIN GROUP ({_BEHIND})"

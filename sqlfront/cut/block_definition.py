@@ -10,7 +10,7 @@ from sqlfront.binding.bound_calls import replaced
 from sqlfront.binding.select_items import printed_by_duckdb
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
-from sqlfront.cut.first_rows import FirstRows
+from sqlfront.cut.first_of_groups import FirstRows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.kept_values import KeptValues, without_nulls
 from sqlfront.cut.leaf_columns import Leaves
@@ -26,7 +26,7 @@ from sqlfront.planner.model.query import Definition, Limit, RawColumn, output_ke
 from sqlfront.planner.passes.orders import may_be_null
 
 if TYPE_CHECKING:
-    from sqlfront.cut.blocks import Blocks
+    from sqlfront.cut.query_blocks import Blocks
 
 
 class BlockBinder:

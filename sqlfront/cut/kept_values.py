@@ -28,7 +28,7 @@ _WORDS = {"least": "min", "greatest": "max"}
 
 
 class Best(Protocol):
-    """How the first row of each group of a join becomes a view of its own: blocks.py."""
+    """How the first row of each group of a join becomes a view of its own: query_blocks.py."""
 
     def __call__(
         self, inner: JoinCore, groups: Sequence[Scalar], values: Sequence[Scalar], labels: Sequence[str], *,

@@ -11,8 +11,8 @@ from sqlfront.binding.catalog_facts import facts_of
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.query_binder import Bound, bind_query
 from sqlfront.binding.table_catalog import CatalogView, DuckDBCatalog
-from sqlfront.cut.blocks import Blocks
 from sqlfront.cut.completed_orders import completed_query
+from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
 from sqlfront.planner.algebra.rules.all_rules import normalise

@@ -86,12 +86,12 @@ WRITTEN = {
         "Q18": "free-connex O(N) oooc",
     },
     "keys": {
-        "Q4": "free-connex O(1) cccc", "Q13prime": "q-hierarchical O(1) cccc", "Q16prime": "free-connex O(N) oooo",
+        "Q4": "free-connex O(1) cccc", "Q13prime": "q-hierarchical O(1) cccc", "Q16prime": "free-connex O(N) hhhh",
         "Q18": "free-connex O(1) cccc",
     },
     "references": {
-        "Q4": "free-connex O(1) cccc", "Q13prime": "q-hierarchical O(1) cccc", "Q16prime": "free-connex O(N) oooo",
-        "Q18": "free-connex O(1) cccc",
+        "Q4": "free-connex O(1) cccc", "Q13prime": "q-hierarchical O(1) cccc",
+        "Q16prime": "free-connex O(1) amortised occo", "Q18": "free-connex O(1) cccc",
     },
 }  # fmt: skip
 

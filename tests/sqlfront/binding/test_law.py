@@ -28,6 +28,8 @@ OPEN = {
     "select a, r.b + t.b as score from r join t using (a) order by score desc limit 10",
     "select r.a, u.k from r join u on r.a = u.b order by greatest(r.b, u.c) desc limit 3",
     "select t.b, n.v, t.d * n.v as worth from t join natural_numbers n on t.a = n.k order by worth limit 4",
+    "select r.a, l.d from r, lateral (select d from t where t.a < r.a limit 2) l",
+    "select r.b, l.d from r, lateral (select distinct d from t where t.a = r.a limit 2) l",
     "select n.k, m.w from natural_numbers n, natural_numbers m "
     "qualify row_number() over (partition by n.k order by n.v * m.v) < 3",
 }

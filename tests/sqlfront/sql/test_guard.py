@@ -139,8 +139,9 @@ def test_what_has_no_serialised_plan_is_refused_by_name(con):
     assert str(caught.value.where).splitlines()[1].endswith(" ^^^^^") and "IN (...)" in str(caught.value)
     with con.cursor() as other:
         other.register("numbers", pa.table({"a": [1]}))
+        check_same_meaning(other, "FROM numbers", "SELECT * FROM numbers")  # Their parse trees are equal.
         with pytest.raises(NotSupportedError, match=r"(?s)this query has no plan.*query tables instead"):
-            check_same_meaning(other, "FROM numbers", "SELECT * FROM numbers")
+            check_same_meaning(other, "FROM numbers", "SELECT a FROM numbers")
 
 
 def test_what_duckdb_refuses_is_the_users_error_at_its_place(con):

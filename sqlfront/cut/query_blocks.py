@@ -17,7 +17,7 @@ from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
-from sqlfront.cut.first_rows import first_rows
+from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes

@@ -13,7 +13,7 @@ from sqlfront.binding.freeze import frozen_query, renamed_query
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
 from sqlfront.storage.capture.capture import QualifiedName
-from tests.sqlfront.bind.test_binder import SUPPORTED, statements
+from tests.sqlfront.cut.test_binder import SUPPORTED, statements
 
 
 @pytest.fixture(scope="module")
