@@ -201,12 +201,10 @@ class ExpressionBinder(CallBinder):
         return Call(form(f"CASE {text} END"), tuple(parts), "", can_fail=False)
 
     def _cast(self, node: exp.Cast) -> Scalar:
-        word = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
-        called = Call(
-            form(f"{word}({slot(0)} AS {canonical(printed(node.args['to']))})"), (self.bind(node.this),), "",
-            strict=word == "CAST", can_fail=word == "CAST",
-        )  # fmt: skip
-        return _folded(called)
+        is_strict = not isinstance(node, exp.TryCast)
+        type_ = canonical(printed(node.args["to"]), self.block.environment.con)
+        text = form(f"{'CAST' if is_strict else 'TRY_CAST'}({slot(0)} AS {type_})")
+        return _folded(Call(text, (self.bind(node.this),), "", strict=is_strict, can_fail=is_strict))
 
     def _match(self, node: trees.Match) -> Scalar:
         bound = self._by_text(node)

@@ -9,10 +9,13 @@ views are replaced by their text. A renaming then changes the subqueries alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+
+from sqlglot import exp
 
 from sqlfront.binding.table_catalog import CatalogView, view_parts
-from sqlfront.sql.parse_tree import Tree, span, try_parse_select
+from sqlfront.sql import trees
+from sqlfront.sql.dialect import parse_one, printed
+from sqlfront.sql.keywords import quoted
 from sqlfront.sql.passthrough import classify
 from sqlfront.sql.statements import TableReference
 from sqlfront.sql.tokens import Token, tokenize
@@ -25,21 +28,88 @@ Edit = tuple[int, int, str]
 
 def frozen_query(query: str, catalog: CatalogView) -> str:
     """The query with each table and plain view replaced by a subquery over what it is now; `query` has been bound."""
-    edits: list[Edit] = []
-    qualified: list[tuple[str, ...]] = []
-    for reference in _references(query):
-        table = catalog.resolve(reference.parts)
+    freezing = _Freezing(catalog)
+    tree = freezing.visit(parse_one(query), frozenset())
+    for column in tree.find_all(exp.Column):
+        freezing.unqualify(column)
+    return printed(tree)
+
+
+class _Freezing:
+    """One query; `qualified` are the names, folded, by which columns may be qualified and subqueries may not."""
+
+    def __init__(self, catalog: CatalogView) -> None:
+        self._catalog = catalog
+        self._qualified: set[tuple[str, ...]] = set()
+
+    def visit(self, node: exp.Expr, named: frozenset[str]) -> exp.Expr:
+        """A tree with the tables in it replaced, but those that are `named` by WITH."""
+        with_ = node.args.get("with_")
+        if with_ is not None:
+            for cte in with_.expressions:
+                own = {cte.alias.casefold()} if with_.args.get("recursive") else frozenset[str]()
+                self.visit(cte.this, named | own)
+                named |= {cte.alias.casefold()}
+        for child in list(node.iter_expressions()):
+            if child is not with_:
+                self.visit(child, named)
+        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+            return self._replaced(node, named)
+        return node
+
+    def unqualify(self, column: exp.Column) -> None:
+        """schema.t.a as t.a: a subquery has no schema."""
+        names = [part.name.casefold() for part in column.parts]
+        for length in (3, 2):
+            if len(names) > length and tuple(names[:length]) in self._qualified:
+                parts = column.parts[length - 1 :]
+                column.set("db", None)
+                column.set("catalog", None)
+                column.set("this", parts[1])
+                column.set("table", parts[0])
+                for field in parts[2:]:
+                    column.replace(exp.Dot(this=column.copy(), expression=field))
+                return
+
+    def _replaced(self, node: exp.Table, named: frozenset[str]) -> exp.Expr:
+        parts = [part.name for part in node.parts]
+        table = None if len(parts) == 1 and parts[0].casefold() in named else self._catalog.resolve(parts)
         if table is None:
-            continue
-        name = reference.alias or reference.parts[-1]
-        subquery = _subquery(table, name, catalog)
-        edits.append(_replacement(query, reference, subquery if reference.alias else f"{subquery} AS {quote(name)}"))
-        if not reference.alias:
-            schema = tokenize(table)[0].name
-            qualified += [(schema, name), *([reference.parts] if len(reference.parts) > 2 else [])]
-    tree = try_parse_select(query)
-    edits += [edit for column in _columns(tree) for edit in _unqualified(query, column, qualified)]
-    return _edited(query, edits)
+            return node
+        alias = node.args.get("alias")
+        name = node.alias_or_name
+        if alias is None:
+            alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+            schema = self._catalog.parts(table)[-2].casefold()
+            self._qualified |= {(schema, name.casefold()), tuple(part.casefold() for part in parts[-3:])}
+        rest = {key: node.args[key] for key in ("joins", "sample", "when") if node.args.get(key)}
+        subquery = exp.Subquery(this=self._columns(table, name), alias=alias, **rest)
+        node.replace(subquery)
+        return subquery
+
+    def _columns(self, table: str, name: str) -> exp.Expr:
+        """The present columns of a table, or a plain view's query."""
+        catalog = self._catalog
+        sql = None if catalog.is_change_table(table) else catalog.view_sql(table)
+        called = exp.to_identifier(name, quoted=True)
+        if sql is not None:
+            names, select = view_parts(sql)
+            columns = [exp.to_identifier(one, quoted=True) for one in names] or None
+            alias = exp.TableAlias(this=called, columns=columns)
+            inside: exp.Expr = exp.Subquery(this=parse_one(frozen_query(select, catalog)), alias=alias)
+            shown: list[exp.Expr] = [trees.Star()]
+        else:
+            schema, own = (exp.to_identifier(one, quoted=quoted(one) != one) for one in catalog.parts(table)[-2:])
+            inside = exp.Table(this=own, db=schema, alias=exp.TableAlias(this=called))
+            shown = [
+                exp.Alias(this=exp.Column(this=_quoted(column[0])), alias=_quoted(column[0]))
+                for column in catalog.columns(table) or ()
+            ]
+        return exp.Select(expressions=shown, from_=exp.From(this=inside))
+
+
+def _quoted(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
 
 
 def renamed_query(frozen: str, table: QualifiedName, new: str, columns: dict[str, str]) -> str:
@@ -99,52 +169,12 @@ def _references(query: str) -> tuple[TableReference, ...]:
     return found
 
 
-def _subquery(table: str, name: str, catalog: CatalogView) -> str:
-    sql = None if catalog.is_change_table(table) else catalog.view_sql(table)
-    if sql is not None:
-        names, select = view_parts(sql)
-        renaming = f"({', '.join(map(quote, names))})" if names else ""
-        return f"(SELECT * FROM ({frozen_query(select, catalog)}\n) AS {quote(name)}{renaming})"
-    columns = (quote(column[0]) for column in catalog.columns(table) or ())
-    return f"(SELECT {', '.join(f'{column} AS {column}' for column in columns)} FROM {table} AS {quote(name)})"
-
-
-def _replacement(query: str, reference: TableReference, text: str) -> Edit:
-    """TABLE t takes no subquery: it becomes FROM."""
-    before = tokenize(query[: reference.start])
-    if before and before[-1].keyword == "table":
-        return before[-1].start, reference.end, f"FROM {text}"
-    return reference.start, reference.end, text
-
-
 def _source_columns(tokens: Sequence[Token], at: int) -> Iterator[Token]:
     """The columns in `SELECT a AS b, c AS d FROM`, which ends before the token `at`."""
     at -= 2
     while tokens[at].is_name and tokens[at - 1].keyword == "as":
         yield tokens[at - 2]
         at -= 4
-
-
-def _columns(tree: Any) -> Iterator[Tree]:
-    """All column references, those of subqueries too."""
-    if isinstance(tree, dict):
-        if tree.get("class") == "COLUMN_REF":
-            yield tree
-        for value in tree.values():
-            yield from _columns(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _columns(value)
-
-
-def _unqualified(query: str, column: Tree, qualified: Sequence[tuple[str, ...]]) -> Iterator[Edit]:
-    """schema.t.a as t.a: a subquery has no schema."""
-    names, place = [name.casefold() for name in column["column_names"]], span(column)
-    for parts in sorted(qualified, key=len, reverse=True):
-        if place is not None and len(names) > len(parts) and names[: len(parts)] == [p.casefold() for p in parts]:
-            tokens = tokenize(query[place[0] : place[1]])
-            yield place[0], place[0] + tokens[2 * (len(parts) - 1)].start, ""
-            return
 
 
 def _edited(text: str, edits: list[Edit]) -> str:

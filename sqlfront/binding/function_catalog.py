@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlfront.sql.parse_tree import ask_parser
 from sqlfront.sql.tokens import tokenize
 
 # Written like columns, without parentheses: the clock, or the session, decides their values.
@@ -58,7 +56,7 @@ class Functions:
     def _kind(self, name: str) -> Kind:
         """A name's kind; DuckDB's own names are read once per process."""
         lowered = name.lower()
-        known = self._known.get(lowered) or _built_in().get(lowered)
+        known = self._known.get(lowered) or _built_in(self._con).get(lowered)
         if known is None:
             rows = self._con.execute(_FACTS + " WHERE lower(function_name) = ? GROUP BY 1", [lowered]).fetchall()
             known = self._known[lowered] = Kind(*rows[0][1:]) if rows else Kind()
@@ -81,14 +79,22 @@ _UNFOLD = ("unnest", "unlist")
 _OPERATIONS = ("__cast", "=", "<>", "!=", "<", ">", "<=", ">=")
 
 
-@functools.cache
-def _built_in() -> dict[str, Kind]:
-    """DuckDB's functions, from a database without any of the user's. One scan: each takes 15 ms."""
-    rows = ask_parser(
+_BUILT_IN: dict[str, Kind] = {}
+
+
+def _built_in(con: Any) -> dict[str, Kind]:
+    """DuckDB's own functions, read once per process. One scan: each takes 15 ms."""
+    if not _BUILT_IN:
+        _BUILT_IN.update(_read_built_in(con))
+    return _BUILT_IN
+
+
+def _read_built_in(con: Any) -> dict[str, Kind]:
+    rows = con.execute(
         "SELECT lower(function_name), function_type, coalesce(stability IN (?, ?), false), macro_definition "
-        "FROM duckdb_functions()",
+        "FROM duckdb_functions() WHERE internal",
         _UNSTABLE,
-    )
+    ).fetchall()
     found = dict.fromkeys(_OPERATIONS, Kind())
     for name, kind, changing, _ in rows:
         before = found.get(name, Kind())

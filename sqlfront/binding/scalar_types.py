@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +21,6 @@ from sqlfront.planner.algebra.scalars import (
     with_parts,
 )
 from sqlfront.planner.algebra.to_sql import scalar_sql
-from sqlfront.sql.parse_tree import ask_parser
 from sqlfront.storage.errors import NotSupportedError
 
 PARAMETER = "LAMBDA PARAMETER"
@@ -30,23 +28,27 @@ BETWEEN = "{0} BETWEEN {1} AND {2}"
 WHOLE = frozenset(
     ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 )
-_PLAIN_TYPE = re.compile(r"[A-Za-z_ ]+\d*(\(\s*\d+\s*(,\s*\d+\s*)?\))?(\[\])?")
+_PLAIN_TYPE = re.compile(r"([A-Za-z_ ]+\d*[A-Za-z_]*)(\(\s*\d+\s*(?:,\s*\d+\s*)?\))?((?:\[\])*)")
 _FLOATING = ("FLOAT", "DOUBLE")
 _ROUNDED = frozenset(("{0} + {1}", "{0} - {1}", "{0} * {1}", "-{0}"))
 
 
-@functools.cache
-def canonical(type_: str) -> str:
-    """A type's name as DuckDB writes it; one that names something of the user's stays as it is."""
-    import duckdb
+_TYPE_NAMES: dict[str, str] = {}
 
-    if not _PLAIN_TYPE.fullmatch(type_):
+
+def canonical(type_: str, con: Any) -> str:
+    """A type's name as DuckDB writes it; one that is not plain, or the user's, stays as it is."""
+    if not _TYPE_NAMES:
+        rows = con.execute("SELECT type_name, logical_type FROM duckdb_types() WHERE internal").fetchall()
+        _TYPE_NAMES.update(rows)
+    plain = _PLAIN_TYPE.fullmatch(type_)
+    name = _TYPE_NAMES.get(plain[1].strip().lower()) if plain is not None else None
+    if plain is None or name is None or (name == "DECIMAL") != bool(plain[2]):
         return type_
-    try:
-        [(name,)] = ask_parser(f"SELECT typeof(CAST(NULL AS {type_}))")
-    except duckdb.Error:
-        return type_
-    return str(name)
+    digits = re.sub(r"\s", "", plain[2]) if plain[2] else ""
+    if digits and "," not in digits:
+        digits = f"{digits[:-1]},0)"
+    return name + digits + (plain[3] or "")
 
 
 class Types:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 from sqlfront.sql.search_path import Found, look_up
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import InternalError
@@ -173,6 +173,7 @@ class DuckDBCatalog:
             return None
         table = f"{quoted(found.schema)}.{quoted(found.name)}"
         self._relations[table] = found
+        self._resolved[found.database.lower(), found.schema.lower(), found.name.lower()] = table
         return table
 
 

@@ -9,7 +9,7 @@ from sqlfront.binding.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
 from sqlfront.planner.algebra.scalars import Column, Constant, Scalar, columns_of, conjuncts, substitute
 from sqlfront.planner.algebra.to_sql import scalar_sql
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 from sqlfront.sql.trees import Span
 
 

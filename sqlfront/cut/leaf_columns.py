@@ -12,7 +12,7 @@ from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_col
 from sqlfront.cut.value_types import is_nested, never_null
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.model.query import Atom, Comparison, Condition, LeafColumn, Reference
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 
 
 @dataclass

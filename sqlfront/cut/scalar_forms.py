@@ -15,7 +15,7 @@ from sqlfront.planner.algebra.scalars import (
     substitute,
 )
 from sqlfront.planner.algebra.to_sql import scalar_sql
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 
 _CAST, _TRY_CAST = "CAST({0} AS ", "TRY_CAST({0} AS "
 ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE = "{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "-{0}"

@@ -19,7 +19,7 @@ from sqlfront.planner.algebra.scalars import Call, Constant, Scalar, columns_of
 from sqlfront.planner.algebra.terms import Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Mode, Order, Rounding, Term
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.order import is_orderable
 
 STRICT = ("sum", "product", "rounded")

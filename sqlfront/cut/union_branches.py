@@ -9,7 +9,7 @@ from typing import Any
 from sqlfront.cut.composed_items import SUMMABLE, Obstacle
 from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts, is_lossless
 from sqlfront.planner.model.query import Branch, BranchColumn, Definition, Limit, Order, Term
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.order import has_same_codes, is_narrow_decimal
 
 Bound = tuple[str, Definition]

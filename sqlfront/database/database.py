@@ -194,7 +194,7 @@ class Database:
 
     def relation_key(self, name: QualifiedName) -> str:
         """How the engine and the binder call a table."""
-        from sqlfront.sql.parse_tree import quoted
+        from sqlfront.sql.keywords import quoted
 
         return f"{quoted(name.schema)}.{quoted(name.name)}"
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.reserved import is_reserved, reserved
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 from sqlfront.sql.search_path import Lookup, Place, look_up
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.capture import QualifiedName

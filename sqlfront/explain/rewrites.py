@@ -13,7 +13,7 @@ from sqlfront.planner.passes.advice import missing_key
 from sqlfront.planner.theory.hierarchy import q_hierarchical_extension
 from sqlfront.planner.theory.keys import reduct
 from sqlfront.planner.theory.wording import enumerate_words, labels, table_name
-from sqlfront.sql.parse_tree import quoted
+from sqlfront.sql.keywords import quoted
 from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.errors import Error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def words(text: str) -> frozenset[str]:
     """The words of a text."""
@@ -27,6 +29,16 @@ OPERATORS = words(
 )
 """Words that join, compare or qualify: they name functions and types, and no column or table."""
 
+CALLED = words(
+    """
+    BETWEEN BIGINT BIT BOOLEAN CHAR CHARACTER COALESCE COLUMNS DEC DECIMAL EXISTS EXTRACT FLOAT GENERATED GROUPING
+    GROUPING_ID INOUT INT INTEGER INTERVAL MAP NATIONAL NCHAR NONE NULLIF NUMERIC OUT OVERLAY POSITION PRECISION
+    REAL ROW SETOF SMALLINT STRUCT SUBSTRING TIME TIMESTAMP TREAT TRIM TRY_CAST TUPLE VALUES VARCHAR XMLATTRIBUTES
+    XMLCONCAT XMLELEMENT XMLEXISTS XMLFOREST XMLNAMESPACES XMLPARSE XMLPI XMLROOT XMLSERIALIZE XMLTABLE
+    """
+)
+"""Words of types and of calls with a grammar of their own: they name columns and tables, and DuckDB quotes them."""
+
 UNITS = words(
     """
     CENTURIES CENTURY DAY DAYS DECADE DECADES HOUR HOURS MICROSECOND MICROSECONDS MILLENNIA MILLENNIUM
@@ -39,3 +51,12 @@ UNLABELLED = UNITS | words(
     "ESCAPE EXCLUDE EXPORT_STATE FILTER IGNORE OVER PRECISION RENAME REPLACE RESPECT VARYING WITHIN WITHOUT"
 )
 """Words that name a column of the result only after AS: without AS they continue the expression."""
+
+
+def quoted(name: str) -> str:
+    """`name` as an SQL identifier, quoted where it is not plain lower case."""
+    plain = _PLAIN.match(name) and name.upper() not in RESERVED | OPERATORS | CALLED
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z")

@@ -24,7 +24,6 @@ Span = tuple[int, int]
 
 _UNKNOWN_LOCATION = 2**64 - 1
 LOCATION_KEYS = ("query_location", "query_location_length")
-_SIMPLE_NAME = re.compile(r"[a-z_][a-z0-9_]*\Z")
 _lock = threading.Lock()
 
 
@@ -170,11 +169,6 @@ def relocate(tree: Any, to: Span | None) -> Any:
     return [relocate(value, to) for value in tree] if isinstance(tree, list) else tree
 
 
-def quoted(name: str) -> str:
-    """`name` as an SQL identifier, quoted where it is not plain lower case."""
-    return name if _SIMPLE_NAME.match(name) and name not in _reserved_words() else '"' + name.replace('"', '""') + '"'
-
-
 def column_ref(*names: str, at: Tree | None = None) -> Tree:
     """A column reference; resolved references have the two names (atom, column)."""
     return _positioned({"class": "COLUMN_REF", "type": "COLUMN_REF", "alias": "", "column_names": list(names)}, at)
@@ -298,13 +292,6 @@ def _parsed_expression(sql: str) -> Tree:
 def _select_template() -> str:
     text: str = _ask("SELECT json_serialize_sql(?)", "SELECT 1")
     return text
-
-
-@functools.cache
-def _reserved_words() -> frozenset[str]:
-    """Words DuckDB quotes when it prints them; read from DuckDB so that no list of ours goes stale."""
-    rows = ask_parser("SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'")
-    return frozenset(row[0].lower() for row in rows)
 
 
 def ask_parser(query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
