@@ -102,6 +102,7 @@ class _Splitting:
             else:
                 operator: Operator = condition.operator  # type: ignore[assignment]
                 result.comparisons.append(ComparedSides(condition.left, operator, condition.right, kind))
+        equalities.sort(key=lambda one: len(core.atoms_of(one[0])) < 2)  # Classes are named by what joins.
         result.classes = self._classes(equalities)
         for equality_class in result.classes:
             self._tie_members(equality_class, equalities, result)
