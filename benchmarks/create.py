@@ -1,9 +1,9 @@
 """create: what a person waits for at CREATE MATERIALIZED VIEW, DuckDB's CREATE VIEW and an empty call beside it.
 
-`python -m benchmarks.create` times, in one warm process over empty tables: a join aggregate over two tables that
-another view captures already; the same over tables that are met for the first time, whose trigger DDL counts; and each query of
-TPC-DS that can be a view, over tables that are captured already. The figures are milliseconds of the clock, medians
-and worst of `--repeats` statements (of TPC-DS: of the queries).
+`python -m benchmarks.create` times statements in one warm process over empty tables: a join aggregate over two tables
+that another view captures already; the same over tables that are met for the first time, whose trigger DDL counts; and
+each query of TPC-DS that can be a view, over tables that are captured already. The figures are milliseconds of the
+clock, medians and worst of `--repeats` statements (of TPC-DS: of the queries).
 """
 
 from __future__ import annotations

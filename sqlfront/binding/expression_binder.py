@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from sqlglot import exp
 
 from sqlfront.binding.bound_calls import form, slot
 from sqlfront.binding.calls import CallBinder
 from sqlfront.binding.function_catalog import SESSION_WORDS
-from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import BETWEEN, PARAMETER, canonical
 from sqlfront.planner.algebra.scalars import (
     NEGATED,
@@ -44,21 +42,6 @@ _ARITHMETIC: Mapping[type[exp.Expr], str] = {
 _LITERALS = (exp.Literal, exp.Null, exp.Boolean, trees.EscapedText)
 # The session's time zone decides their values, so they are looked at apart.
 _ZONED = re.compile(r"time\s+zone|timestamptz", re.IGNORECASE)
-
-
-class InSight(Protocol):
-    """What an expression's block answers."""
-
-    notes: Notes
-
-    def name(self, names: Sequence[str], node: exp.Column) -> Scalar:
-        """The value that a name means. NotSupportedError if it means none."""
-
-    def subquery(self, kind: str, node: exp.Expr, values: Sequence[Scalar], operator: Operator) -> Scalar:
-        """The value of a subquery, which the block joins."""
-
-    def window(self, name: str) -> trees.Window | None:
-        """The window of a name in WINDOW."""
 
 
 class ExpressionBinder(CallBinder):

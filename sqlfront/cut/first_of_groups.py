@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlfront.cut.scalar_forms import function_name
@@ -50,10 +49,6 @@ def first_rows(term: Filter) -> FirstRows | None:
     if rows is None and not offset:
         return None
     return FirstRows(window.input, one, None if rows is None else max(0, rows - offset), offset, tuple(rest))
-
-
-def reads(values: Sequence[Scalar], column: Column) -> bool:
-    return any(column in columns_of(value) for value in values)
 
 
 def _bounds(condition: Scalar, number: Column) -> tuple[int, int | None] | None:

@@ -9,7 +9,6 @@ from typing import Any
 from sqlfront.cut.composed_items import SUMMABLE, Obstacle
 from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts, is_lossless
 from sqlfront.planner.model.query import Branch, BranchColumn, Definition, Limit, Order, Term
-from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.order import has_same_codes, is_narrow_decimal
 
 Bound = tuple[str, Definition]
@@ -52,13 +51,6 @@ _SAMPLES = {
     "BLOB": "",
 }
 """A value of each type, from which a cast is tried."""
-
-
-def typed_select(definition: Definition) -> str:
-    """A query of a definition's projection over raw columns of their types, which are NULL."""
-    nulls = ", ".join(f"CAST(NULL AS {raw.type}) AS {quoted(raw.name)}" for raw in definition.raw) or "1 AS nothing"
-    condition = f" WHERE {definition.having}" if definition.having else ""
-    return f"SELECT {', '.join(definition.projection)} FROM (SELECT {nulls}){condition}"
 
 
 def with_branches(definition: Definition, unions: Mapping[str, Sequence[Bound]]) -> Definition:
