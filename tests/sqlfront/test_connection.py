@@ -68,6 +68,16 @@ def test_parameters(con):
         con.execute("SELECT s FROM v WHERE c = ?", [])
 
 
+def test_executemany_may_read_views():
+    """Its scans wait for nobody."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (a INTEGER); CREATE TABLE found (a INTEGER)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM t GROUP BY a")
+        con.execute("INSERT INTO t VALUES (1), (2), (2)")
+        con.executemany("INSERT INTO found SELECT a FROM v WHERE n >= ?", [[1], [2], [3]])
+        assert sorted(con.execute("FROM found").fetchall()) == [(1,), (2,), (2,)]
+
+
 def test_many_statements_and_executemany(con):
     con.execute("INSERT INTO items VALUES (3, 8, 1); SELECT 'x;y' AS a; SELECT n FROM v WHERE c = ?", [2])
     assert con.fetchall() == [(2,)]
