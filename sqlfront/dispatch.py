@@ -272,7 +272,7 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
         return
     with session.database.lock:
         session.start_reading()
-        with session.current_reading().holding():  # As one statement does: its scans wait for nobody.
+        with session.held_reading():  # As one statement does: its scans wait for nobody.
             as_user(partial(session.duck.executemany, statement.text, params))
     session.has_result = True
 

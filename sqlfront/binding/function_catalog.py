@@ -44,7 +44,7 @@ class Functions:
         return self._kind(name).aggregate
 
     def is_unstable(self, name: str, arguments: int) -> bool:
-        """VOLATILE or CONSISTENT_WITHIN_QUERY in DuckDB's own words, or one of those that it forgets."""
+        """Whether chance, the clock or the session decides the value."""
         return self._kind(name).unstable or (name.lower(), arguments) in _UNSTABLE_TOO
 
     def is_user_macro(self, name: str) -> bool:
@@ -63,17 +63,20 @@ class Functions:
         return known
 
 
-_UNSTABLE = ("VOLATILE", "CONSISTENT_WITHIN_QUERY")
+# DuckDB calls a function of instants, too, consistent within a query alone: it depends on TimeZone and Calendar.
+# A function that reads the clock or the session takes nothing, or names and flags.
+_UNSTABLE = """coalesce(stability = 'VOLATILE' OR stability = 'CONSISTENT_WITHIN_QUERY' AND
+                    len(list_filter(parameter_types, lambda type: type NOT IN ('VARCHAR', 'BOOLEAN'))) = 0, false)"""
 _USER_MACRO = "function_type = 'macro' AND NOT internal"
 _FACTS = f"""
     SELECT lower(function_name), bool_or(function_type = 'aggregate'),
-           coalesce(bool_or(stability IN {_UNSTABLE}), false),
+           bool_or({_UNSTABLE}),
            bool_or({_USER_MACRO})
     FROM duckdb_functions()"""
 
 
-# They read the clock, and DuckDB lists them as CONSISTENT.
-_UNSTABLE_TOO = (("age", 1), ("current_localtime", 0), ("current_localtimestamp", 0))
+# The age of an instant, until now.
+_UNSTABLE_TOO = (("age", 1),)
 _UNFOLD = ("unnest", "unlist")
 # What the bound plan calls operations that are no functions of the catalog.
 _OPERATIONS = ("__cast", "=", "<>", "!=", "<", ">", "<=", ">=")
@@ -91,9 +94,8 @@ def _built_in(con: Any) -> dict[str, Kind]:
 
 def _read_built_in(con: Any) -> dict[str, Kind]:
     rows = con.execute(
-        "SELECT lower(function_name), function_type, coalesce(stability IN (?, ?), false), macro_definition "
-        "FROM duckdb_functions() WHERE internal",
-        _UNSTABLE,
+        f"SELECT lower(function_name), function_type, {_UNSTABLE}, macro_definition "
+        "FROM duckdb_functions() WHERE internal"
     ).fetchall()
     found = dict.fromkeys(_OPERATIONS, Kind())
     for name, kind, changing, _ in rows:

@@ -232,7 +232,7 @@ def _set_operation(tree: exp.SetOperation, environment: Environment) -> Output:
     node: exp.Expr = tree
     while isinstance(node, exp.SetOperation) and not (chain and _is_closed(node)):
         chain.append(node)
-        node = _bare(node.this)
+        node = node.this  # In parentheses it is a union of its own, with types of its own.
     output = bind(node, environment)
     operations = chain[::-1]
     while operations:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.database.database import Database
@@ -146,12 +146,8 @@ class Session:
         self.check_open()
         if not self.has_result:
             raise InterfaceError("there is no result to fetch", hint="execute a query first")
-        with translated(self.reading_error):
-            if self.reading is None:
-                yield
-            else:
-                with self.reading.holding():
-                    yield
+        with translated(self.reading_error), self.held_reading():
+            yield
 
     def stream(self, reader: pa.RecordBatchReader) -> Stream:
         """A lazy result, which ends when the session goes on to another statement."""
@@ -162,6 +158,10 @@ class Session:
     def current_reading(self) -> ReadSession:
         self.reading = self.reading or self._new_reading()
         return self.reading
+
+    def held_reading(self) -> AbstractContextManager[None]:
+        """The statement's reading, held; nothing where there are no views to read."""
+        return nullcontext() if self.reading is None else self.reading.holding()
 
     def reading_finder(self) -> Callable[[], ReadSession]:
         """`current_reading` for scans, which must not keep alive the session that keeps them."""

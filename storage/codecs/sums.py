@@ -93,7 +93,7 @@ def decode_avg(
         averages = low.astype(np.float64) / (count.astype(np.float64) * 10.0**scale)
     else:
         divisor = count.astype(np.longdouble) * np.longdouble(10.0**scale)
-        averages = (_as_real(low, high, np.longdouble) / divisor).astype(np.float64)
+        averages = (_as_long_double(low, high) / divisor).astype(np.float64)
     return fixed_array(pa.float64(), codes, averages)
 
 
@@ -230,23 +230,41 @@ def _require(holds: np.ndarray, function: str, type: str) -> None:
         )
 
 
-def _as_real(low: np.ndarray, high: np.ndarray, real: type[np.floating]) -> np.ndarray:
-    """128-bit integers as floating-point numbers, by the steps (and roundings) of DuckDB's cast."""
+def _as_long_double(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """128-bit integers as long doubles, by the steps (and roundings) of DuckDB's AVG."""
     unsigned = low.astype(np.uint64)
-    general = unsigned.astype(real) + high.astype(real) * real(_TWO_64)
-    small_negative = -(~unsigned).astype(real) - real(1)
+    general = unsigned.astype(np.longdouble) + high.astype(np.longdouble) * _TWO_64
+    small_negative = -(~unsigned).astype(np.longdouble) - np.longdouble(1)
     return np.where(high == -1, small_negative, general)
 
 
 def _sum_as_double(low: np.ndarray, high: np.ndarray, scale: int) -> np.ndarray:
-    """CAST(SUM AS DOUBLE): of a HUGEINT by DuckDB's steps, of a decimal rounded correctly."""
+    """CAST(SUM AS DOUBLE), which rounds correctly."""
     if scale == 0:
-        return _as_real(low, high, np.float64)
+        return _as_double(low, high)
     exact = (high == low >> 63) & (np.abs(low) <= 2**53) & (low != NULL_CODE) & (scale <= 22)
     result = low / 10.0**scale
     for row in np.flatnonzero(~exact):
         result[row] = ((int(high[row]) << 64) + int(low[row]) % 2**64) / 10**scale
     return result
+
+
+def _as_double(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """128-bit integers as doubles, correctly rounded.
+
+    The magnitude's 64 leading bits round once: their last bit also stands for all bits that follow (it is sticky).
+    """
+    negative = high < 0
+    below, above = (np.where(negative, ~word, word).astype(np.uint64) for word in (low, high))
+    below += negative
+    above += negative & (below == 0)
+    width = np.frexp(above.astype(np.float64))[1]
+    width -= (width > 0) & (above >> np.maximum(width - 1, 0).astype(np.uint64) == 0)  # Rounded up to a power of two.
+    width = width.astype(np.uint64)
+    left = np.uint64(64) - width
+    leading = (above << left) | (below >> width) | (below << left != 0)
+    magnitude = np.ldexp(leading.astype(np.float64), width.astype(np.int64))
+    return np.where(negative, -magnitude, magnitude)
 
 
 def _magnitude(limbs: np.ndarray) -> int:
