@@ -135,7 +135,7 @@ class Engine(State):
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
         with self.lock:
             self.epoch += 1
-            self._subscribers.tell(self.epoch, {item.relation.name for item in applied.encoded}, applied.changes)
+            self._subscribers.tell(self.epoch, applied.encoded, applied.changes)
             self._counts = self.machine.counters[: self._highest + 1].copy()  # What listeners are told has been read.
             applied.counts = applied.counts[0], self._counts
             for item in applied.encoded:
@@ -199,7 +199,7 @@ class Engine(State):
         return Applied(self, done, before, self._counts, started, changes)
 
     def _run_stages(self, encoded: list[Encoded], done: list[Encoded]) -> tuple[int, dict[str, OutputChange]]:
-        """Run the changes of tables, then, one after the other, those of views that views read.
+        """Run the changes of tables, then, one after the other, those of nodes that others read.
 
         `done` collects what has run, for undo, also when this raises. An overflow ends it early.
         """
@@ -219,8 +219,8 @@ class Engine(State):
             touched |= {item.relation.name for item in stage}
             stage = []
             while waiting and not stage and flags & at.OVERFLOW == 0:
-                relation, views = waiting.pop(0)
-                read = {view.name: self._subscribers.read(view) for view in views if view.relations & touched}
+                relation, nodes = waiting.pop(0)
+                read = {node.name: node.output(done) for node in nodes if node.relations & touched}
                 changes |= read
                 stage = self._encode_together(relation, [change for change in read.values() if len(change)])
         return flags, changes

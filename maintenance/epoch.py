@@ -44,12 +44,12 @@ class Epoch:
         """Elementary steps per view whose tables changed: slots looked at, list members visited, rows written."""
         before, after = self._applied.counts
         touched = {item.relation.name for item in self._applied.encoded}
-        views = [view for view in self._engine.views.values() if view.relations & touched]
+        nodes = [node for node in self._engine.nodes.values() if node.relations & touched]
         steps: dict[str, int] = {}
-        for view in views:
-            if view.number < len(before):
-                taken = int(after[view.number] - before[view.number])
-                steps[shown_relation(view.name)] = steps.get(shown_relation(view.name), 0) + taken
+        for node in nodes:
+            if node.number < len(before):
+                taken = int(after[node.number] - before[node.number])
+                steps[shown_relation(node.name)] = steps.get(shown_relation(node.name), 0) + taken
         return steps
 
     @property

@@ -8,8 +8,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
+from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
@@ -19,7 +21,7 @@ from sqlfront.maintenance.relation.filling import fill_store, lay_out, refill
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import demanded_indexes, unbuilt_view
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition
+from sqlfront.planner.model.query import Definition, TouchedGroups
 from sqlfront.storage.codecs.encoding import Dictionaries
 from sqlfront.storage.errors import DataError, InternalError
 from sqlfront.storage.kernels import layout as at
@@ -42,12 +44,13 @@ class State:
     def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
         self.lock = lock or threading.RLock()
         self.relations: dict[str, Relation] = {}
+        self.nodes: dict[str, Node] = {}
         self.views: dict[str, MaintainedView] = {}
         self.dictionaries = Dictionaries()
         self.machine = Machine(watch) if watch else Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
-        self._subscribers = Subscribers(self.views, self.machine, evaluate)
+        self._subscribers = Subscribers(self.nodes)
         self._highest = 0
         self._rebuilt = 0
         self._counts = self.machine.counters[:1].copy()
@@ -119,6 +122,7 @@ class State:
                 self._assemble()
                 raise
             self.views[name] = view
+            self.nodes[name] = TreeNode(view, self.machine, self._evaluate)
             self._rebuilt += 1
             self.machine.counters[view.number] = 0
             for part in self.parts(view):
@@ -126,6 +130,29 @@ class State:
             view.changes_before = {relation: self.relations[relation].changes for relation in view.relations}
             self._assemble()
             return view
+
+    def create_groups(self, name: str, groups: TouchedGroups, load: Load) -> TouchedGroupsNode:
+        """Keep groups of a relation's rows that DuckDB computes; `expose` makes them a relation. O(rows) to fill."""
+        with self.lock:
+            relation = self.relations[groups.table]
+            known = set(relation.stores)
+            node = TouchedGroupsNode(name, groups, self._number(), relation, self.machine, self._evaluate)
+            old = node.store.table
+            renewed = relation.reindex(node.store, [node.index], [False])
+            try:
+                if node.store.key not in known:
+                    rows, count = self._present_rows(relation, load)
+                    fill_store(self.machine, relation, node.store, rows, count, self._rescale)
+                elif renewed:
+                    refill(self.machine, old, node.store)
+            except BaseException:
+                self._close_store(relation, node.store, name)
+                self._assemble()
+                raise
+            self.nodes[name] = node
+            self._rebuilt += 1
+            self._assemble()
+            return node
 
     def set_epsilon(self, name: str, epsilon: float, plan: Plan) -> None:
         """Tell a triangle's heavy values from light ones by another epsilon, and keep the plan that says so.
@@ -148,15 +175,19 @@ class State:
             self._rebuilt += 1
 
     def drop_view(self, name: str) -> None:
-        """Forget a view; stores that no other view reads go with it."""
+        """Forget a view, or another node; stores that no other node reads go with it."""
         with self.lock:
-            view = self.views.pop(name)
+            node = self.nodes.pop(name)
             self._subscribers.close(name)
-            self._close_stores(view)
+            view = self.views.pop(name, None)
+            if view is not None:
+                self._close_stores(view)
+            elif isinstance(node, TouchedGroupsNode):
+                self._close_store(node.relation, node.store, name)
             self._rebuilt += 1
             self._assemble()
             self.drop_unread()
-            for branch in view.branches:
+            for branch in view.branches if view is not None else ():
                 self.drop_view(branch.name)
             for dictionary in self.dictionaries:
                 dictionary.sweep()
@@ -178,21 +209,21 @@ class State:
             self._subscribers.forget(name, listener)
             self._assemble()
 
-    def expose(self, name: str, views: Sequence[str] = (), *, inner: bool = False) -> None:
-        """Make the rows of `views` (else of the view of this name) those of a relation that other views may read: they
-        follow in the same epoch. The views have columns of the same types.
+    def expose(self, name: str, nodes: Sequence[str] = (), *, inner: bool = False) -> None:
+        """Make the rows of `nodes` (else of the node of this name) those of a relation that other nodes may read: they
+        follow in the same epoch. The nodes have columns of the same types.
 
         They are `inner` if they are there for the relation's readers alone: they go with the last of these.
         """
         with self.lock:
             if name in self.relations:
                 return
-            feeding = tuple(views) or (name,)
-            columns = [Column(*column) for column in self.views[feeding[0]].definition.columns]
+            feeding = tuple(nodes) or (name,)
+            columns = [Column(*column) for column in self.nodes[feeding[0]].columns]
             self.relations[name] = Relation(name, columns, False, self.dictionaries, self._evaluate)
             self.relations[name].fed_by = feeding
-            for view in feeding:
-                self.views[view].inner = inner
+            for node in feeding:
+                self.nodes[node].inner = inner
             self._subscribers.feed(name, feeding)
             self._assemble()
 
@@ -210,11 +241,11 @@ class State:
         with self.lock:
             for name in [name for name, relation in self.relations.items() if relation.is_view]:
                 relation = self.relations.get(name)
-                if relation is None or self._readers(relation):
+                if relation is None or any(name in node.relations for node in self.nodes.values()):
                     continue
                 self.drop_table(name)
                 for source in relation.fed_by:
-                    if source in self.views and self.views[source].inner:
+                    if source in self.nodes and self.nodes[source].inner:
                         self.drop_view(source)
 
     def parts(self, view: MaintainedView) -> list[MaintainedView]:
@@ -237,8 +268,8 @@ class State:
 
     def _owner(self, store: LeafStore) -> int:
         """The number of the view that alone reads a store; 0 for a shared one, whose steps are nobody's."""
-        view = self.views.get(next(iter(store.users))) if len(store.users) == 1 else None
-        return view.number if view is not None else 0
+        node = self.nodes.get(next(iter(store.users))) if len(store.users) == 1 else None
+        return node.number if node is not None else 0
 
     def _members(self) -> list[MaintainedView]:
         """All views with their distinct values."""
@@ -277,13 +308,17 @@ class State:
                     view.rescale(store, column.expression, bits)
         self._assemble()
 
-    def _plan_view(self, name: str, definition: Definition, plan: Plan, epsilon: float) -> MaintainedView:
-        taken = {view.number for view in self.views.values()}
+    def _number(self) -> int:
+        """The counter of steps of a new node, set to 0."""
+        taken = {node.number for node in self.nodes.values()}
         number = next((n for n in range(1, MAX_VIEWS) if n not in taken), None)
         if number is None:
-            raise InternalError(f"more than {MAX_VIEWS - 1} views", hint="drop some")
+            raise InternalError(f"more than {MAX_VIEWS - 1} views and blocks", hint="drop some")
         self.machine.counters[number] = 0
-        view = unbuilt_view(name, definition, plan, number, self.dictionaries, epsilon)
+        return number
+
+    def _plan_view(self, name: str, definition: Definition, plan: Plan, epsilon: float) -> MaintainedView:
+        view = unbuilt_view(name, definition, plan, self._number(), self.dictionaries, epsilon)
         if definition.merged:
             view.merge([self.views[branch.table] for branch in definition.branches], self._evaluate)
         return view
@@ -322,18 +357,21 @@ class State:
 
     def _close_stores(self, view: MaintainedView) -> None:
         for source in [source for member in view.members for source in member.sources.values()]:
-            if source.store.key in source.relation.stores:
-                if source.store.users <= {view.name}:
-                    source.store.table.release()
-                source.relation.close_store(source.store, view.name)
+            self._close_store(source.relation, source.store, view.name)
+
+    @staticmethod
+    def _close_store(relation: Relation, store: LeafStore, user: str) -> None:
+        if store.key in relation.stores:
+            if store.users <= {user}:
+                store.table.release()
+            relation.close_store(store, user)
 
     def _present_rows(self, relation: Relation, load: Load) -> tuple[Iterable[Any], int]:
         """The rows of a relation as record batches, or pairs of these and weights; and their number (0: unknown)."""
         from sqlfront.maintenance.output.output import table_batches
-        from sqlfront.maintenance.output.output_change import view_batches
 
         if relation.is_view:
-            return chain.from_iterable(view_batches(self.views[name], self._evaluate) for name in relation.fed_by), 0
+            return chain.from_iterable(self.nodes[name].batches() for name in relation.fed_by), 0
         if relation.base is not None:
             return table_batches(relation), relation.base.table.live
         return load(relation.name)
@@ -356,5 +394,5 @@ class State:
             self._programs[name] = RelationPrograms(body.program(), check.program(), sweep.program(), body.lists)
         for name in self._programs.keys() - self.relations.keys():
             del self._programs[name]
-        self._highest = max((view.number for view in self.views.values()), default=0)
+        self._highest = max((node.number for node in self.nodes.values()), default=0)
         self._counts = self.machine.counters[: self._highest + 1].copy()

@@ -39,6 +39,10 @@ class Evaluate(Protocol):
         filters: Mapping[str, str] | None = None,
     ) -> pa.Table: ...
 
+    def query(self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str) -> pa.Table:
+        """The rows of a query over `{rows}`, whose columns are cast to `types`."""
+        ...
+
 
 @dataclass(frozen=True)
 class Guard:

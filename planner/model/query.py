@@ -272,6 +272,29 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class TouchedGroups:
+    """Groups, or partitions, of a relation's rows that DuckDB computes: in an epoch only those with changed rows.
+
+    `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
+    group). `query` is DuckDB SQL over the rows of some groups, `{rows}`, which have a column SIDE beside the relation's
+    own. It computes the rows of each side for themselves: `columns`, by name and type, and then the side.
+    `empty`, for an aggregate without GROUP BY, computes the one row over no rows, without a side. `label` names the
+    computation for EXPLAIN.
+    """
+
+    table: str
+    keys: tuple[str, ...]
+    query: str
+    columns: tuple[tuple[str, str], ...]
+    empty: str | None = None
+    label: str = ""
+
+
+SIDE = "__side"
+"""The column that tells the rows of groups before an epoch (0) from those after it (1)."""
+
+
+@dataclass(frozen=True)
 class BranchColumn:
     """What a column of a union is in one branch: a variable; or the term of the branch's order with this number, a sum
     of this type; or a constant, as DuckDB SQL."""

@@ -21,13 +21,13 @@ _GUARDS = ("TRY(", "COALESCE(")
 
 
 class Evaluator:
-    """SQL expressions over a batch of rows, by DuckDB on a private connection; one thread at a time.
+    """SQL over a batch of rows, by DuckDB on a private connection; one thread at a time.
 
-    A query is prepared once per schema and list of expressions: parsing and binding cost more than a small batch.
+    A query is prepared once per schema and text: parsing and binding cost more than a small batch.
     """
 
     def __init__(self) -> None:
-        self._prepared: dict[Any, tuple[_Rows, str, Any]] = {}
+        self._prepared: dict[tuple[pa.Schema, str], tuple[_Rows, str, Any]] = {}
 
     @functools.cached_property
     def _con(self) -> Any:
@@ -55,12 +55,26 @@ class Evaluator:
         `filters` are columns that are computed from those first. If they are given, if only as {}, DuckDB evaluates an
         expression under TRY, CASE or COALESCE just where it is needed.
         """
+        select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
+        computed = "".join(f", {text} AS {quote(name)}" for name, text in (filters or {}).items())
+        source = f"(SELECT *{computed} FROM {{rows}})" if computed else "{rows}"
+        texts = "" if filters is None else "".join((*expressions, *filters.values())).upper()
+        guarded = any(guard in texts for guard in _GUARDS)
+        return self._run(rows, types, f"SELECT {select} FROM {source}", guarded)
+
+    def query(self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str) -> pa.Table:
+        """The rows of a query over `{rows}`, whose columns are cast to `types`. DataError if a value cannot be
+        computed."""
+        return self._run(rows, types, query, False)
+
+    def _run(self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str, guarded: bool) -> pa.Table:
         import duckdb
         import pyarrow as pa
 
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
         try:
-            source, name, con = self._prepare(table.schema, types, expressions, filters)
+            source, name, con = self._prepare(table.schema, casts, query, guarded)
             source.table = table
             try:
                 expect_copy()
@@ -71,29 +85,17 @@ class Evaluator:
         except duckdb.Error as error:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
-    def _prepare(
-        self,
-        schema: pa.Schema,
-        types: Mapping[str, str],
-        expressions: Sequence[str],
-        filters: Mapping[str, str] | None,
-    ) -> tuple[_Rows, str, Any]:
-        key = (schema, tuple(types.items()), tuple(expressions), None if filters is None else tuple(filters.items()))
+    def _prepare(self, schema: pa.Schema, casts: str, query: str, guarded: bool) -> tuple[_Rows, str, Any]:
+        key = schema, f"{casts} {query} {guarded}"
         if key not in self._prepared:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
             source = _Rows(_no_rows(schema))
-            texts = "" if filters is None else "".join((*expressions, *filters.values())).upper()
-            con = self._con_for_guards if any(guard in texts for guard in _GUARDS) else self._con
+            con = self._con_for_guards if guarded else self._con
             con.register(f"__rows{number}", source)
-            casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
-            select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
-            rows = f"SELECT {casts} FROM __rows{number}"
-            if filters:
-                computed = ", ".join(f"{text} AS {quote(name)}" for name, text in filters.items())
-                rows = f"SELECT *, {computed} FROM ({rows})"
-            con.execute(f"PREPARE __q{number} AS SELECT {select} FROM ({rows})")
+            text = query.replace("{rows}", f"(SELECT {casts} FROM __rows{number})")
+            con.execute(f"PREPARE __q{number} AS {text}")
             self._prepared[key] = source, f"__q{number}", con
         return self._prepared[key]
 

@@ -1,0 +1,123 @@
+"""The contract of a node of the epoch graph: it reads relations, owns state, and may feed an output relation.
+
+A node's state changes with the programs of the relations that it reads. When these have run, `output` tells the change
+of the node's rows. The change becomes encoded rows of the output relation, which the epoch records: undoing an epoch
+replays the recorded rows with the sign turned and never asks a node again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from sqlfront.maintenance.output.output_change import OutputChange, read_change, view_batches, view_rows
+from sqlfront.maintenance.view.emission import OutputDelta
+from sqlfront.maintenance.view.top_change import TopRows, best_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.program.machine import Machine
+    from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.maintenance.relation.encoded import Encoded
+    from sqlfront.maintenance.view.maintained_view import MaintainedView
+
+
+class Node(Protocol):
+    """`number` is the node's counter of steps; an `inner` node goes with the last reader of what it feeds."""
+
+    name: str
+    number: int
+    inner: bool
+
+    @property
+    def relations(self) -> set[str]:
+        """The relations that the node reads."""
+        ...
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Names and DuckDB types of the node's rows."""
+        ...
+
+    def hear(self, wanted: bool) -> None:
+        """Gather the change of each epoch from now on, or no longer."""
+        ...
+
+    def begin(self) -> None:
+        """Forget the change of the epoch before."""
+        ...
+
+    def output(self, done: Sequence[Encoded]) -> OutputChange:
+        """The change of the node's rows in the epoch whose changes of relations are `done`.
+
+        DataError if a row cannot be computed. The steps that this takes are the node's.
+        """
+        ...
+
+    def commit(self) -> None:
+        """The epoch stays."""
+        ...
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The node's rows now, one per copy."""
+        ...
+
+
+class TreeNode:
+    """A maintained view as a node: its output comes along the paths of the delta, or from noted first rows."""
+
+    def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate) -> None:
+        self.view, self.name, self.number = view, view.name, view.number
+        self._machine, self._evaluate = machine, evaluate
+
+    @property
+    def inner(self) -> bool:
+        return self.view.inner
+
+    @inner.setter
+    def inner(self, inner: bool) -> None:
+        self.view.inner = inner
+
+    @property
+    def relations(self) -> set[str]:
+        return self.view.relations
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        return self.view.definition.columns
+
+    def hear(self, wanted: bool) -> None:
+        for member in self.view.members:
+            if member.definition.limit is not None:
+                if not wanted:
+                    if member.top is not None:
+                        member.top.close()
+                    member.top = None
+                elif member.top is None:
+                    member.top = best_rows(member) or TopRows(view_rows(member, self._evaluate))
+            elif wanted and member.delta is None:
+                member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
+            elif not wanted:
+                member.delta = None
+
+    def begin(self) -> None:
+        for member in self.view.members:
+            member.forget_change()
+
+    def output(self, done: Sequence[Encoded]) -> OutputChange:
+        members = self.view.members
+        before = [member.reads.steps for member in members]
+        try:
+            return read_change(self.view, self._machine, self._evaluate)
+        finally:
+            for member, steps in zip(members, before, strict=True):
+                self._machine.counters[self.number] += member.reads.steps - steps
+                member.reads.steps = steps
+
+    def commit(self) -> None:
+        if self.view.top is not None:
+            self.view.top.commit()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        return view_batches(self.view, self._evaluate)

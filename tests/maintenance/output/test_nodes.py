@@ -1,0 +1,193 @@
+"""Every kind of node meets one contract: its output is the change of its rows, and undoing an epoch restores them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import sqlfront
+from sqlfront.maintenance.engine import Applied, Change, Engine
+from sqlfront.maintenance.output.node import Node
+from sqlfront.maintenance.output.output_change import plain
+from sqlfront.planner.model.query import TouchedGroups
+
+TABLES = "CREATE CHANGE TABLE r (a BIGINT, b BIGINT, s VARCHAR); CREATE CHANGE TABLE u (b BIGINT, c BIGINT)"
+TREES = {
+    "rows of a join": "SELECT r.a, u.c FROM r JOIN u USING (b)",
+    "groups": "SELECT r.a, sum(u.c) AS s FROM r JOIN u USING (b) GROUP BY r.a",
+    "distinct rows": "SELECT DISTINCT r.a, u.c FROM r JOIN u USING (b)",
+    "distinct values": "SELECT r.s, min(u.c) AS m, count(DISTINCT u.c) AS n FROM r JOIN u USING (b) GROUP BY r.s",
+    "ranked rows": "SELECT r.a, u.c FROM r JOIN u USING (b) ORDER BY r.a + u.c, r.a, u.c LIMIT 3",
+    "a union of trees": "SELECT x.a, y.c, z.b FROM r x, r y0, u y, u z "
+    "WHERE x.b = y.b AND x.b = z.b AND y0.b = x.b AND y0.a = x.a",
+    "an aggregate without GROUP BY": "SELECT sum(u.c) AS s, count(*) AS n FROM r JOIN u USING (b)",
+}
+GROUPS = {
+    "touched groups": TouchedGroups(
+        "main.u",
+        ("b",),
+        'SELECT b, median(c), list(c ORDER BY c)[1], "__side" FROM {rows} GROUP BY b, "__side"',
+        (("b", "BIGINT"), ("m", "DOUBLE"), ("f", "BIGINT")),
+    ),
+    "touched partitions": TouchedGroups(
+        "main.r",
+        ("a",),
+        'SELECT a, s, row_number() OVER (PARTITION BY a, "__side" ORDER BY b, s), "__side" FROM {rows}',
+        (("a", "BIGINT"), ("s", "VARCHAR"), ("n", "BIGINT")),
+    ),
+    "one touched group": TouchedGroups(
+        "main.r",
+        (),
+        'SELECT quantile_disc(b, 0.5), count(*), "__side" FROM {rows} GROUP BY "__side"',
+        (("q", "BIGINT"), ("n", "BIGINT")),
+        empty="SELECT quantile_disc(b, 0.5), count(*) FROM {rows}",
+    ),
+}
+
+
+@pytest.fixture(params=[*TREES, *GROUPS])
+def made(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, Node]]:
+    con = sqlfront.connect()
+    con.execute(TABLES)
+    engine = con.session.database.engine
+    if request.param in TREES:
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {TREES[request.param]}")
+        name = con.session.database.views["main", "v"].maintained.name
+    else:
+        name = "groups"
+        engine.create_groups(name, GROUPS[request.param], lambda table: ((), 0))
+    engine.expose(name, inner=True)
+    yield engine, engine.nodes[name]
+    con.close()
+
+
+class Stream:
+    """Random epochs over the two tables: NULLs, duplicates, rows that go and return."""
+
+    def __init__(self, engine: Engine, seed: int) -> None:
+        self._engine, self._rng = engine, random.Random(seed)
+        self._rows: dict[str, Counter[tuple[object, ...]]] = {"main.r": Counter(), "main.u": Counter()}
+
+    def epoch(self) -> Applied:
+        rng = self._rng
+        changes = {}
+        for table, kept in self._rows.items():
+            rows: list[tuple[object, ...]] = []
+            weights = []
+            for _ in range(rng.randint(0, 4)):
+                number = lambda: rng.choice([None, 1, 1, 2, 3])  # noqa: E731
+                row = rng.choice(list(kept.elements())) if kept and rng.random() < 0.5 else None
+                if row is None:
+                    row = (number(), number(), rng.choice("xy")) if table == "main.r" else (number(), number())
+                    weights.append(rng.choice([1, 1, 2]))
+                else:
+                    weights.append(-1)
+                rows.append(row)
+                kept[row] += weights[-1]
+                self._rows[table] = kept = +kept
+            if rows:
+                changes[table] = self._change(table, rows, weights)
+        return self._engine.apply(changes)
+
+    def drain(self) -> Applied:
+        """Everything is deleted."""
+        changes = {}
+        for table, kept in self._rows.items():
+            if kept:
+                changes[table] = self._change(table, list(kept), [-count for count in kept.values()])
+                kept.clear()
+        return self._engine.apply(changes)
+
+    def _change(self, table: str, rows: list[tuple[object, ...]], weights: list[int]) -> Change:
+        names = [column.name for column in self._engine.relations[table].columns]
+        types = [pa.string() if name == "s" else pa.int64() for name in names]
+        arrays = [pa.array(values, type_) for values, type_ in zip(zip(*rows), types)]
+        return Change(pa.table(arrays, names=names), np.array(weights))
+
+
+def rows_of(node: Node) -> Counter[tuple[object, ...]]:
+    tables = (plain(pa.Table.from_batches([batch])) for batch in node.batches())
+    return Counter(tuple(row.values()) for table in tables for row in table.to_pylist())
+
+
+def output_of(applied: Applied, node: Node) -> Counter[tuple[object, ...]]:
+    found: Counter[tuple[object, ...]] = Counter()
+    if node.name in applied.changes:
+        for row in applied.changes[node.name].weighted().to_pylist():
+            *values, weight = row.values()
+            found[tuple(values)] += weight
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_output_is_the_change_of_the_rows_and_undo_restores_them(made: tuple[Engine, Node], seed: int) -> None:
+    engine, node = made
+    stream, told, changed = Stream(engine, seed), rows_of(node), 0
+    for _ in range(30):
+        before = rows_of(node)
+        applied = stream.epoch()
+        change = output_of(applied, node)
+        after = rows_of(node)
+        assert +change == after - before
+        assert -change == before - after
+        engine.undo(applied)
+        assert rows_of(node) == before
+        engine.commit(engine.apply(_again(applied)))
+        assert rows_of(node) == after
+        for row, weight in change.items():
+            told[row] += weight
+        changed += bool(change)
+    assert told == rows_of(node)
+    assert changed >= 10
+    empty = rows_of_empty(node)
+    engine.commit(stream.drain())
+    assert rows_of(node) == empty
+    assert not any(store.table.live for relation in engine.relations.values() for store in relation.stores.values())
+
+
+def _again(applied: Applied) -> dict[str, Change]:
+    tables = [item for item in applied.encoded if not item.relation.is_view]
+    return {item.relation.name: Change(item.batch, item.weights) for item in tables}
+
+
+def rows_of_empty(node: Node) -> Counter[tuple[object, ...]]:
+    """The rows over empty tables: one, of an aggregate without GROUP BY."""
+    names = [name for name, _ in node.columns]
+    if names == ["s", "n"]:
+        return Counter([(None, 0)])
+    return Counter([(None, 0)]) if names == ["q", "n"] else Counter()
+
+
+def test_only_touched_groups_are_handed_to_duckdb() -> None:
+    con = sqlfront.connect()
+    con.execute("CREATE CHANGE TABLE u (b BIGINT, c BIGINT)")
+    engine = con.session.database.engine
+    node = engine.create_groups("groups", GROUPS["touched groups"], lambda table: ((), 0))
+    engine.expose("groups", inner=True)
+    rows = pa.table({"b": [group for group in range(100) for _ in range(10)], "c": list(range(1000))})
+    engine.commit(engine.apply({"main.u": Change(rows)}))
+    assert node.rows_computed == 1000
+    steps = engine.machine.counters[node.number]
+    change = Change(pa.table({"b": [7, 7, 8], "c": [1, 2, 80]}), np.array([1, 1, -1]))
+    engine.commit(engine.apply({"main.u": change}))
+    assert node.rows_computed - 1000 == (10 + 12) + (10 + 9)  # Each group's rows before the epoch, and after it.
+    assert engine.machine.counters[node.number] - steps >= node.rows_computed - 1000
+    con.close()
+
+
+def test_a_node_goes_with_the_last_reader_of_its_rows() -> None:
+    con = sqlfront.connect()
+    con.execute("CREATE CHANGE TABLE u (b BIGINT, c BIGINT)")
+    engine = con.session.database.engine
+    engine.create_groups("groups", GROUPS["touched groups"], lambda table: ((), 0))
+    engine.expose("groups", inner=True)
+    engine.drop_unread()
+    assert not engine.nodes
+    assert "groups" not in engine.relations
+    assert [store.users for store in engine.relations["main.u"].stores.values()] == [{""}]
+    con.close()
