@@ -49,10 +49,6 @@ def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterato
             raise KeyboardInterrupt from error
         raise
     except RuntimeError as error:
-        if str(error) == "std::bad_cast":  # DuckDB's word for a str that has no UTF-8.
-            raise errors.ProgrammingError(
-                "the statement is no Unicode text", why="it holds a lone surrogate", hint="remove the lone surrogate"
-            ) from error
         if str(error) != "Query interrupted":
             raise
         raise KeyboardInterrupt from error  # What DuckDB makes of SIGINT.

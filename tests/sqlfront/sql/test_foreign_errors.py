@@ -231,16 +231,15 @@ def test_a_constant_of_bits(constant: str) -> None:
     assert con.execute("SELECT * FROM v").fetchall() == [(1,)]
 
 
-def test_an_instant_that_python_cannot_hold(con: Any) -> None:
-    con.execute("SET TimeZone = 'America/New_York'")
-    con.execute("SELECT ts FROM t")
+def test_an_interval_that_python_cannot_hold(con: Any) -> None:
+    con.execute("SELECT INTERVAL '2000000000 days'")
     with pytest.raises(sqlfront.DataError, match="beyond the range"):
         con.fetchall()
 
 
 @pytest.mark.parametrize("statement", ["\ud800", "SELECT '\ud800'"])
 def test_a_statement_that_is_no_unicode(con: Any, statement: str) -> None:
-    with pytest.raises(sqlfront.ProgrammingError, match="no Unicode text"):
+    with pytest.raises(sqlfront.ProgrammingError, match="cannot encode str as UTF-8"):
         con.execute(statement)
 
 

@@ -92,6 +92,26 @@ def test_the_source_is_read_once(con: Any, capture: Capture) -> None:
     assert con.execute("SELECT nextval('s')").fetchone() == (4,)
 
 
+@pytest.mark.parametrize(
+    ("source", "value"), [("(1, 'x'), (1, 'x')", "'twice'"), ("(1, 'x'), (1, 'x'), (2, 'y'), (9, 'z')", "s.w")]
+)
+def test_a_row_matched_twice_is_captured_as_it_ends(con: Any, capture: Capture, source: str, value: str) -> None:
+    before = Counter(con.execute("FROM t").fetchall())
+    capture.run_upsert_or_merge(
+        con,
+        T,
+        f"MERGE INTO t USING (VALUES {source}) s(k, w) USING (k) WHEN MATCHED THEN UPDATE SET v = {value} "
+        "WHEN NOT MATCHED THEN INSERT (k, v) VALUES (s.k, s.w)",
+    )
+    after = Counter(con.execute("FROM t").fetchall())
+    told = changes(capture, con)
+    wanted = Counter(after)
+    wanted.subtract(before)
+    assert {row: weight for row, weight in told.items() if weight} == {
+        row[:2]: weight for row, weight in wanted.items() if weight
+    }
+
+
 @pytest.mark.parametrize("inside", [False, True])
 @pytest.mark.parametrize(
     "statement",
@@ -100,7 +120,6 @@ def test_the_source_is_read_once(con: Any, capture: Capture) -> None:
         "INSERT OR REPLACE INTO t VALUES (NULL, 'x', 1)",
         "INSERT OR REPLACE INTO absent VALUES (1)",
         "INSERT INTO t VALUES (5, 'x', 1) ON CONFLICT (v) DO UPDATE SET n = 2",
-        "MERGE INTO t USING (VALUES (1), (1)) s(k) USING (k) WHEN MATCHED THEN UPDATE SET v = 'twice'",
         "MERGE INTO t USING t s ON s.k = t.k WHEN MATCHED AND s.k = 3 THEN ERROR WHEN MATCHED THEN DELETE",
         "MERGE INTO t USING nowhere ON true WHEN MATCHED THEN DELETE",
     ],
