@@ -179,9 +179,7 @@ def _follow(session: Session, statement: PassThrough, table: QualifiedName, verd
             database.detach(entry)
         database.engine.drop_table(database.relation_key(table))
         for entry in readers:
-            entry.select = entry.written = renamed_query(
-                entry.select, table, database.relation_key(new or table), columns or {}
-            )
+            entry.select = entry.written = renamed_query(entry.select, table, new or table, columns or {})
             entry.options = renamed_updates(entry.options, table, database.relation_key(new or table))
             try:
                 ddl.rebuild(database, con, entry)
