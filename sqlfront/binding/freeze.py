@@ -105,10 +105,10 @@ def renamed_query(frozen: str, table: QualifiedName, new: QualifiedName, columns
     """A frozen query after a renaming: `table` is called `new`, and `columns` of it have new names."""
     tree = parse_one(frozen)
     renamed = {old.casefold(): name for old, name in columns.items()}
-    for source in _sources(tree, table):
+    for source, select in _sources(tree, table):
         source.set("db", _plain(new.schema))
         source.set("this", _plain(new.name))
-        for column in _listed(source):
+        for column in _listed(select):
             if column.name.casefold() in renamed:
                 column.set("this", _quoted(renamed[column.name.casefold()]))
     return printed(tree)
@@ -125,32 +125,37 @@ def without_columns(frozen: str, table: QualifiedName, gone: Collection[str]) ->
     tree = parse_one(frozen)
     lost = {name.casefold() for name in gone}
     natural = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join))
-    within = {id(name) for source in _sources(tree) for name in source.parent_select.find_all(exp.Identifier)}
+    within = {id(name) for _, select in _sources(tree) for name in select.find_all(exp.Identifier)}
     named = {name.name.casefold() for name in tree.find_all(exp.Identifier) if id(name) not in within}
     sources = _sources(tree, table)
-    for source in sources:
-        kept = [column.parent for column in _listed(source) if column.name.casefold() not in lost]
-        source.parent_select.set("expressions", kept or [exp.Literal.number(1)])
+    for _, select in sources:
+        kept = [column.parent for column in _listed(select) if column.name.casefold() not in lost]
+        select.set("expressions", kept or [exp.Literal.number(1)])
     return printed(tree), [name for name in gone if sources and (natural or name.casefold() in named)]
 
 
 def qualified_query(frozen: str, database: str) -> str:
     """A frozen query with the database before each table: no temporary table of the session takes its place."""
-    tree = parse_one(frozen)
-    for source in _sources(tree):
+    return printed(with_database(parse_one(frozen), database))
+
+
+def with_database(frozen: exp.Expr, database: str) -> exp.Expr:
+    """A frozen query with the database before each table. The tree is changed."""
+    for source, _ in _sources(frozen):
         source.set("catalog", _quoted(database))
-    return printed(tree)
+    return frozen
 
 
-def _sources(tree: exp.Expr, of: QualifiedName | None = None) -> list[exp.Table]:
-    """The tables that a frozen query reads, or the one of that name wherever it is read: they alone have a schema."""
-    found = [table for table in tree.find_all(exp.Table) if table.args.get("db") is not None]
-    return [table for table in found if of is None or QualifiedName(table.db, table.name).key == of.key]
+def _sources(tree: exp.Expr, of: QualifiedName | None = None) -> list[tuple[exp.Table, exp.Select]]:
+    """The tables that a frozen query reads, which alone have a schema, each with its subquery; or those of a name."""
+    tables = [table for table in tree.find_all(exp.Table) if table.args.get("db") is not None]
+    meant = [table for table in tables if of is None or QualifiedName(table.db, table.name).key == of.key]
+    return [(table, select) for table in meant if (select := table.parent_select) is not None]
 
 
-def _listed(source: exp.Table) -> list[exp.Column]:
-    """The columns in `SELECT a AS b, c AS d FROM source`."""
-    return [item.this for item in source.parent_select.expressions if isinstance(item.this, exp.Column)]
+def _listed(select: exp.Select) -> list[exp.Column]:
+    """The columns in `SELECT a AS b, c AS d FROM ...`."""
+    return [item.this for item in select.expressions if isinstance(item.this, exp.Column)]
 
 
 def _quoted(name: str) -> exp.Identifier:

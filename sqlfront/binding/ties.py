@@ -7,7 +7,7 @@ Each rule returns a changed copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
@@ -55,9 +55,9 @@ def _arguments(call: trees.Call) -> list[exp.Expr]:
     return [*([method] if method is not None else []), *call.expressions]
 
 
-def _set(call: trees.Call, arguments: list[exp.Expr], condition: exp.Expr) -> None:
+def _set(call: trees.Call, arguments: Sequence[exp.Expr], condition: exp.Expr) -> None:
     call.set("method", None)
-    call.set("expressions", arguments)
+    call.set("expressions", list(arguments))
     call.set("filter", exp.Where(this=condition))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from sqlfront.define import ddl
 from sqlfront.define.replacing import dropping
 from sqlfront.sql.search_path import look_up
 from sqlfront.sql.statements import PassThrough
-from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.ddl_effects import Verdict, classify, parse_ddl
 from sqlfront.storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from sqlfront.database.database import Database
     from sqlfront.database.sessions import Session
 
+_GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)+"
+_TEMPORARY = re.compile(
+    rf"create{_GAP}(?:or{_GAP}replace{_GAP})?(?:(?:local|global){_GAP})?temp(?:orary)?\b", re.IGNORECASE | re.DOTALL
+)
+
 
 def needs_us(session: Session, statement: PassThrough) -> bool:
     """Whether a DDL statement concerns something of ours."""
     database = session.database
-    if statement.verb == "create" and any(
-        t.keyword in ("temp", "temporary") for t in tokenize(statement.text[:60])[:4]
-    ):
+    if _TEMPORARY.match(statement.text):
         return False
     if statement.object == "schema" and statement.verb == "drop":
         return any(_in_schema(session, statement))
