@@ -12,6 +12,7 @@ from sqlfront.database.names import captured_table, locate, shown
 from sqlfront.database.update_mix import renamed_updates
 from sqlfront.define import ddl
 from sqlfront.define.replacing import dropping
+from sqlfront.sql.name_parts import GAP
 from sqlfront.sql.search_path import look_up
 from sqlfront.sql.statements import PassThrough
 from sqlfront.storage.capture.capture import QualifiedName
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     from sqlfront.database.database import Database
     from sqlfront.database.sessions import Session
 
-_GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)+"
 _TEMPORARY = re.compile(
-    rf"create{_GAP}(?:or{_GAP}replace{_GAP})?(?:(?:local|global){_GAP})?temp(?:orary)?\b", re.IGNORECASE | re.DOTALL
+    rf"create{GAP}(?:or{GAP}replace{GAP})?(?:(?:local|global){GAP})?temp(?:orary)?\b", re.IGNORECASE | re.DOTALL
 )
 
 

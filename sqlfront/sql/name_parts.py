@@ -1,4 +1,7 @@
-"""Names as SQL writes them: words, or anything in double quotes, joined by dots."""
+"""Names as SQL writes them: words, or anything in double quotes, joined by dots.
+
+The regular expressions find names in statements that need no tree: they may hold a million values.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,15 @@ import re
 
 NAME = r'(?:"(?:[^"]|"")*"|[^\W\d][\w$]*)'
 """A regular expression for one part of a name."""
+
+GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)+"
+"""One for the spaces and comments between two words."""
+
+OPAQUE = (
+    r"(?:\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$"
+    r"|--[^\n]*|/\*.*?\*/)"
+)
+"""One for strings and comments, which hold no names."""
 
 _WHOLE = re.compile(rf"\s*{NAME}\s*(?:\.\s*{NAME}\s*){{0,2}}")
 _PART = re.compile(NAME)
