@@ -8,7 +8,7 @@ views are replaced by their text. A renaming then changes the subqueries alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 
 from sqlglot import exp
 
@@ -16,14 +16,7 @@ from sqlfront.binding.table_catalog import CatalogView, view_parts
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.sql.keywords import quoted
-from sqlfront.sql.passthrough import classify
-from sqlfront.sql.statements import TableReference
-from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.capture.trigger_sql import QualifiedName
-from sqlfront.storage.errors import NotSupportedError
-from sqlfront.storage.sql_text import quote
-
-Edit = tuple[int, int, str]
 
 
 def frozen_query(query: str, catalog: CatalogView) -> str:
@@ -79,7 +72,7 @@ class _Freezing:
         alias = node.args.get("alias")
         name = node.alias_or_name
         if alias is None:
-            alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
+            alias = exp.TableAlias(this=_quoted(name))
             schema = self._catalog.parts(table)[-2].casefold()
             self._qualified |= {(schema, name.casefold()), tuple(part.casefold() for part in parts[-3:])}
         rest = {key: node.args[key] for key in ("joins", "sample", "when") if node.args.get(key)}
@@ -91,15 +84,15 @@ class _Freezing:
         """The present columns of a table, or a plain view's query."""
         catalog = self._catalog
         sql = None if catalog.is_change_table(table) else catalog.view_sql(table)
-        called = exp.to_identifier(name, quoted=True)
+        called = _quoted(name)
         if sql is not None:
             names, select = view_parts(sql)
-            columns = [exp.to_identifier(one, quoted=True) for one in names] or None
+            columns = [_quoted(one) for one in names] or None
             alias = exp.TableAlias(this=called, columns=columns)
             inside: exp.Expr = exp.Subquery(this=parse_one(frozen_query(select, catalog)), alias=alias)
             shown: list[exp.Expr] = [trees.Star()]
         else:
-            schema, own = (exp.to_identifier(one, quoted=quoted(one) != one) for one in catalog.parts(table)[-2:])
+            schema, own = map(_plain, catalog.parts(table)[-2:])
             inside = exp.Table(this=own, db=schema, alias=exp.TableAlias(this=called))
             shown = [
                 exp.Alias(this=exp.Column(this=_quoted(column[0])), alias=_quoted(column[0]))
@@ -108,25 +101,17 @@ class _Freezing:
         return exp.Select(expressions=shown, from_=exp.From(this=inside))
 
 
-def _quoted(name: str) -> exp.Identifier:
-    return exp.to_identifier(name, quoted=True)
-
-
-def renamed_query(frozen: str, table: QualifiedName, new: str, columns: dict[str, str]) -> str:
-    """A frozen query after a renaming: `table` is called `new` (SQL text), and `columns` of it have new names."""
-    tokens = tokenize(frozen)
-    columns = {old.casefold(): name for old, name in columns.items()}
-    edits: list[Edit] = []
-    for reference in _references(frozen):
-        if QualifiedName(*reference.parts).key == table.key:
-            at = next(i for i, token in enumerate(tokens) if token.start == reference.start)
-            edits.append((reference.start, reference.end, new))
-            edits += [
-                (token.start, token.end, quote(columns[token.name.casefold()]))
-                for token in _source_columns(tokens, at)
-                if token.name.casefold() in columns
-            ]
-    return _edited(frozen, edits)
+def renamed_query(frozen: str, table: QualifiedName, new: QualifiedName, columns: dict[str, str]) -> str:
+    """A frozen query after a renaming: `table` is called `new`, and `columns` of it have new names."""
+    tree = parse_one(frozen)
+    renamed = {old.casefold(): name for old, name in columns.items()}
+    for source, select in _sources(tree, table):
+        source.set("db", _plain(new.schema))
+        source.set("this", _plain(new.name))
+        for column in _listed(select):
+            if column.name.casefold() in renamed:
+                column.set("this", _quoted(renamed[column.name.casefold()]))
+    return printed(tree)
 
 
 def without_columns(frozen: str, table: QualifiedName, gone: Collection[str]) -> tuple[str, list[str]]:
@@ -135,49 +120,48 @@ def without_columns(frozen: str, table: QualifiedName, gone: Collection[str]) ->
     What is named nowhere but in the subqueries can go. Anything else is missed, even where it is another table's column
     of the name: left out, the name could come to mean that one, or an alias. NATURAL names all columns.
     """
-    tokens = tokenize(frozen)
-    listed: set[int] = set()
-    edits: list[Edit] = []
+    if not gone:
+        return frozen, []
+    tree = parse_one(frozen)
     lost = {name.casefold() for name in gone}
-    for reference in _references(frozen):
-        at = next(i for i, token in enumerate(tokens) if token.start == reference.start)
-        columns = list(_source_columns(tokens, at))[::-1]
-        aliases = [tokens[tokens.index(column) + 2] for column in columns]
-        listed |= {token.start for token in [*columns, *aliases]}
-        if columns and QualifiedName(*reference.parts).key == table.key:
-            kept = [column for column in columns if column.name.casefold() not in lost]
-            text = ", ".join(f"{quote(column.name)} AS {quote(column.name)}" for column in kept)
-            edits.append((columns[0].start, aliases[-1].end, text or "1 AS one"))
-    natural = any(token.keyword == "natural" for token in tokens)
-    named = {token.name.casefold() for token in tokens if token.is_name and token.start not in listed}
-    missed = [name for name in gone if edits and (natural or name.casefold() in named)]
-    return _edited(frozen, edits) if gone else frozen, missed
+    natural = any(join.args.get("method") == "NATURAL" for join in tree.find_all(exp.Join))
+    within = {id(name) for _, select in _sources(tree) for name in select.find_all(exp.Identifier)}
+    named = {name.name.casefold() for name in tree.find_all(exp.Identifier) if id(name) not in within}
+    sources = _sources(tree, table)
+    for _, select in sources:
+        kept = [column.parent for column in _listed(select) if column.name.casefold() not in lost]
+        select.set("expressions", kept or [exp.Literal.number(1)])
+    return printed(tree), [name for name in gone if sources and (natural or name.casefold() in named)]
 
 
 def qualified_query(frozen: str, database: str) -> str:
     """A frozen query with the database before each table: no temporary table of the session takes its place."""
-    places = [reference.start for reference in _references(frozen)]
-    return _edited(frozen, [(place, place, f"{quote(database)}.") for place in places])
+    return printed(with_database(parse_one(frozen), database))
 
 
-def _references(query: str) -> tuple[TableReference, ...]:
-    found = classify(query, 0).references
-    if found is None:
-        raise NotSupportedError(
-            "this query cannot be stored", why="it does not show where it names its tables", hint="name them in FROM"
-        )
-    return found
+def with_database(frozen: exp.Expr, database: str) -> exp.Expr:
+    """A frozen query with the database before each table. The tree is changed."""
+    for source, _ in _sources(frozen):
+        source.set("catalog", _quoted(database))
+    return frozen
 
 
-def _source_columns(tokens: Sequence[Token], at: int) -> Iterator[Token]:
-    """The columns in `SELECT a AS b, c AS d FROM`, which ends before the token `at`."""
-    at -= 2
-    while tokens[at].is_name and tokens[at - 1].keyword == "as":
-        yield tokens[at - 2]
-        at -= 4
+def _sources(tree: exp.Expr, of: QualifiedName | None = None) -> list[tuple[exp.Table, exp.Select]]:
+    """The tables that a frozen query reads, which alone have a schema, each with its subquery; or those of a name."""
+    tables = [table for table in tree.find_all(exp.Table) if table.args.get("db") is not None]
+    meant = [table for table in tables if of is None or QualifiedName(table.db, table.name).key == of.key]
+    return [(table, select) for table in meant if (select := table.parent_select) is not None]
 
 
-def _edited(text: str, edits: list[Edit]) -> str:
-    for start, end, replacement in sorted(edits, reverse=True):
-        text = text[:start] + replacement + text[end:]
-    return text
+def _listed(select: exp.Select) -> list[exp.Column]:
+    """The columns in `SELECT a AS b, c AS d FROM ...`."""
+    return [item.this for item in select.expressions if isinstance(item.this, exp.Column)]
+
+
+def _quoted(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
+
+
+def _plain(name: str) -> exp.Identifier:
+    """A name, quoted where it must be."""
+    return exp.to_identifier(name, quoted=quoted(name) != name)

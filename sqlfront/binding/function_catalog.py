@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
-
-from sqlfront.sql.tokens import tokenize
 
 # Written like columns, without parentheses: the clock, or the session, decides their values.
 SESSION_WORDS = frozenset(
@@ -81,6 +80,9 @@ _UNFOLD = ("unnest", "unlist")
 # What the bound plan calls operations that are no functions of the catalog.
 _OPERATIONS = ("__cast", "=", "<>", "!=", "<", ">", "<=", ">=")
 
+# The words outside strings; a string gives an empty one.
+_WORDS = re.compile(r"'(?:[^']|'')*'|([^\W\d][\w$]*)")
+
 
 _BUILT_IN: dict[str, Kind] = {}
 
@@ -105,7 +107,7 @@ def _read_built_in(con: Any) -> dict[str, Kind]:
         )
     for name, kind, _, definition in rows:
         if kind == "macro":
-            words = [token.name.lower() for token in tokenize(definition) if token.is_name]
+            words = [word.lower() for word in _WORDS.findall(definition)]
             called = [found[word] for word in words if word in found]
             found[name] = replace(
                 found[name],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from sqlfront.sql.keywords import quoted
+from sqlfront.sql.name_parts import NAME, listed_names
 from sqlfront.sql.search_path import Found, look_up
-from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import InternalError
 
 Column = tuple[str, str, bool]
@@ -178,27 +179,22 @@ class DuckDBCatalog:
 
 
 def _declared_collations(create: str) -> dict[str, str]:
-    """The COLLATE clauses of a CREATE TABLE statement by lower-case column name."""
-    found, depth, column = {}, 0, ""
-    tokens = tokenize(create)
-    for previous, token, following in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
-        if depth == 1 and previous is not None and previous.text in "(," and token.is_name:
-            column = token.name.lower()
-        if token.keyword == "collate" and following is not None:
-            found[column] = f" COLLATE {following.text}"
-        depth += {"(": 1, ")": -1}.get(token.text, 0)
-    return found
+    """The COLLATE clauses of DuckDB's own CREATE TABLE text by lower-case column name."""
+    found = (match.groups() for match in _COLLATED.finditer(create))
+    return {listed_names(column)[0].lower(): f" COLLATE {collation}" for column, collation in found if column}
 
 
 def view_parts(sql: str) -> tuple[list[str], str]:
     """The column names and the SELECT of DuckDB's own CREATE VIEW text."""
-    tokens = tokenize(sql)
-    depth = 0
-    names: list[str] = []
-    for i, token in enumerate(tokens):
-        depth += {"(": 1, ")": -1}.get(token.text, 0)
-        if depth == 0 and token.keyword == "as":
-            return names, sql[tokens[i + 1].start :].rstrip().rstrip(";")
-        if depth == 1 and token.is_name:
-            names.append(token.name)
-    raise InternalError("A view's CREATE statement has no AS", where=sql)
+    match = _VIEW.fullmatch(sql)
+    if match is None:
+        raise InternalError("A view's CREATE statement is not understood", where=sql)
+    return listed_names(match["names"] or ""), match["query"]
+
+
+_COLLATED = re.compile(rf"'(?:[^']|'')*'|[(,] ?({NAME}) VARCHAR COLLATE ({NAME}(?:\.{NAME})*)")
+_VIEW = re.compile(
+    rf"CREATE (?:TEMP(?:ORARY)? )?VIEW {NAME}(?:\.{NAME})*(?: \((?P<names>{NAME}(?:, {NAME})*)\))?"
+    r" AS (?P<query>.*?);?\s*",
+    re.DOTALL,
+)

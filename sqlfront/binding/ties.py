@@ -1,72 +1,67 @@
-"""A view's query rewritten so that DuckDB gives the view's answer.
+"""Rules that make DuckDB give a view's answer, over the trees of queries.
 
 DuckDB leaves open which of several rows wins in ARG_MIN and ARG_MAX; a view takes the least or the greatest value.
 DuckDB computes the argument of an aggregate on all rows, even on rows that FILTER leaves out; a view does not.
+Each rule returns a changed copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from sqlfront.sql.parse_tree import Tree, arguments, expression, render_all, span, try_parse_select
+from sqlglot import exp
+
+from sqlfront.sql import trees
 
 ARGUMENT_OF_EXTREMUM = ("arg_min", "argmin", "min_by", "arg_max", "argmax", "max_by")
 
 
-def without_ties(query: str) -> str:
+def without_ties(query: exp.Expr) -> exp.Expr:
     """The query with arg_min(p, q) as arg_min(p, row(q, p)), over the rows where q is not NULL, as before."""
-    calls = [call for call in _calls(try_parse_select(query)) if _is_argument_of_extremum(call)]
-    return _replaced(query, calls, [_decided(call) for call in calls])
+    changed = query.copy()
+    for call in _aggregates(changed):
+        if call.name.casefold() in ARGUMENT_OF_EXTREMUM and len(arguments := _arguments(call)) == 2:
+            value, by = arguments
+            present: exp.Expr = trees.Unlike(this=exp.Is(this=by.copy(), expression=exp.Null()))
+            if call.args.get("filter") is not None:
+                present = exp.And(this=call.args["filter"].this, expression=present)
+            pair = trees.Call(this=exp.to_identifier("row"), expressions=[by.copy(), value.copy()])
+            _set(call, [value, pair], present)
+    return changed
 
 
-def with_guards(query: str) -> str:
+def with_guards(query: exp.Expr) -> exp.Expr:
     """The query with sum(x) FILTER (WHERE c) as sum(CASE WHEN c THEN x END) FILTER (WHERE c): c guards x. WHEN
     evaluates the conditions of c one after the other, which FILTER does not."""
-    calls = [call for call in _calls(try_parse_select(query)) if call.get("filter")]
-    return _replaced(query, calls, [_guarded(call) for call in calls])
+    changed = query.copy()
+    for call in _aggregates(changed):
+        if call.args.get("filter") is not None:
+            condition = _case(call.args["filter"].this, exp.true(), exp.false())
+            guarded = [
+                one if isinstance(one, exp.Star | exp.Literal) else _case(condition.copy(), one.copy())
+                for one in _arguments(call)
+            ]
+            _set(call, guarded, condition)
+    return changed
 
 
-def _replaced(query: str, calls: list[Tree], by: list[Tree]) -> str:
-    texts = render_all(by)
-    for call, text in sorted(zip(calls, texts, strict=True), key=lambda pair: span(pair[0]) or (0, 0), reverse=True):
-        start, end = span(call) or (0, 0)
-        query = query[:start] + text + query[end:]
-    return query
+def _case(condition: exp.Expr, then: exp.Expr, default: exp.Expr | None = None) -> exp.Case:
+    return exp.Case(ifs=[exp.If(this=condition, true=then)], default=default)
 
 
-def _guarded(call: Tree) -> Tree:
-    condition = expression("CASE WHEN c THEN true ELSE false END", c=call["filter"])
-    operands = [
-        {**argument, "expression": expression("CASE WHEN c THEN v END", c=condition, v=argument["expression"])}
-        for argument in call["arguments"]
-    ]
-    return {**call, "arguments": operands, "filter": condition, "alias": ""}
+def _arguments(call: trees.Call) -> list[exp.Expr]:
+    """The arguments; x is the first of `x.f(...)`."""
+    method = call.args.get("method")
+    return [*([method] if method is not None else []), *call.expressions]
 
 
-def _decided(call: Tree) -> Tree:
-    value, by = arguments(call)
-    present = expression("v IS NOT NULL", v=by)
-    if call["filter"]:
-        present = expression("a AND b", a=call["filter"], b=present)
-    pair = expression("row(a, b)", a=by, b=value)
-    operands = [
-        {**argument, "expression": tree} for argument, tree in zip(call["arguments"], (value, pair), strict=True)
-    ]
-    return {**call, "arguments": operands, "filter": present, "alias": ""}
+def _set(call: trees.Call, arguments: Sequence[exp.Expr], condition: exp.Expr) -> None:
+    call.set("method", None)
+    call.set("expressions", list(arguments))
+    call.set("filter", exp.Where(this=condition))
 
 
-def _is_argument_of_extremum(call: Tree) -> bool:
-    return call["function_name"] in ARGUMENT_OF_EXTREMUM and len(call["arguments"]) == 2
-
-
-def _calls(tree: Any) -> Iterator[Tree]:
-    """The calls of functions, those in subqueries too."""
-    if isinstance(tree, dict):
-        if tree.get("class") == "FUNCTION":
-            yield tree
-        for value in tree.values():
-            yield from _calls(value)
-    elif isinstance(tree, list):
-        for value in tree:
-            yield from _calls(value)
+def _aggregates(tree: exp.Expr) -> Iterator[trees.Call]:
+    """The calls outside windows, those in subqueries too, each after those within it."""
+    calls = [call for call in tree.find_all(trees.Call) if not isinstance(call.parent, exp.Window)]
+    return reversed(calls)

@@ -10,6 +10,7 @@ from sqlfront.binding.table_catalog import Column, DuckDBCatalog, ForeignKey
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ViewEntry
 from sqlfront.planner.model.query import output_keys
+from sqlfront.sql.name_parts import split_name
 from sqlfront.storage.capture.capture import QualifiedName
 
 
@@ -37,10 +38,7 @@ class EngineCatalog(DuckDBCatalog):
     def name(self, table: str) -> QualifiedName:
         """The qualified name behind the binder's text for a table."""
         if table not in self._names:
-            from sqlfront.sql.tokens import tokenize
-
-            parts = [token.name for token in tokenize(table) if token.is_name]
-            self._names[table] = QualifiedName(parts[0], parts[1])
+            self._names[table] = QualifiedName(*split_name(table))
         return self._names[table]
 
     def columns(self, table: str) -> list[Column] | None:

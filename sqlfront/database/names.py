@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.reserved import is_reserved, reserved
 from sqlfront.sql.keywords import quoted
+from sqlfront.sql.name_parts import split_name
 from sqlfront.sql.search_path import Lookup, Place, look_up
-from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
@@ -104,8 +104,7 @@ def shown(name: QualifiedName) -> str:
 
 def name_parts(name: str) -> list[str]:
     """The parts of a name written as in SQL: any case, quoted, qualified. ProgrammingError if it is none."""
-    tokens = tokenize(name) if isinstance(name, str) else []
-    parts = [token.name for token in tokens[::2] if token.is_name]
-    if not parts or len(tokens) != 2 * len(parts) - 1 or any(token.text != "." for token in tokens[1::2]):
+    parts = split_name(name) if isinstance(name, str) else []
+    if not parts:
         raise ProgrammingError(f"{name!r} is not a name", hint='write it as in SQL: orders, main.orders, "my table"')
     return parts

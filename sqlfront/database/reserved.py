@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sqlfront.sql.name_parts import GAP, NAME, OPAQUE
 from sqlfront.sql.statements import PassThrough
-from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 RESERVED = "__sqlfront"
 _CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe")
+_NAMES = re.compile(rf"{OPAQUE}|(?P<name>{NAME})", re.DOTALL)
+_SHOW_ALL = re.compile(rf"show{GAP}all\b", re.IGNORECASE | re.DOTALL)
 
 
 def is_reserved(parts: Sequence[str]) -> bool:
@@ -43,7 +46,7 @@ def without_reserved(statement: PassThrough) -> str:
     """SHOW [ALL] TABLES without what is ours."""
     query = statement.text.rstrip().rstrip(";")
     condition = f"NOT starts_with(lower(name), '{RESERVED}_')"
-    if "all" in [token.keyword for token in tokenize(query)[:2]]:
+    if _SHOW_ALL.match(query):
         condition += f" AND lower(schema) <> '{RESERVED}'"
     return f"SELECT * FROM ({query}) WHERE {condition}"
 
@@ -57,5 +60,5 @@ def looks_into_catalog(session: Session, statement: PassThrough) -> bool:
     text = statement.text.casefold()
     if not any(word in text for word in _CATALOG_WORDS):
         return False
-    words = [token.name.casefold() for token in tokenize(text) if token.is_name]
+    words = ((found["name"] or "").strip('"') for found in _NAMES.finditer(text))
     return any(word.startswith(_CATALOG_WORDS) for word in words) and not reads_ours(session, statement)

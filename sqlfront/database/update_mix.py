@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.planner.model.query import Definition
-from sqlfront.sql.tokens import Token, tokenize
+from sqlfront.sql.name_parts import split_name
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import ProgrammingError
 
@@ -61,32 +60,21 @@ def renamed_updates(options: dict[str, Any], table: QualifiedName, new: str) -> 
     """The options after a table was renamed to `new` (SQL text)."""
     if "updates" not in options:
         return options
-    text, edits = options["updates"], []
-    for item in _items(text):
-        names = [token for token in item[: _colon(item)] if token.is_name]
-        schema = names[-2].name if len(names) > 1 else table.schema
-        if QualifiedName(schema, names[-1].name).key == table.key:
-            edits.append((names[0].start, names[-1].end))
-    for start, end in reversed(edits):
-        text = text[:start] + new + text[end:]
-    return options | {"updates": text}
-
-
-def _colon(item: Sequence[Token]) -> int:
-    """Where the colon is; 0 if there is none."""
-    return next((place for place, token in enumerate(item) if token.text == ":"), 0)
+    mix = []
+    for written, number in _items(options["updates"]):
+        *schema, name = split_name(written)
+        renamed = QualifiedName(schema[-1] if schema else table.schema, name).key == table.key
+        mix.append(f"{new if renamed else written}: {number}")
+    return options | {"updates": ", ".join(mix)}
 
 
 def _read(text: str, catalog: EngineCatalog, *, strict: bool = False) -> dict[str, Any]:
     """The numbers by table, names as the engine has them; with `strict` the names as written, and errors."""
     found: dict[str, Any] = {}
-    for item in _items(text):
-        colon = _colon(item)
-        if colon == 0:
-            raise _error(f"has {_text(text, item)!r} where a table and a number belong")
-        written = _text(text, item[:colon])
-        number = _number(written, _text(text, item[colon + 1 :]) if item[colon + 1 :] else "")
-        table = catalog.resolve(tuple(token.name for token in item[:colon] if token.is_name))
+    for written, text_of_number in _items(text):
+        number = _number(written, text_of_number)
+        parts = split_name(written)
+        table = catalog.resolve(parts) if parts else None
         if table is None and strict:
             raise _error(f"names {written}, and there is no such table")
         if table in found:
@@ -96,12 +84,18 @@ def _read(text: str, catalog: EngineCatalog, *, strict: bool = False) -> dict[st
     return found
 
 
-def _items(text: str) -> list[Sequence[Token]]:
-    tokens = tokenize(text)
-    items = [list(group) for comma, group in groupby(tokens, lambda token: token.text == ",") if not comma]
-    if not items or len(items) != 1 + sum(token.text == "," for token in tokens):
+def _items(text: str) -> list[tuple[str, str]]:
+    """The tables and numbers as written."""
+    pairs = [tuple(map(str.strip, _COLON.split(item, 1))) for item in _COMMA.split(text)]
+    if ("",) in pairs:
         raise _error("is not a list of tables with their numbers of changes")
-    return list(items)
+    if alone := next((pair for pair in pairs if len(pair) == 1 or not pair[0]), None):
+        raise _error(f"has {': '.join(alone)!r} where a table and a number belong")
+    return [(table, number) for table, number in pairs]
+
+
+_COMMA, _COLON = (re.compile(rf'{sign}(?=(?:[^"]*"[^"]*")*[^"]*\Z)') for sign in ",:")
+"""A sign outside of quotes."""
 
 
 def _number(table: str, text: str) -> float:
@@ -114,10 +108,6 @@ def _number(table: str, text: str) -> float:
     if value < 0:
         raise _error(f"gives {table} the negative number {text}")
     return value
-
-
-def _text(text: str, tokens: Sequence[Token]) -> str:
-    return text[tokens[0].start : tokens[-1].end]
 
 
 def _error(what: str, hint: str = "for example updates = 'lineitem: 1000, orders: 100'") -> ProgrammingError:

@@ -31,7 +31,7 @@ from sqlfront.planner.passes.merging import merge_branches, merged_definition, u
 from sqlfront.planner.rules.materialize import TooManyJoins
 from sqlfront.planner.theory.core import minimise
 from sqlfront.planner.theory.wording import table_name
-from sqlfront.sql.tokens import tokenize
+from sqlfront.sql.tokens import split
 from sqlfront.storage.errors import DataError, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -87,10 +87,7 @@ _FED = "through its changes, which are computed at each epoch; its rows are stor
 def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     """The orders of the option order_by and of the view's indexes, each as one would write it after ORDER BY."""
     text = options.get("order_by", "")
-    ends = [token.start for token in tokenize(text) if token.text == ";"]
-    starts = [0, *(end + 1 for end in ends)]
-    parts = (text[start:end].strip() for start, end in zip(starts, [*ends, len(text)], strict=True))
-    return (*(part for part in parts if part), *options.get("indexes", {}).values())
+    return (*(text[start:end] for start, end in split(text)), *options.get("indexes", {}).values())
 
 
 def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:

@@ -8,16 +8,16 @@ statement has their words.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import SCHEMA
 from sqlfront.database.names import shown
 from sqlfront.database.scans import SCAN_PREFIX
 from sqlfront.define.persistence import identity
+from sqlfront.sql.name_parts import GAP, NAME, OPAQUE, listed_names
 from sqlfront.sql.statements import PassThrough
-from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import IntegrityError
 from sqlfront.storage.sql_text import literal, quote
@@ -36,20 +36,31 @@ def refuse_moving(session: Session, statement: PassThrough) -> None:
     text = statement.text.casefold()
     if not ("database" in text or "detach" in text):
         return
-    tokens = tokenize(statement.text)
-    words = [token.keyword or token.text for token in tokens]
-    pairs = list(pairwise(words))
-    if ("export", "database") in pairs:
-        rest = tokens[pairs.index(("export", "database")) + 2 :]
-        named = rest[0].name if len(rest) > 1 and rest[1].text.casefold() == "to" else _current(session)
-        _refuse_source(session, "EXPORT DATABASE", named)
-    elif ("from", "database") in pairs and "copy" in words:
-        rest = tokens[pairs.index(("from", "database")) + 2 :]
-        _refuse_source(session, "COPY FROM DATABASE", rest[0].name if rest else "")
-    elif ("import", "database") in pairs or "import_database" in words:
-        _refuse_import(session, tokens)
-    elif words[:1] == ["detach"] and tokens[-1].name.casefold() == session.database.name.casefold():
-        _refuse_source(session, "DETACH", tokens[-1].name)
+    detached = _DETACH.match(statement.text)
+    if detached and _named(detached[1]).casefold() == session.database.name.casefold():
+        _refuse_source(session, "DETACH", _named(detached[1]))
+    for found in _MOVES.finditer(statement.text):
+        if found["export"]:
+            _refuse_source(session, "EXPORT DATABASE", _named(found["exported"]) or _current(session))
+        elif found["copy"]:
+            _refuse_source(session, "COPY FROM DATABASE", _named(found["copied"]))
+        elif found["import"]:
+            _refuse_import(session, statement.text)
+
+
+_DETACH = re.compile(rf"detach{GAP}(?:database{GAP})?(?:if{GAP}exists{GAP})?({NAME})", re.IGNORECASE | re.DOTALL)
+_MOVES = re.compile(
+    rf"""{OPAQUE} | "(?:[^"]|"")*"
+    | \b(?P<export>export){GAP}database\b (?:{GAP}(?P<exported>{NAME}){GAP}to\b)?
+    | \b(?P<copy>copy){GAP}from{GAP}database{GAP}(?P<copied>{NAME})
+    | \b(?P<import>import(?:{GAP}|_)database)\b""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+_STRING = re.compile(r"'((?:[^']|'')*)'|\$\$(.*?)\$\$", re.DOTALL)
+
+
+def _named(name: str | None) -> str:
+    return listed_names(name)[0] if name else ""
 
 
 def refuse_copy(session: Session) -> None:
@@ -89,11 +100,12 @@ def _refuse_source(session: Session, what: str, database: str) -> None:
     )
 
 
-def _refuse_import(session: Session, tokens: list[Token]) -> None:
+def _refuse_import(session: Session, text: str) -> None:
     """Refuse an export that was made by plain DuckDB of a database with materialized views."""
     import duckdb
 
-    folder = next((token.value for token in reversed(tokens) if token.kind == "string"), "")
+    quoted, dollars = (_STRING.findall(text) or [("", "")])[-1]
+    folder = quoted.replace("''", "'") or dollars
     with session.database.root.cursor() as con, suppress(duckdb.Error):  # DuckDB itself tells what is not there.
         [(found,)] = con.execute(
             "SELECT coalesce(bool_or(contains(content, ?)), false) FROM read_text(?)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,9 @@ from sqlfront.database.names import captured_table, locate, shown
 from sqlfront.database.update_mix import renamed_updates
 from sqlfront.define import ddl
 from sqlfront.define.replacing import dropping
+from sqlfront.sql.name_parts import GAP
 from sqlfront.sql.search_path import look_up
 from sqlfront.sql.statements import PassThrough
-from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.ddl_effects import Verdict, classify, parse_ddl
 from sqlfront.storage.errors import Error, IntegrityError, NotSupportedError, ProgrammingError
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from sqlfront.database.database import Database
     from sqlfront.database.sessions import Session
 
+_TEMPORARY = re.compile(
+    rf"create{GAP}(?:or{GAP}replace{GAP})?(?:(?:local|global){GAP})?temp(?:orary)?\b", re.IGNORECASE | re.DOTALL
+)
+
 
 def needs_us(session: Session, statement: PassThrough) -> bool:
     """Whether a DDL statement concerns something of ours."""
     database = session.database
-    if statement.verb == "create" and any(
-        t.keyword in ("temp", "temporary") for t in tokenize(statement.text[:60])[:4]
-    ):
+    if _TEMPORARY.match(statement.text):
         return False
     if statement.object == "schema" and statement.verb == "drop":
         return any(_in_schema(session, statement))
@@ -179,9 +182,7 @@ def _follow(session: Session, statement: PassThrough, table: QualifiedName, verd
             database.detach(entry)
         database.engine.drop_table(database.relation_key(table))
         for entry in readers:
-            entry.select = entry.written = renamed_query(
-                entry.select, table, database.relation_key(new or table), columns or {}
-            )
+            entry.select = entry.written = renamed_query(entry.select, table, new or table, columns or {})
             entry.options = renamed_updates(entry.options, table, database.relation_key(new or table))
             try:
                 ddl.rebuild(database, con, entry)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlfront.binding.freeze import qualified_query
+from sqlfront.binding.freeze import with_database
 from sqlfront.binding.ties import with_guards, without_ties
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import lossless
 from sqlfront.explain.unpruned import unpruned
+from sqlfront.sql.dialect import parse_one
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.sql_text import quote
@@ -38,7 +39,8 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
             )
     # Numbered: a user's column could be called as anything we write here.
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
-    expected = unpruned(database, with_guards(without_ties(qualified_query(entry.select, database.name))))
+    tree = with_database(parse_one(entry.select), database.name)
+    expected = unpruned(database, with_guards(without_ties(tree)))
     columns = ", ".join(names)
     with session.current_reading().holding():
         for side, query in (("expected", f"({expected}\n)"), ("found", table_sql(database.name, entry.name))):

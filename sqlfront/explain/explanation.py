@@ -26,6 +26,7 @@ from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import spell_deciding
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
+from sqlfront.sql.name_parts import split_name
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -228,17 +229,13 @@ class Explanation:
 
 def explain(database: Database, con: Any, view_or_sql: str, shards: int | None = None) -> Explanation:
     """The explanation of a view, by its name, or of a SELECT as if it were one; in `shards` if so many are given."""
-    from sqlfront.sql.tokens import tokenize
-
-    tokens = tokenize(view_or_sql)
-    parts = [token.name for token in tokens if token.is_name]
-    is_name = len(tokens) == 2 * len(parts) - 1 and len(parts) <= 3
-    found = explain_view(database, con, parts) if is_name else explain_query(database, con, view_or_sql)
+    parts = split_name(view_or_sql)
+    found = explain_view(database, con, parts) if parts else explain_query(database, con, view_or_sql)
     if shards is None:
         return found
     from sqlfront.shards.shard_explanation import spread_of
 
-    return replace(found, spread=spread_of(database, con, shards, parts if is_name else view_or_sql))
+    return replace(found, spread=spread_of(database, con, shards, parts or view_or_sql))
 
 
 def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...]) -> Explanation:

@@ -7,19 +7,18 @@ disabled_optimizers is not ours to change: it is one for all connections of a da
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sqlfront.sql.tokens import tokenize
+from sqlglot import exp
+
+from sqlfront.sql.dialect import printed
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
 
-Edit = tuple[int, int, str, int]
 
-
-def unpruned(database: Database, query: str) -> str:
-    """The query with LIMIT (SELECT n) for LIMIT n, where DuckDB plans it.
+def unpruned(database: Database, query: exp.Expr) -> str:
+    """The query's text with LIMIT (SELECT n) for LIMIT n, where DuckDB plans it.
 
     A correlated subquery takes constants alone, and the pruner does not reach it.
     """
@@ -27,33 +26,27 @@ def unpruned(database: Database, query: str) -> str:
 
     from sqlfront.database.stored_views import register_all
 
-    edits = list(_edits(query))
-    outermost = [edit for edit in edits if edit[3] == 0]
-    if not edits:
-        return query
+    everywhere, outermost = _hidden(query, inner=True), _hidden(query, inner=False)
     with database.root.cursor() as con:  # An error would abort a transaction of the user's.
         register_all(database, con)
-        for chosen in (edits, outermost):
-            text = _edited(query, chosen)
+        for text in dict.fromkeys((everywhere, outermost)):
             try:
                 con.execute(f"EXPLAIN {text}").fetchall()
             except duckdb.Error:
                 continue
             return text
-    return query
+    return printed(query)
 
 
-def _edits(query: str) -> Iterator[Edit]:
-    """(start, end, replacement, depth of parentheses) of the numbers behind LIMIT and OFFSET."""
-    tokens, depth = tokenize(query), 0
-    for i, token in enumerate(tokens[:-1]):
-        depth += {"(": 1, ")": -1}.get(token.text, 0)
-        number, after = tokens[i + 1], tokens[i + 2].text.casefold() if i + 2 < len(tokens) else ""
-        if token.keyword in ("limit", "offset") and number.kind == "number" and after not in ("%", "percent"):
-            yield number.start, number.end, f"(SELECT {number.text})", depth
-
-
-def _edited(query: str, edits: list[Edit]) -> str:
-    for start, end, replacement, _ in reversed(edits):
-        query = query[:start] + replacement + query[end:]
-    return query
+def _hidden(query: exp.Expr, *, inner: bool) -> str:
+    """The query with the numbers of LIMIT and OFFSET in subqueries; `inner`: those of its own subqueries too."""
+    changed = query.copy()
+    for clause in changed.find_all(exp.Limit, exp.Offset):
+        number = clause.expression
+        if (
+            isinstance(number, exp.Literal)
+            and not clause.args.get("limit_options")
+            and (inner or clause.parent is changed)
+        ):
+            clause.set("expression", exp.Subquery(this=exp.Select(expressions=[number.copy()])))
+    return printed(changed)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.names import name_parts
 from sqlfront.define.build import Bound, bind, bind_stored, renamed
@@ -16,7 +18,7 @@ from sqlfront.planner.model.query import Atom, Definition
 from sqlfront.planner.shards.blocks import Blocks
 from sqlfront.planner.shards.combination import Combination, combine
 from sqlfront.planner.shards.partitioning import Partitioning, Stream, partition
-from sqlfront.sql.parse_tree import expression, walk
+from sqlfront.sql.dialect import parse_one
 from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -162,4 +164,4 @@ def _texts(atom: Atom) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    return [tree["column_names"][-1].casefold() for tree in walk(expression(text)) if tree["class"] == "COLUMN_REF"]
+    return [column.name.casefold() for column in parse_one(f"SELECT {text}").find_all(exp.Column)]

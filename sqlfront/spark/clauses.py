@@ -1,7 +1,7 @@
 """WHERE, ORDER BY and LIMIT of a read, from the options `where`, `order_by` and `limit` that Spark's workers send.
 
 The server runs them with the driver's rights, so each must be what it is called: one condition, one list of columns and
-expressions, one whole number. DuckDB's own parser decides.
+expressions, one whole number. A clause is printed from its tree, so nothing but the clause reaches DuckDB.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlfront.sql.parse_tree import Tree, try_parse_select, walk
+from sqlglot import exp
+
+from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.storage.errors import ProgrammingError
 
 _QUERY = "SELECT 1 FROM t"
-_PARTS = {"where": ("WHERE (\n{}\n)", "where_clause"), "order_by": ("ORDER BY\n{}\n", "modifiers")}
+_PARTS = {"where": ("WHERE (\n{}\n)", "where"), "order_by": ("ORDER BY\n{}\n", "order")}
 
 
 def clauses(request: Mapping[str, Any]) -> str:
@@ -21,15 +23,14 @@ def clauses(request: Mapping[str, Any]) -> str:
     found = []
     for option, (form, part) in _PARTS.items():
         if text := request.get(option):
-            clause = form.format(text)
-            tree = try_parse_select(f"{_QUERY} {clause}")
-            if tree is None or not _has_only(tree, part):
+            clause = _only(f"{_QUERY} {form.format(text)}", part)
+            if clause is None:
                 raise ProgrammingError(
                     f"option {option} is {text!r}",
                     why="it must be one condition over the view's columns, or columns to order by, without subqueries",
                     hint="make a materialized view of a larger query, and read that",
                 )
-            found.append(f" {clause}")
+            found.append(f" {printed(clause).strip()}")
     if limit := request.get("limit"):
         if not str(limit).isdecimal():
             raise ProgrammingError(f"option limit is {limit!r}", hint="give a whole number of rows")
@@ -37,12 +38,14 @@ def clauses(request: Mapping[str, Any]) -> str:
     return "".join(found)
 
 
-def _has_only(tree: Tree, part: str) -> bool:
-    """Whether a query has this part and nothing else, and no query within."""
-    plain = try_parse_select(_QUERY)
-    assert plain is not None
-    if tree != plain | {part: tree.get(part)}:
-        return False
-    modifiers = tree["modifiers"]
-    ordered = part == "where_clause" or [modifier["type"] for modifier in modifiers] == ["ORDER_MODIFIER"]
-    return ordered and all(node.get("class") != "SUBQUERY" for node in walk(tree))
+def _only(text: str, part: str) -> exp.Expr | None:
+    """The clause of a query that has this one and nothing else, and no query within."""
+    try:
+        query = parse_one(text)
+    except ProgrammingError:
+        return None
+    clause = query.args.get(part)
+    query.set(part, None)
+    if clause is None or query != parse_one(_QUERY) or clause.find(exp.Query, exp.Values, exp.Table):
+        return None
+    return clause

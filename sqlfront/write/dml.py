@@ -7,10 +7,10 @@ is what changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +23,8 @@ from sqlfront.database.names import Key, captured_table, meant, shown
 from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.transactions import Transaction, rollback
 from sqlfront.database.user_settings import lossless
+from sqlfront.sql.name_parts import GAP, NAME, OPAQUE
 from sqlfront.sql.statements import Name, PassThrough
-from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError
 from sqlfront.storage.sql_text import quote
@@ -212,8 +212,9 @@ def _copy_rows(con: Any, table: ChangeTable, source: str) -> None:
 
 def _handles_conflicts(statement: PassThrough) -> bool:
     """Whether an INSERT says what to do with a row whose key is there: ON CONFLICT, OR REPLACE, OR IGNORE."""
-    words = [token.keyword for token in tokenize(statement.text)] if statement.kind == "insert" else []
-    return statement.upsert or ("on", "conflict") in pairwise(words) or ("or", "ignore") in pairwise(words[:10])
+    if statement.upsert or statement.kind != "insert":
+        return statement.upsert
+    return any(found["clause"] for found in _CONFLICT.finditer(statement.text))
 
 
 @contextmanager
@@ -232,30 +233,37 @@ def _by_name(table: ChangeTable) -> Iterator[None]:
 
 
 def _on_stage(statement: PassThrough, table: ChangeTable) -> str:
-    """The statement with the temporary table in place of the change table, which goes on being called by its name."""
+    """The statement with the temporary table in place of the change table, which goes on being called by its name.
+
+    The text is scanned and no tree is made of it: it may hold a million values.
+    """
     [target], text = statement.targets, statement.text
-    following = [token for token in tokenize(text, target.end)[:1] if token.is_name]
-    words = {"set", "where", "using", "returning", "values", "select", "from", "with", "default", "by", "table"}
     takes_alias = statement.kind in ("update", "delete", "merge", "insert")
-    aliased = following and following[0].keyword not in words
-    alias = f" AS {quote(target.parts[-1])}" if takes_alias and not aliased else ""
-    edits = [(target.start, target.end, f"temp.{_STAGE}{alias}")]
+    alias = f" AS {quote(target.parts[-1])}" if takes_alias and not _ALIAS.match(text, target.end) else ""
+    rest = text[target.end :]
     if alias and len(target.parts) > 1:
-        edits += _qualified_columns(text, target)
-    for start, end, replacement in sorted(edits, reverse=True):
-        text = f"{text[:start]}{replacement}{text[end:]}"
-    return text
+        rest = _unqualified(rest, target)
+    return f"{text[: target.start]}temp.{_STAGE}{alias}{rest}"
 
 
-def _qualified_columns(text: str, target: Name) -> Iterator[tuple[int, int, str]]:
-    """Edits that make t.a of schema.t.a: an alias has no schema."""
-    tokens = tokenize(text, target.end)
-    width = 2 * len(target.parts)
-    for i in range(len(tokens) - width):
-        names, dots = tokens[i : i + width : 2], tokens[i + 1 : i + width : 2]
-        written = [token.name.casefold() for token in names]
-        if all(dot.text == "." for dot in dots) and written == [part.casefold() for part in target.parts]:
-            yield tokens[i].start, names[-1].start, ""
+def _unqualified(text: str, target: Name) -> str:
+    """schema.t.a as t.a in a text: an alias has no schema."""
+    parts = [rf'(?:"{re.escape(quote(part)[1:-1])}"|\b{re.escape(part)}\b)' for part in target.parts]
+    qualifier = r"\s*\.\s*".join([*parts[:-1], ""])
+    pattern = re.compile(
+        rf"""{qualifier}(?={parts[-1]})|(?P<other>{OPAQUE}|"(?:[^"]|"")*")""", re.IGNORECASE | re.DOTALL
+    )
+    return pattern.sub(lambda found: found["other"] or "", text)
+
+
+_CONFLICT = re.compile(
+    rf"""{OPAQUE}|"(?:[^"]|"")*"|\b(?P<clause>on{GAP}conflict|insert{GAP}or{GAP}ignore)\b""", re.IGNORECASE | re.DOTALL
+)
+_ALIAS = re.compile(
+    rf"{GAP}(?!(?:set|where|using|returning|values|select|from|with|default|by|table)\b){NAME}",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A name that follows the table's, with or without AS."""
 
 
 def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.ndarray]:

@@ -26,12 +26,21 @@ def test_clauses_are_run(options, rows):
         assert len(con.execute(f"SELECT a FROM v{clauses(options)}").fetchall()) == rows
 
 
+def test_a_clause_is_printed_from_its_tree():
+    options = {"where": "s = ')--' /* a) */ OR a>1", "order_by": "a DESC, lower(s) NULLS FIRST -- x", "limit": 3}
+    assert clauses(options) == " WHERE (s = ')--' OR a > 1) ORDER BY a DESC, lower(s) NULLS FIRST LIMIT 3"
+
+
 @pytest.mark.parametrize("options", [
     {"where": "a = (SELECT max(a) FROM secret)"},
     {"where": "true) UNION ALL SELECT * FROM secret WHERE (true"},
     {"where": "true) ORDER BY (a"},
     {"where": "true); COPY secret TO 'file'; SELECT (1"},
     {"where": "EXISTS (FROM secret)"},
+    {"where": "a IN (VALUES (1))"},
+    {"where": "a IN (TABLE secret)"},
+    {"where": "a = ANY (DESCRIBE secret)"},
+    {"where": "true) LIMIT (3"},
     {"where": "a ="},
     {"order_by": "a LIMIT 3"},
     {"order_by": "(SELECT 1)"},

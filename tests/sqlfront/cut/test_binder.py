@@ -17,6 +17,7 @@ from sqlfront.cut.view_query import ViewQuery, bind_view
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.tokens import split
 from tests.definition_oracle import evaluate_definition, same_bag
+from tests.rewriting import rewritten
 from tests.sqlfront import random_queries
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "binder"
@@ -104,7 +105,7 @@ def fill(con: Any, seed: int) -> None:
 
 def check_equal(query: str, con: Any, bound: ViewQuery | None = None) -> Definition:
     bound = bound or bind_view(query, con)
-    definition, settled = bound.definition, without_ties(bound.completed)
+    definition, settled = bound.definition, rewritten(bound.completed, without_ties)
     expected = con.execute(settled).fetchall()
     found = evaluate_definition(definition, con)
     assert same_bag(found, expected), f"{query}\nfound    {found}\nexpected {expected}\n{definition}"

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import sqlfront
-from sqlfront.binding.freeze import frozen_query, renamed_query
+from sqlfront.binding.freeze import frozen_query, qualified_query, renamed_query, without_columns
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.model.query import Definition
@@ -58,7 +58,7 @@ def test_renaming_changes_the_table_and_its_columns_alone() -> None:
     con.execute("CREATE TABLE s.t (a INTEGER)")
     query = "SELECT t.a, \"B C\" AS a1, 'a main.t' AS x FROM t JOIN u USING (a) JOIN s.t AS t2 USING (a)"
     frozen = frozen_query(query, DuckDBCatalog(con))
-    renamed = renamed_query(frozen, QualifiedName("main", "T"), 'main."new"', {"A": 'q"', "b C": "a"})
+    renamed = renamed_query(frozen, QualifiedName("main", "T"), QualifiedName("main", "new"), {"A": 'q"', "b C": "a"})
     assert frozen == (
         "SELECT t.a, \"B C\" AS a1, 'a main.t' AS x FROM "
         '(SELECT "a" AS "a", "b c" AS "b c" FROM main.t AS "t") AS "t" '
@@ -66,8 +66,34 @@ def test_renaming_changes_the_table_and_its_columns_alone() -> None:
         'JOIN (SELECT "a" AS "a" FROM s.t AS "t2") AS t2 USING (a)'
     )
     assert renamed == frozen.replace(
-        '"a" AS "a", "b c" AS "b c" FROM main.t', '"q""" AS "a", "a" AS "b c" FROM main."new"'
+        '"a" AS "a", "b c" AS "b c" FROM main.t', '"q""" AS "a", "a" AS "b c" FROM main.new'
     )
+
+
+FROZEN = 'SELECT t.* FROM (SELECT "a" AS "a", "b" AS "b" FROM main.v AS "t") AS "t" '
+
+
+@pytest.mark.parametrize(
+    ("tail", "gone", "missed"),
+    [
+        ("WHERE t.a > 1", ["B"], []),
+        ("WHERE t.a > 1", ["B", "a"], ["a"]),
+        ("WHERE 'b' = t.a", ["b"], []),
+        ('JOIN (SELECT "b" AS "b" FROM main.u AS "u") AS "u" ON TRUE', ["b"], []),
+        ('JOIN (SELECT "b" AS "b" FROM main.u AS "u") AS "u" ON u.b = 1', ["b"], ["b"]),
+        ('NATURAL JOIN (SELECT "d" AS "d" FROM main.u AS "u") AS "u"', ["b"], ["b"]),
+    ],
+)
+def test_columns_go_that_nothing_else_names(tail: str, gone: list[str], missed: list[str]) -> None:
+    without = '"b" AS "b"' if "a" in gone and "B" not in gone else '"a" AS "a"'
+    expected = FROZEN.replace('"a" AS "a", "b" AS "b"', "1" if {"B", "a"} <= set(gone) else without) + tail
+    assert without_columns(FROZEN + tail, QualifiedName("main", "V"), gone) == (expected, missed)
+    assert without_columns(FROZEN + tail, QualifiedName("other", "v"), gone) == (FROZEN + tail, [])
+
+
+def test_a_qualified_query_names_the_database_of_tables_alone() -> None:
+    frozen = f"WITH w AS ({FROZEN.strip()}) SELECT a FROM w WHERE EXISTS ({FROZEN.strip()} CROSS JOIN range(3))"
+    assert qualified_query(frozen, 'my "db') == frozen.replace("main.v", '"my ""db".main.v')
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import sqlfront
+from sqlfront.database.update_mix import renamed_updates
+from sqlfront.storage.capture.capture import QualifiedName
 
 TABLES = (
     "orders (o BIGINT)",
@@ -165,3 +167,13 @@ def test_the_option_takes_text():
     con = connect()
     with pytest.raises(sqlfront.ProgrammingError, match="option updates takes a str, not 3"):
         con.execute(f"CREATE MATERIALIZED VIEW v WITH (updates = 3) AS {QUERY}")
+
+
+def test_a_renamed_table_is_renamed_in_the_mix():
+    mix = {"updates": 'orders: 1,"my, table:" :2 , s.orders: 3'}
+    renamed = renamed_updates(mix, QualifiedName("main", "Orders"), 'main."new"')
+    assert renamed == {"updates": 'main."new": 1, "my, table:": 2, s.orders: 3'}
+    assert renamed_updates(renamed, QualifiedName("s", "orders"), "s.o") == {
+        "updates": 'main."new": 1, "my, table:": 2, s.o: 3'
+    }
+    assert renamed_updates({}, QualifiedName("main", "orders"), "o") == {}

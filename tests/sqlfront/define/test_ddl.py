@@ -39,6 +39,15 @@ def test_an_added_column_is_transparent_and_a_later_view_reads_it(con):
     assert right(con) and right(con, "w")
 
 
+@pytest.mark.parametrize(
+    "create", ["CREATE TEMP TABLE", "create or replace -- one's own\n temporary table", "CREATE/**/TEMP/* t */TABLE"]
+)
+def test_a_temporary_table_of_the_name_concerns_no_view(con, create):
+    con.execute(f"{create} t AS SELECT 5 AS a; {create} v (a INTEGER)")
+    con.execute("DROP TABLE temp.v")
+    assert rows(con, "FROM v") == [(1, 10, 3), (2, 20, 4)] and rows(con, "FROM t") == [(5,)]
+
+
 def test_select_star_keeps_the_columns_it_had(con):
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT * FROM u")
     con.execute("ALTER TABLE u ADD COLUMN e INTEGER DEFAULT 7")

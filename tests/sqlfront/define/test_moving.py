@@ -60,10 +60,13 @@ def test_a_database_with_views_is_not_exported(con, tmp_path):
         f"EXPORT DATABASE '{tmp_path}/x'",
         f"EXPORT DATABASE memory TO '{tmp_path}/x' (FORMAT parquet)",
         f"export /* all */ database '{tmp_path}/x'",
+        f"""EXPORT DATABASE -- mine
+        "Memory" TO '{tmp_path}/x'""",
     ):
         with pytest.raises(sqlfront.IntegrityError, match=r"EXPORT DATABASE is refused(.|\n)*live in it: v\b"):
             con.execute(statement)
     assert not (tmp_path / "x").exists()
+    con.execute("SET VARIABLE remark = 'export database memory'")
     con.execute(f"ATTACH ':memory:' AS o; CREATE TABLE o.p AS SELECT 1 AS a; EXPORT DATABASE o TO '{tmp_path}/x'")
     con.execute("DROP MATERIALIZED VIEW v")
     con.execute(f"EXPORT DATABASE '{tmp_path}/y'")
@@ -82,7 +85,11 @@ def test_an_export_that_plain_duckdb_made_is_not_imported(con, tmp_path):
     with duckdb.connect(str(tmp_path / "data.duckdb")) as plain:
         plain.register("__sqlfront_scan_1", plain.sql("SELECT 1 AS a, 1 AS one").to_arrow_table())
         plain.execute(f"EXPORT DATABASE '{export}'")
-    for statement in (f"IMPORT DATABASE '{export}'", f"PRAGMA import_database('{export}')"):
+    for statement in (
+        f"IMPORT DATABASE '{export}'",
+        f"PRAGMA import_database('{export}')",
+        f"import database $${export}$$",
+    ):
         with pytest.raises(sqlfront.IntegrityError, match="IMPORT DATABASE is refused"):
             con.execute(statement)
     assert names(con) == ["v"]

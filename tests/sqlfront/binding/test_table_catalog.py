@@ -1,0 +1,47 @@
+"""What DuckDB tells of tables and views in the text of their CREATE statements alone."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from sqlfront.binding.table_catalog import DuckDBCatalog
+
+
+@pytest.mark.parametrize(
+    ("create", "names", "select"),
+    [
+        ("CREATE VIEW v AS SELECT 1 AS a", [], "SELECT 1 AS a"),
+        ('CREATE OR REPLACE VIEW s."v as" ("a)b", "select") AS SELECT 1, 2', ["a)b", "select"], "SELECT 1, 2"),
+        ("CREATE TEMP VIEW v AS SELECT ') AS ;'", [], "SELECT ') AS ;'"),
+        (
+            "CREATE VIEW IF NOT EXISTS v (n) AS WITH x AS (SELECT 3) FROM x;",
+            ["n"],
+            "WITH x AS (SELECT 3) SELECT * FROM x",
+        ),
+    ],
+)
+def test_a_plain_view_is_its_columns_and_its_query(create: str, names: list[str], select: str) -> None:
+    con = duckdb.connect()
+    con.execute(f"CREATE SCHEMA s; {create}")
+    [(database, schema, name)] = con.execute(
+        "SELECT database_name, schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+    ).fetchall()
+    catalog = DuckDBCatalog(con, database)
+    assert catalog.inlined(catalog.resolve([database, schema, name]) or "") == (names, select)
+
+
+def test_collations_of_columns() -> None:
+    con = duckdb.connect()
+    con.execute(
+        """CREATE TABLE t (a VARCHAR COLLATE nocase, "B, c" VARCHAR COLLATE nocase.noaccent NOT NULL,
+        d VARCHAR DEFAULT '(a VARCHAR COLLATE x', e INTEGER, f VARCHAR, CHECK (f COLLATE noaccent > 'b'))"""
+    )
+    catalog = DuckDBCatalog(con)
+    assert catalog.columns(catalog.resolve(["t"]) or "") == [
+        ("a", "VARCHAR COLLATE nocase", False),
+        ("B, c", "VARCHAR COLLATE nocase.noaccent", True),
+        ("d", "VARCHAR", False),
+        ("e", "INTEGER", False),
+        ("f", "VARCHAR", False),
+    ]
