@@ -7,6 +7,7 @@ DuckDB's: `PassThrough` says what the connection must know before it hands them 
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -100,6 +101,8 @@ class CreateViewIndex(Statement):
     view: Name
     order: str
     if_not_exists: bool = False
+    unique: bool = False
+    using: bool = False
 
 
 @dataclass(frozen=True)
@@ -276,7 +279,6 @@ def parse_statement(sql: str) -> list[Statement]:
     list is scanned, not tokenised.
     """
     from sqlfront.sql.passthrough import classify
-    from sqlfront.sql.statement_head import parse_own
     from sqlfront.sql.tokens import split
 
     if not isinstance(sql, str):
@@ -284,5 +286,25 @@ def parse_statement(sql: str) -> list[Statement]:
     found: list[Statement] = []
     for start, end in split(sql):
         text = sql[start:end]
-        found.append(parse_own(text, start) or classify(text, start))
+        found.append(_read_own(text, start) if is_own(text) else classify(text, start))
     return found
+
+
+def is_own(text: str) -> bool:
+    """Whether a statement is one of ours by its first words, in any dialect."""
+    return _OWN.match(text) is not None
+
+
+def _read_own(text: str, start: int) -> Statement:
+    from sqlfront.sql.own_statements import read_own  # With sqlglot, which a process without views does not load.
+
+    return read_own(text, start)
+
+
+_GAP = r"(?:[\s\ufeff]|--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*)|/\*.*?\*/)*+\*/)"
+_OWN = re.compile(
+    r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
+              | drop ~++ change | refresh | show ~++ (?:change|materialized|state) | explain ~++ materialized
+              | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe ) (?![\w$])""".replace("~", _GAP),
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
