@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.sql.statements import is_own
+from sqlfront.sql.recognise import is_own
 from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlfront.sql.statements import is_own
+from sqlfront.sql.recognise import is_own
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:

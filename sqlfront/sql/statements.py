@@ -7,10 +7,10 @@ DuckDB's: `PassThrough` says what the connection must know before it hands them 
 from __future__ import annotations
 
 import functools
-import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from sqlfront.sql.recognise import is_own
 from sqlfront.storage.errors import ProgrammingError
 
 Kind = Literal[
@@ -271,40 +271,34 @@ class PassThrough(Statement):
         return table_references(self)
 
 
-def parse_statement(sql: str) -> list[Statement]:
-    """The statements in `sql`, split as DuckDB splits them; empty ones are left out.
+def parse_statement(sql: str) -> tuple[Statement, ...]:
+    """The statements in `sql`, split as DuckDB splits them; empty ones are left out. Short texts are remembered.
 
     Raises ProgrammingError for what is no text and, with a caret, for a syntax error in one of our own statements;
     errors in DuckDB's statements are left for DuckDB to report. Time linear in the text; a long INSERT ... VALUES
     list is scanned, not tokenised.
     """
+    if not isinstance(sql, str):
+        raise ProgrammingError(f"{sql!r} is no SQL", hint="give the statement as a str")
+    return _remembered(sql) if len(sql) <= _REMEMBERED_LENGTH else _parsed(sql)
+
+
+def _parsed(sql: str) -> tuple[Statement, ...]:
     from sqlfront.sql.passthrough import classify
     from sqlfront.sql.tokens import split
 
-    if not isinstance(sql, str):
-        raise ProgrammingError(f"{sql!r} is no SQL", hint="give the statement as a str")
     found: list[Statement] = []
     for start, end in split(sql):
         text = sql[start:end]
         found.append(_read_own(text, start) if is_own(text) else classify(text, start))
-    return found
+    return tuple(found)
 
 
-def is_own(text: str) -> bool:
-    """Whether a statement is one of ours by its first words, in any dialect."""
-    return _OWN.match(text) is not None
+_REMEMBERED_LENGTH = 4000
+_remembered = functools.lru_cache(maxsize=512)(_parsed)
 
 
 def _read_own(text: str, start: int) -> Statement:
     from sqlfront.sql.own_statements import read_own  # With sqlglot, which a process without views does not load.
 
     return read_own(text, start)
-
-
-_GAP = r"(?:[\s\ufeff]|--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*)|/\*.*?\*/)*+\*/)"
-_OWN = re.compile(
-    r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
-              | drop ~++ change | refresh | show ~++ (?:change|materialized|state) | explain ~++ materialized
-              | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe ) (?![\w$])""".replace("~", _GAP),
-    re.IGNORECASE | re.VERBOSE | re.DOTALL,
-)

@@ -11,7 +11,8 @@ import pytest
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse, parse_one, printed
 from sqlfront.sql.own_statements import read_own
-from sqlfront.sql.statements import CreateViewIndex, DropViewIndex, is_own
+from sqlfront.sql.recognise import is_own
+from sqlfront.sql.statements import CreateViewIndex, DropViewIndex
 from sqlfront.sql.tokens import split
 from sqlfront.storage.errors import ProgrammingError
 
