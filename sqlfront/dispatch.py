@@ -19,6 +19,7 @@ from sqlfront.database.user_settings import forget_settings, lossless
 from sqlfront.define.moving import refuse_copy, refuse_moving
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql import statements as own
+from sqlfront.sql.recognise import may_write
 from sqlfront.sql.statements import PassThrough, Statement
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.native.starting import starting
@@ -226,7 +227,7 @@ def _pass_through(session: Session, statement: PassThrough, params: Any, many: b
         session.database.macros = None
     table = _ALONE if session.database.keeps_nothing else _PASSED
     table.get(statement.kind, _run_plain)(session, statement, params, many)
-    if session.transaction is not None and statement.kind not in _QUIET:
+    if session.transaction is not None and (statement.kind not in _QUIET or may_write(statement.text)):
         session.transaction.touch()
 
 

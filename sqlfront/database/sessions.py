@@ -176,6 +176,7 @@ class Session:
         transaction without changes: it needs no more than the reading."""
         if self.passing and (self.transaction is None or self.transaction.touched()):
             self.database.definitions += 1
+            self.database.macros = None
             self.reading = self._new_reading()
             self.reading.error = StaleRead(
                 "a materialized view or change table is read by another name, which this transaction did not know",

@@ -21,7 +21,7 @@ _PLAIN = re.compile(
               | (?:with|insert|update|delete|merge|truncate) (?![\w$]) )""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-_WRITES = re.compile(r"\b(?:insert|update|delete|merge|truncate)\b")
+_WRITES = re.compile(r"\b(?:insert|update|delete|merge|truncate)\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d]\w*")
 _LISTS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe", "summarize")
 """Words of what lists the catalog, where the scans of ours are hidden."""
@@ -45,7 +45,12 @@ def plain_kind(text: str) -> Literal["query", "write"] | None:
     folded = text.casefold()
     if any(word in folded for word in (*_LISTS, *_UNSEEN)):
         return None
-    return "query" if found["query"] or not _WRITES.search(folded) else "write"
+    return "query" if found["query"] or not may_write(text) else "write"
+
+
+def may_write(text: str) -> bool:
+    """Whether a query may write, as WITH x AS (INSERT ... RETURNING a) SELECT a FROM x does."""
+    return _WRITES.search(text) is not None
 
 
 def words(text: str) -> Set[str]:
