@@ -358,22 +358,22 @@ def read(session: Session, statement: PassThrough | str, params: Any) -> None:
     else:
         session.reading = None
         text = statement if isinstance(statement, str) else statement.text
-        as_user(partial(session.duck.execute, text, params))
+        if _is_writing_query(statement):
+            _run_whole(session, text, params)
+        else:
+            as_user(partial(session.duck.execute, text, params))
     session.has_result = True
 
 
 def _read_views(session: Session, statement: PassThrough | str, params: Any) -> None:
-    from sqlfront.read.lookups import narrowed
-
     session.start_reading()
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
-    transaction = session.transaction
-    inside = transaction is not None and transaction.touched()
-    if inside and isinstance(statement, PassThrough) and reads_ours(session, statement):
-        _read_inside(session, statement, params)
+    if _reads_its_changes(session, statement) or _is_writing_query(statement):
+        with session.reading_own():  # The transaction's own changes are in the views for the time of the read.
+            _run_whole(session, _narrowed(session, statement, params), params)
         return
-    text = statement if isinstance(statement, str) else narrowed(session, statement, params)
+    text = _narrowed(session, statement, params)
     with session.current_reading().holding():
         as_user(partial(session.duck.execute, text, params))
     if isinstance(statement, PassThrough) and statement.kind == "select":
@@ -382,22 +382,32 @@ def _read_views(session: Session, statement: PassThrough | str, params: Any) -> 
 
 def stream(session: Session, statement: PassThrough | str, params: Any, batch_size: int) -> Any:
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
-    from sqlfront.read.lookups import narrowed
-
     with session.database.lock:
         session.duck.abort()
         session.start_reading()
-        text = statement if isinstance(statement, str) else narrowed(session, statement, params)
+        text = _narrowed(session, statement, params)
         with session.current_reading().holding():
             return as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
 
 
-def _read_inside(session: Session, statement: PassThrough, params: Any) -> None:
-    """A read in a transaction: its own changes are applied for the time of the read, and taken back."""
+def _narrowed(session: Session, statement: PassThrough | str, params: Any) -> str:
     from sqlfront.read.lookups import narrowed
 
-    with session.reading_own():
-        text = narrowed(session, statement, params)
-        with lossless(session.duck):
-            table = as_user(partial(session.duck.sql, text, params=params)).to_arrow_table()
+    return statement if isinstance(statement, str) else narrowed(session, statement, params)
+
+
+def _reads_its_changes(session: Session, statement: PassThrough | str) -> bool:
+    """Whether a statement may read, in views, what its own transaction has changed."""
+    inside = session.transaction is not None and session.transaction.touched()
+    return inside and isinstance(statement, PassThrough) and reads_ours(session, statement)
+
+
+def _is_writing_query(statement: PassThrough | str) -> bool:
+    return isinstance(statement, PassThrough) and statement.kind == "select" and may_write(statement.text)
+
+
+def _run_whole(session: Session, text: str, params: Any) -> None:
+    """Run a query to its end: of one that is not fetched, DuckDB would cancel the rest, with what it writes."""
+    with lossless(session.duck):
+        table = as_user(partial(session.duck.sql, text, params=params)).to_arrow_table()
     session.set_result(table)

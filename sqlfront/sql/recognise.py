@@ -17,11 +17,13 @@ _OWN = re.compile(
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _PLAIN = re.compile(
-    r"""~*+ (?: (?P<query> (?:select|from|values|table|pivot|unpivot) (?![\w$]) | \()
-              | (?:with|insert|update|delete|merge|truncate) (?![\w$]) )""".replace("~", _GAP),
+    r"""~*+ (?: (?P<query> (?:select|with|from|values|table|pivot|unpivot) (?![\w$]) | \()
+              | (?:insert|update|delete|merge|truncate) (?![\w$]) )""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-_WRITES = re.compile(r"\b(?:insert|update|delete|merge|truncate)\b", re.IGNORECASE)
+_WRITES = re.compile(
+    r"[()]~*+(?:insert|update|delete|merge|truncate)(?![\w$])".replace("~", _GAP), re.IGNORECASE | re.DOTALL
+)
 _WORD = re.compile(r"[^\W\d]\w*")
 _LISTS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe", "summarize")
 """Words of what lists the catalog, where the scans of ours are hidden."""
@@ -45,11 +47,13 @@ def plain_kind(text: str) -> Literal["query", "write"] | None:
     folded = text.casefold()
     if any(word in folded for word in (*_LISTS, *_UNSEEN)):
         return None
-    return "query" if found["query"] or not may_write(text) else "write"
+    if not found["query"]:
+        return "write"
+    return None if may_write(text) else "query"
 
 
 def may_write(text: str) -> bool:
-    """Whether a query may write, as WITH x AS (INSERT ... RETURNING a) SELECT a FROM x does."""
+    """Whether a query may write: WITH x AS (INSERT ... RETURNING a) SELECT a FROM x."""
     return _WRITES.search(text) is not None
 
 
