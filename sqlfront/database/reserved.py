@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sqlfront.sql.recognise import CATALOG_WORDS, words
 from sqlfront.sql.statements import PassThrough
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import ProgrammingError
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
 
 RESERVED = "__sqlfront"
-_CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe")
 
 
 def is_reserved(parts: Sequence[str]) -> bool:
@@ -54,8 +54,4 @@ def looks_into_catalog(session: Session, statement: PassThrough) -> bool:
 
     if statement.kind not in ("select", "create_table_as", "copy_to"):
         return False
-    text = statement.text.casefold()
-    if not any(word in text for word in _CATALOG_WORDS):
-        return False
-    words = [token.name.casefold() for token in tokenize(text) if token.is_name]
-    return any(word.startswith(_CATALOG_WORDS) for word in words) and not reads_ours(session, statement)
+    return any(word.startswith(CATALOG_WORDS) for word in words(statement.text)) and not reads_ours(session, statement)

@@ -25,8 +25,8 @@ _WRITES = re.compile(
     r"[()]~*+(?:insert|update|delete|merge|truncate)(?![\w$])".replace("~", _GAP), re.IGNORECASE | re.DOTALL
 )
 _WORD = re.compile(r"[^\W\d]\w*")
-_LISTS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe", "summarize")
-"""Words of what lists the catalog, where the scans of ours are hidden."""
+CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe")
+"""How the words begin that list the catalog, where the scans of ours are hidden."""
 _UNSEEN = ("__sqlfront", "query", "json_execute_serialized_sql", "grammar")
 """Words of what reads names or statements that need not stand in the text."""
 
@@ -45,7 +45,7 @@ def plain_kind(text: str) -> Literal["query", "write"] | None:
     if found is None or 0 <= text.find(";") < len(text.rstrip()) - 1:
         return None
     folded = text.casefold()
-    if any(word in folded for word in (*_LISTS, *_UNSEEN)):
+    if any(word in folded for word in (*CATALOG_WORDS, *_UNSEEN)):
         return None
     if not found["query"]:
         return "write"
