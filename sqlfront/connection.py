@@ -73,7 +73,10 @@ class Connection:
         Errors are sqlfront.Error's; a failing statement changes nothing.
         """
         self.session.check_open()
-        statements = parse_statement(sql if dialect is None else transpiled(sql, arguments.text(dialect, "dialect")))
+        text = sql if dialect is None else transpiled(sql, arguments.text(dialect, "dialect"))
+        if dispatch.pass_on(self.session, text, params):
+            return self
+        statements = parse_statement(text)
         for statement in statements:
             self.session.ready()
             last = statement is statements[-1]
@@ -84,10 +87,12 @@ class Connection:
     def executemany(self, sql: str, parameter_sets: Iterable[Any]) -> Connection:
         """Run one statement with each set of parameters, as one epoch."""
         self.session.ready()
+        sets = arguments.several(parameter_sets, "parameter_sets")
+        if dispatch.pass_on(self.session, sql, sets, many=True):
+            return self
         statements = parse_statement(sql)
         if len(statements) != 1:
             raise ProgrammingError("executemany takes one statement", hint="use execute for several")
-        sets = arguments.several(parameter_sets, "parameter_sets")
         with translated(self.session.reading_error):
             dispatch.run(self.session, statements[0], sets, many=True)
         return self

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.elsewhere import bodies_found
+from sqlfront.database.failures import translated
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_ours
@@ -18,8 +19,9 @@ from sqlfront.database.user_settings import forget_settings, lossless
 from sqlfront.define.moving import refuse_copy, refuse_moving
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql import statements as own
+from sqlfront.sql.recognise import may_write
 from sqlfront.sql.statements import PassThrough, Statement
-from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.native.starting import starting
 
 if TYPE_CHECKING:
@@ -28,6 +30,30 @@ if TYPE_CHECKING:
 # What surely leaves captured tables as they are. Others may write: EXECUTE, EXPLAIN ANALYZE, CALL.
 _QUIET = {"begin", "select", "copy_to", "create_table_as", "show_tables", "describe", "prepare", "attach", "use", "set"}
 _WRITES = {"insert", "update", "delete", "merge", "truncate", "copy_from"}
+
+
+def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> bool:
+    """Run a text that concerns nothing of ours as it is, in DuckDB's own time; its result is left on the connection.
+    False, with nothing done, if it may concern us."""
+    kind = session.unconcerned(text)
+    if kind is None:
+        return False
+    session.reading, session.passing = None, True
+    try:
+        with translated(session.reading_error):
+            as_user(partial(session.duck.executemany if many else session.duck.execute, text, params))
+    except StaleRead:
+        if session.transaction is not None:
+            raise
+        return False
+    finally:
+        session.passing = False
+    session.has_result = True
+    if kind == "query" and not many and (session.database.views or session.database.change_tables):
+        session.again = text, params
+    elif kind == "write" and session.transaction is not None:
+        session.transaction.touch()
+    return True
 
 
 def run(session: Session, statement: Statement, params: Any, *, many: bool = False) -> None:
@@ -39,6 +65,10 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
             if statement.kind in _RENAMES:  # Afterwards: it may have looked names up itself before it changed them.
                 session.forget_names()
                 forget_settings()
+            if _may_define(statement):
+                session.database.definitions += 1
+                if session.transaction is not None:
+                    session.transaction.defines = True
         return
     if many:
         raise ProgrammingError("executemany takes INSERT, UPDATE, DELETE or MERGE")
@@ -186,6 +216,8 @@ _OWN: dict[type[Statement], Callable[[Session, Any], object]] = {
 _RENAMES = {"use", "set", "attach", "ddl", "create_table_as", "execute", "other"}
 # These can bring macros.
 _MACROS = {"attach", "other"}
+# What DDL makes that stands for no query.
+_NAME_NO_QUERY = {"table", "index", "schema", "sequence", "type", "trigger"}
 
 
 def _pass_through(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
@@ -195,8 +227,13 @@ def _pass_through(session: Session, statement: PassThrough, params: Any, many: b
         session.database.macros = None
     table = _ALONE if session.database.keeps_nothing else _PASSED
     table.get(statement.kind, _run_plain)(session, statement, params, many)
-    if session.transaction is not None and statement.kind not in _QUIET:
+    if session.transaction is not None and (statement.kind not in _QUIET or may_write(statement.text)):
         session.transaction.touch()
+
+
+def _may_define(statement: PassThrough) -> bool:
+    """Whether a statement can make a plain view or a macro."""
+    return statement.kind in _MACROS or (statement.kind == "ddl" and statement.object not in _NAME_NO_QUERY)
 
 
 def _is_macro(statement: PassThrough) -> bool:
@@ -288,6 +325,8 @@ def _end(session: Session, statement: PassThrough, params: Any, many: bool) -> N
         rollback(session.duck)
     else:
         transaction.commit()
+        if transaction.defines:
+            session.database.definitions += 1
 
 
 _PASSED: dict[str, Callable[[Session, PassThrough, Any, bool], None]] = {
@@ -319,46 +358,56 @@ def read(session: Session, statement: PassThrough | str, params: Any) -> None:
     else:
         session.reading = None
         text = statement if isinstance(statement, str) else statement.text
-        as_user(partial(session.duck.execute, text, params))
+        if _is_writing_query(statement):
+            _run_whole(session, text, params)
+        else:
+            as_user(partial(session.duck.execute, text, params))
     session.has_result = True
 
 
 def _read_views(session: Session, statement: PassThrough | str, params: Any) -> None:
-    from sqlfront.read.lookups import narrowed
-
     session.start_reading()
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
-    transaction = session.transaction
-    inside = transaction is not None and transaction.touched()
-    if inside and isinstance(statement, PassThrough) and reads_ours(session, statement):
-        _read_inside(session, statement, params)
+    if _reads_its_changes(session, statement) or _is_writing_query(statement):
+        with session.reading_own():  # The transaction's own changes are in the views for the time of the read.
+            _run_whole(session, _narrowed(session, statement, params), params)
         return
-    text = statement if isinstance(statement, str) else narrowed(session, statement, params)
+    text = _narrowed(session, statement, params)
     with session.current_reading().holding():
         as_user(partial(session.duck.execute, text, params))
     if isinstance(statement, PassThrough) and statement.kind == "select":
         session.again = statement, params
 
 
-def stream(session: Session, statement: PassThrough, params: Any, batch_size: int) -> Any:
+def stream(session: Session, statement: PassThrough | str, params: Any, batch_size: int) -> Any:
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
-    from sqlfront.read.lookups import narrowed
-
     with session.database.lock:
         session.duck.abort()
         session.start_reading()
-        text = narrowed(session, statement, params)
+        text = _narrowed(session, statement, params)
         with session.current_reading().holding():
             return as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
 
 
-def _read_inside(session: Session, statement: PassThrough, params: Any) -> None:
-    """A read in a transaction: its own changes are applied for the time of the read, and taken back."""
+def _narrowed(session: Session, statement: PassThrough | str, params: Any) -> str:
     from sqlfront.read.lookups import narrowed
 
-    with session.reading_own():
-        text = narrowed(session, statement, params)
-        with lossless(session.duck):
-            table = as_user(partial(session.duck.sql, text, params=params)).to_arrow_table()
+    return statement if isinstance(statement, str) else narrowed(session, statement, params)
+
+
+def _reads_its_changes(session: Session, statement: PassThrough | str) -> bool:
+    """Whether a statement may read, in views, what its own transaction has changed."""
+    inside = session.transaction is not None and session.transaction.touched()
+    return inside and isinstance(statement, PassThrough) and reads_ours(session, statement)
+
+
+def _is_writing_query(statement: PassThrough | str) -> bool:
+    return isinstance(statement, PassThrough) and statement.kind == "select" and may_write(statement.text)
+
+
+def _run_whole(session: Session, text: str, params: Any) -> None:
+    """Run a query to its end: of one that is not fetched, DuckDB would cancel the rest, with what it writes."""
+    with lossless(session.duck):
+        table = as_user(partial(session.duck.sql, text, params=params)).to_arrow_table()
     session.set_result(table)

@@ -70,7 +70,7 @@ class EngineCatalog(DuckDBCatalog):
         return self.name(table).key in self._database.views
 
     def has_macros(self) -> bool:
-        return self._database.has_macros(self._con)
+        return bool(self._database.macro_texts(self._con))
 
     def view_sql(self, table: str) -> str | None:
         return None if self.is_change_table(table) or self.is_view(table) else super().view_sql(table)

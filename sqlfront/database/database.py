@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Relation
 
 SCHEMA = "__sqlfront"
+_MACROS = """
+    SELECT function_name, coalesce(string_agg(macro_definition, ' '), '') FROM duckdb_functions() WHERE NOT internal
+    GROUP BY function_name"""
 _open_databases: weakref.WeakValueDictionary[str, Database] = weakref.WeakValueDictionary()
 _registry_lock = threading.Lock()
 
@@ -64,7 +67,8 @@ class Database:
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
         self.renamed: dict[tuple[str, str], QualifiedName] = {}  # A table's former key, and its name now.
         self.revision = 0
-        self.macros: bool | None = False if self.in_memory else None
+        self.macros: dict[str, str] | None = {} if self.in_memory else None
+        self.definitions = 0  # Grows when plain views or macros may have been defined.
         self.epoch_limit: int | None = None
         self.token = ""
         self._next_scan = 1
@@ -358,11 +362,11 @@ class Database:
 
             reserve_epochs(self)
 
-    def has_macros(self, con: Any) -> bool:
-        """Whether anyone has defined a macro, which could read views unseen. One slow query, after statements that may
-        have brought some."""
+    def macro_texts(self, con: Any) -> dict[str, str]:
+        """The macros that anyone has defined, which could read views unseen, and what they say. One slow query, after
+        statements that may have brought some."""
         if self.macros is None:
-            self.macros = bool(con.execute("SELECT 1 FROM duckdb_functions() WHERE NOT internal LIMIT 1").fetchall())
+            self.macros = dict(con.execute(_MACROS).fetchall())
         return self.macros
 
     def changed(self) -> None:

@@ -20,7 +20,7 @@ def reads_ours(session: Session, statement: PassThrough) -> bool:
     if not database.views and not database.change_tables:
         return False
     references = statement.references
-    if references is None or statement.kind in ("execute", "other") or database.has_macros(con):
+    if references is None or statement.kind in ("execute", "other") or database.macro_texts(con):
         return True
     names = set()
     for reference in references:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlfront.sql.name_parts import GAP, NAME, OPAQUE
+from sqlfront.sql.name_parts import GAP
+from sqlfront.sql.recognise import CATALOG_WORDS, words
 from sqlfront.sql.statements import PassThrough
 from sqlfront.storage.errors import ProgrammingError
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
 
 RESERVED = "__sqlfront"
-_CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "describe")
-_NAMES = re.compile(rf"{OPAQUE}|(?P<name>{NAME})", re.DOTALL)
 _SHOW_ALL = re.compile(rf"show{GAP}all\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -57,8 +56,4 @@ def looks_into_catalog(session: Session, statement: PassThrough) -> bool:
 
     if statement.kind not in ("select", "create_table_as", "copy_to"):
         return False
-    text = statement.text.casefold()
-    if not any(word in text for word in _CATALOG_WORDS):
-        return False
-    words = ((found["name"] or "").strip('"') for found in _NAMES.finditer(text))
-    return any(word.startswith(_CATALOG_WORDS) for word in words) and not reads_ours(session, statement)
+    return any(word.startswith(CATALOG_WORDS) for word in words(statement.text)) and not reads_ours(session, statement)

@@ -8,10 +8,11 @@ One thread at a time may use a session; `database` is shared by all sessions of 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from sqlfront.database.concern import concerning
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ChangeTable
 from sqlfront.database.failures import translated
@@ -21,7 +22,8 @@ from sqlfront.database.scans import ReadSession
 from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.storage.errors import InterfaceError
+from sqlfront.sql.recognise import plain_kind, words
+from sqlfront.storage.errors import InterfaceError, StaleRead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +49,7 @@ class Session:
     """`reading` is the epoch of the current statement's scans, `again` the query to run again for a whole read.
 
     `scans` are the objects that registered names scan, `gates` the fast paths of apply_row; `tables`, `meant` and
-    `settings` remember what names mean, until `forget_names`.
+    `settings` remember what names mean, until `forget_names`. While `passing`, no scan is expected to begin.
     """
 
     def __init__(self, database: Database) -> None:
@@ -55,13 +57,15 @@ class Session:
         self.duck = database.root.cursor()
         self.transaction = None
         self.reading: ReadSession | None = None
-        self.again: tuple[PassThrough, Any] | None = None
+        self.again: tuple[PassThrough | str, Any] | None = None
+        self.passing = False
         self.tables: dict[str, ChangeTable] = {}
         self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
         self.settings: dict[str, str | None] = {}
         self.scans: dict[str, object] = {}
         self.served: Served | None = None
         self.revision, self.closed, self.has_result = -1, False, False
+        self._concerning: tuple[tuple[int, int], Set[str] | None] = (-1, -1), None
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         database.enter(self)
 
@@ -94,6 +98,14 @@ class Session:
         if self.revision != self.database.revision:
             with self.database.lock, Uninterrupted():
                 self._bind_scans()
+
+    def unconcerned(self, text: str) -> Literal["query", "write"] | None:
+        """What a text is that concerns nothing of ours, once the session is ready for it; None if it may."""
+        kind = plain_kind(text) if isinstance(text, str) else None
+        if kind is None:
+            return None
+        self.ready()
+        return kind if self.database.keeps_nothing or self._names_nothing(text) else None
 
     def set_result(self, table: pa.Table) -> None:
         """Leave an Arrow table as the result to be fetched."""
@@ -159,19 +171,34 @@ class Session:
         self.reading = self.reading or self._new_reading()
         return self.reading
 
+    def scanned(self) -> ReadSession:
+        """The reading of a scan that begins. StaleRead if its statement should read nothing of ours, but that of a
+        transaction without changes: it needs no more than the reading."""
+        if self.passing and (self.transaction is None or self.transaction.touched()):
+            self.database.definitions += 1
+            self.database.macros = None
+            self.reading = self._new_reading()
+            self.reading.error = StaleRead(
+                "a materialized view or change table is read by another name, which this transaction did not know",
+                why="the catalog was changed by a connection that is not sqlfront's",
+                hint="ROLLBACK, and run the transaction again",
+            )
+            raise self.reading.error
+        return self.current_reading()
+
     def held_reading(self) -> AbstractContextManager[None]:
         """The statement's reading, held; nothing where there are no views to read."""
         return nullcontext() if self.reading is None else self.reading.holding()
 
     def reading_finder(self) -> Callable[[], ReadSession]:
-        """`current_reading` for scans, which must not keep alive the session that keeps them."""
+        """`scanned` for scans, which must not keep alive the session that keeps them."""
         reference = weakref.ref(self)
 
         def find() -> ReadSession:
             session = reference()
             if session is None:
                 raise InterfaceError("the connection is gone", hint="keep it while you read from it")
-            return session.current_reading()
+            return session.scanned()
 
         return find
 
@@ -210,6 +237,19 @@ class Session:
         self.scans = {name: scanned for name, (scanned, _) in wanted.items()}
         self.forget_names()
         self.revision = self.database.revision
+
+    def _names_nothing(self, text: str) -> bool:
+        """Whether a text names nothing of ours. Asks the catalog after what may have changed it."""
+        import duckdb
+
+        version = self.database.revision, self.database.definitions
+        if self._concerning[0] != version:
+            try:
+                self._concerning = version, concerning(self.database, self.duck)
+            except duckdb.TransactionException:  # An aborted transaction fails by its own error.
+                return False
+        found = self._concerning[1]
+        return found is not None and found.isdisjoint(words(text))
 
     def _end_served(self) -> None:
         if self.served is not None:

@@ -38,6 +38,7 @@ class Transaction:
         self._changed: dict[str, ChangeTable] = {}
         self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
+        self.defines = False  # Whether plain views or macros may have been defined in it.
         self.epoch: Epoch | None = None
         self.snapshot: Snapshot | None = None
 

@@ -13,7 +13,7 @@ from sqlfront.database.names import locate, shown
 from sqlfront.define import ddl
 from sqlfront.define.build import bind, orders_of
 from sqlfront.sql.carets import caret
-from sqlfront.sql.statement_head import Reader
+from sqlfront.sql.own_statements import read_own
 from sqlfront.sql.statements import CreateViewIndex, DropViewIndex, PassThrough
 from sqlfront.storage.errors import ProgrammingError
 
@@ -31,23 +31,13 @@ def own_statement(database: Database, con: Any, statement: PassThrough) -> Creat
         return DropViewIndex(statement.text, statement.start, target) if _owner(database, target.parts[-1]) else None
     if locate(database, con, target.parts, temporary=False) not in database.views:
         return None
-    reader = Reader(statement.text)
-    reader.expect("create")
-    if reader.skip("unique"):
+    index = read_own(statement.text, statement.start)
+    assert isinstance(index, CreateViewIndex)
+    if index.unique:
         raise _refusal("UNIQUE on a view's index", statement, "an index of a view is an order, not a constraint")
-    reader.expect("index")
-    if_not_exists = reader.skip("if", "not", "exists")
-    name = reader.identifier("the index's name")
-    reader.expect("on")
-    view = reader.name("the view's name")
-    if reader.skip("using"):
+    if index.using:
         raise _refusal("USING with a view's index", statement, "a view has one kind of index, a ranked tree")
-    reader.expect("(")
-    start, end = reader.span_until(lambda token: token.text == ")")
-    reader.expect(")")
-    reader.end()
-    order = statement.text[start:end]
-    return CreateViewIndex(statement.text, statement.start, name.name, view, order, if_not_exists)
+    return index
 
 
 def create_index(database: Database, con: Any, statement: CreateViewIndex) -> None:

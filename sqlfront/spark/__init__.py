@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.sql.dialects import is_ours
+from sqlfront.sql.recognise import is_own
 from sqlfront.storage.errors import ProgrammingError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def sql(spark: Any, con: Connection, statement: str) -> Any:
     """
     if con.session.database.spark is not spark:
         raise ProgrammingError("this session is not registered", hint="sqlfront.spark.register(spark, con) first")
-    if not is_ours(statement):
+    if not is_own(statement):
         return spark.sql(_as_view(spark, statement, _servers[con.session.database].sources))
     con.execute(statement, dialect="spark")
     refresh(spark, con)

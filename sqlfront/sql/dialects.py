@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlfront.sql.recognise import is_own
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def transpiled(sql: str, dialect: str | None) -> str:
 
     try:
         tokens = sqlglot.tokenize(sql, read=source)
-        begin = _query(tokens) if is_ours(sql) else 0
+        begin = _query(tokens) if is_own(sql) else 0
         if begin is None:
             return _renamed(sql, tokens)
         start = tokens[begin].start if tokens else 0
@@ -76,13 +77,6 @@ def _syntax_error(error: SqlglotError, source: str) -> ProgrammingError:
         f"line {found['line']}: {found['start_context']}{found['highlight']}{found['end_context']}" if found else None
     )
     return ProgrammingError(f"this is no statement of {source}", where=near, why=why)
-
-
-def is_ours(sql: str) -> bool:
-    """Whether a statement is one of sqlfront's own, in any dialect."""
-    from sqlfront.sql.statement_head import is_own
-
-    return is_own(sql.replace("`", '"'))
 
 
 def _query(tokens: list[Token]) -> int | None:

@@ -6,7 +6,7 @@ Only tokens are looked at; a query's tables are found later and only if somebody
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from sqlfront.sql.statements import Kind, Name, PassThrough
 from sqlfront.sql.tokens import Token, tokenize
@@ -83,13 +83,18 @@ _VERBS = frozenset(("select", "from", "values", "insert", "update", "delete", "m
 
 
 def _after_ctes(words: Sequence[str]) -> int:
-    """The index of the first word after WITH ... : the statement's verb at depth 0."""
+    """The index of the first word after WITH ... : the statement's verb outside parentheses."""
+    return next((i for i in _outside(words, 1) if words[i - 1] == ")" and words[i] in _VERBS), len(words))
+
+
+def _outside(words: Sequence[str], at: int) -> Iterator[int]:
+    """The places from `at` on that are outside parentheses, with those of the parentheses themselves."""
     depth = 0
-    for i, word in enumerate(words):
-        if depth == 0 and i and words[i - 1] == ")" and word in _VERBS:
-            return i
-        depth += {"(": 1, ")": -1}.get(word, 0)
-    return len(words)
+    for i in range(at, len(words)):
+        depth -= words[i] == ")"
+        if depth == 0:
+            yield i
+        depth += words[i] == "("
 
 
 def _name(tokens: Sequence[Token], at: int) -> tuple[Name | None, int]:
@@ -114,12 +119,7 @@ def _skip(words: Sequence[str], at: int, *phrases: tuple[str, ...]) -> int:
 
 def _find(words: Sequence[str], at: int, *phrase: str) -> int:
     """The first place of the phrase outside parentheses; -1 when it does not occur."""
-    depth = 0
-    for i in range(at, len(words)):
-        depth += {"(": 1, ")": -1}.get(words[i], 0)
-        if depth == 0 and tuple(words[i : i + len(phrase)]) == phrase:
-            return i
-    return -1
+    return next((i for i in _outside(words, at) if tuple(words[i : i + len(phrase)]) == phrase), -1)
 
 
 def _targets(name: Name | None) -> tuple[Name, ...]:
@@ -211,12 +211,8 @@ def _copy(text: str, start: int, tokens: list[Token], words: list[str], body: in
 
 
 def _closing(words: Sequence[str], at: int) -> int:
-    depth = 0
-    for i in range(at, len(words)):
-        depth += {"(": 1, ")": -1}.get(words[i], 0)
-        if depth == 0:
-            return i
-    return len(words) - 1
+    """The place of the parenthesis that closes the one at `at`."""
+    return next((i for i in _outside(words, at) if words[i] == ")"), len(words) - 1)
 
 
 def _create(text: str, start: int, tokens: list[Token], words: list[str], body: int) -> PassThrough:

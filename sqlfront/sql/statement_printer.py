@@ -57,8 +57,9 @@ class StatementPrinter(QueryPrinter):
         return f"ALTER MATERIALIZED VIEW {self.sql(node, 'this')} SET {self.enclosed(node.args['options'])}"
 
     def create_index(self, node: trees.CreateViewIndex) -> str:
-        target = f"{self.sql(node, 'table')} {self.enclosed(node.expressions)}"
-        return f"{self._opening(node, 'INDEX')} ON {target}"
+        using = f" USING {self.sql(node, 'using')}" if node.args.get("using") else ""
+        target = f"{self.sql(node, 'table')}{using} {self.enclosed(node.expressions)}"
+        return f"{self._opening(node, 'UNIQUE INDEX' if node.args.get('unique') else 'INDEX')} ON {target}"
 
     def show_own(self, node: trees.ShowOwn) -> str:
         return f"SHOW {node.args['kind']}" + (f" FOR {self.sql(node, 'this')}" if node.this else "")

@@ -187,14 +187,19 @@ class StatementReader(QueryReader):
         return self._drop("INDEX")
 
     def create_index(self) -> exp.Expr:
-        """CREATE INDEX [IF NOT EXISTS] name ON relation (order)"""
-        self.expect("CREATE", "INDEX")
+        """CREATE [UNIQUE] INDEX [IF NOT EXISTS] name ON relation [USING kind] (order)"""
+        self.expect("CREATE")
+        unique = self.accept("UNIQUE")
+        self.expect("INDEX")
         if_not_exists = self.accept("IF", "NOT", "EXISTS")
         name = self.label("the index's name")
         self.expect("ON")
         table = self.qualified(_VIEW)
+        using = self.label("a kind of index") if self.accept("USING") else None
         columns = self.enclosed(self._ordered)
-        return trees.CreateViewIndex(this=name, table=table, expressions=columns, if_not_exists=if_not_exists)
+        return trees.CreateViewIndex(
+            this=name, table=table, expressions=columns, if_not_exists=if_not_exists, unique=unique, using=using
+        )
 
     def refresh_view(self) -> exp.Expr:
         self.expect("REFRESH", "MATERIALIZED", "VIEW")
@@ -256,6 +261,7 @@ _STATEMENTS: dict[tuple[str, ...], Callable[[StatementReader], exp.Expr]] = {
     ("CREATE", "MATERIALIZED"): StatementReader.create_view,
     ("CREATE", "CHANGE"): StatementReader.create_table,
     ("CREATE", "INDEX"): StatementReader.create_index,
+    ("CREATE", "UNIQUE"): StatementReader.create_index,
     ("DROP", "MATERIALIZED"): StatementReader.drop_view,
     ("DROP", "CHANGE"): StatementReader.drop_table,
     ("DROP", "INDEX"): StatementReader.drop_index,

@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from sqlfront.sql.recognise import is_own
 from sqlfront.storage.errors import ProgrammingError
 
 Kind = Literal[
@@ -100,6 +101,8 @@ class CreateViewIndex(Statement):
     view: Name
     order: str
     if_not_exists: bool = False
+    unique: bool = False
+    using: bool = False
 
 
 @dataclass(frozen=True)
@@ -268,21 +271,34 @@ class PassThrough(Statement):
         return table_references(self)
 
 
-def parse_statement(sql: str) -> list[Statement]:
-    """The statements in `sql`, split as DuckDB splits them; empty ones are left out.
+def parse_statement(sql: str) -> tuple[Statement, ...]:
+    """The statements in `sql`, split as DuckDB splits them; empty ones are left out. Short texts are remembered.
 
     Raises ProgrammingError for what is no text and, with a caret, for a syntax error in one of our own statements;
     errors in DuckDB's statements are left for DuckDB to report. Time linear in the text; a long INSERT ... VALUES
     list is scanned, not tokenised.
     """
-    from sqlfront.sql.passthrough import classify
-    from sqlfront.sql.statement_head import parse_own
-    from sqlfront.sql.tokens import split
-
     if not isinstance(sql, str):
         raise ProgrammingError(f"{sql!r} is no SQL", hint="give the statement as a str")
+    return _remembered(sql) if len(sql) <= _REMEMBERED_LENGTH else _parsed(sql)
+
+
+def _parsed(sql: str) -> tuple[Statement, ...]:
+    from sqlfront.sql.passthrough import classify
+    from sqlfront.sql.tokens import split
+
     found: list[Statement] = []
     for start, end in split(sql):
         text = sql[start:end]
-        found.append(parse_own(text, start) or classify(text, start))
-    return found
+        found.append(_read_own(text, start) if is_own(text) else classify(text, start))
+    return tuple(found)
+
+
+_REMEMBERED_LENGTH = 4000
+_remembered = functools.lru_cache(maxsize=512)(_parsed)
+
+
+def _read_own(text: str, start: int) -> Statement:
+    from sqlfront.sql.own_statements import read_own  # With sqlglot, which a process without views does not load.
+
+    return read_own(text, start)

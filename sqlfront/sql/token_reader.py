@@ -254,7 +254,7 @@ class TokenReader(DuckDBParser):
             self._advance()
             self._type_variation()
             return
-        elif word == "UNION" or (word and word not in RESERVED) or self.kind() is TokenType.IDENTIFIER:
+        elif word == "UNION" or (self.kind() in _WORDS and word not in RESERVED):
             if word == "NATIONAL":
                 self._advance()
             self._advance()

@@ -190,7 +190,14 @@ class AlterMaterializedView(Own):
 class CreateViewIndex(Own):
     """CREATE INDEX on a view, or on any table: its name tells nothing of what it indexes."""
 
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "table": True, "expressions": True, "if_not_exists": False}
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "table": True,
+        "expressions": True,
+        "if_not_exists": False,
+        "unique": False,
+        "using": False,
+    }
 
 
 class ChangeColumn(exp.Expression):

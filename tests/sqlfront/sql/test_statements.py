@@ -194,7 +194,7 @@ def test_drop_flags() -> None:
         ("CREATE CHANGE TABLE t (a INTEGER, PRIMARY KEY (b))", "does not have", "b"),
         ("CREATE CHANGE TABLE t (a INTEGER PRIMARY KEY, PRIMARY KEY (a))", "one primary key", "PRIMARY"),
         ("CREATE CHANGE TABLE t (a INTEGER CHECK (a > 1))", "Expected NOT NULL", "CHECK"),
-        ("CREATE CHANGE TABLE t (a, b INTEGER)", "Something is missing", ","),
+        ("CREATE CHANGE TABLE t (a, b INTEGER)", "Expected a type", ","),
         ("CREATE CHANGE TABLE t ()", "Expected a column's name", ")"),
         ("SHOW STATE v", "Expected the end", "v"),
         ("SUBSCRIBE v", "Expected TO", "v"),

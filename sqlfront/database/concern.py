@@ -1,0 +1,43 @@
+"""Which texts can concern what is maintained: those with the name of a view, a change table or a captured table, or of
+a plain view or macro that reads one.
+
+A set of words answers in time linear in the text, whatever the number of views. What the set cannot know, such as a
+plain view made by another connection of DuckDB's, is noticed when the first scan of ours begins (`Session.scanned`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.sql.recognise import words
+
+if TYPE_CHECKING:
+    from sqlfront.database.database import Database
+
+_VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT starts_with(view_name, '__sqlfront_')"
+
+
+def concerning(database: Database, con: Any) -> Set[str] | None:
+    """A word of each name that matters, as the transaction of `con` sees the catalog; None if a name has no word, so
+    that every text may have it. One query, and a slow one where there are new macros."""
+    bodies: dict[str, Set[str]] = {}
+    for name, text in [*con.execute(_VIEWS).fetchall(), *database.macro_texts(con).items()]:
+        bodies[name] = bodies.get(name, frozenset()) | words(text)
+    return _closed([name for _, name in database.known_keys()], bodies)
+
+
+def _closed(names: Iterable[str], bodies: Mapping[str, Set[str]]) -> Set[str] | None:
+    """The longest words of names, and of the names of bodies that have such a word, and so on."""
+    found: set[str] = set()
+    new = {_key(name) for name in names}
+    while new:
+        if "" in new:
+            return None
+        found |= new
+        new = {_key(name) for name, body in bodies.items() if not found.isdisjoint(body)} - found
+    return found
+
+
+def _key(name: str) -> str:
+    return max(words(name), key=len, default="")
