@@ -1,0 +1,49 @@
+"""Queries that only project, filter, order and limit the rows of one table, with its columns by their own names."""
+
+from __future__ import annotations
+
+import functools
+
+from sqlglot import exp
+
+from sqlfront.sql import trees
+from sqlfront.sql.query_trees import SHORT, clauses, column_name, only_table, query_tree
+
+_CLAUSES = {"expressions", "from_", "where", "order", "limit", "offset"}
+
+
+def plain_read(text: str) -> exp.Select | None:
+    """The tree of `SELECT columns FROM table [WHERE ...] [ORDER BY ...] LIMIT ...`, in which no column names its table;
+    None for any other text, and for a long one. A text is read once, and nobody changes its tree."""
+    return _remembered(text) if len(text) <= SHORT else None
+
+
+@functools.lru_cache(maxsize=64)
+def _remembered(text: str) -> exp.Select | None:
+    tree = query_tree(text)
+    if not isinstance(tree, exp.Select) or not {"limit"} <= clauses(tree) <= _CLAUSES:
+        return None
+    table = only_table(tree)
+    if table is None:
+        return None
+    select = tree.copy()
+    others = {
+        item.alias.casefold() for item in select.expressions if item.alias.casefold() != item.unalias().name.casefold()
+    }
+    for column in list(select.find_all(exp.Column)):
+        if _is_of(column, table) and column.name.casefold() not in others:  # ORDER BY alone would read the other.
+            column.replace(exp.Column(this=column.this))
+    return select if all(map(_is_plain, select.expressions)) else None
+
+
+def _is_of(column: exp.Column, table: exp.Table) -> bool:
+    """Whether a column surely names the table before its own name, and not itself before a field of its value."""
+    own = [table.alias] if table.alias else [part.name for part in table.parts]
+    named = [part.name for part in column.parts[:-1]]
+    own, named = ([name.casefold() for name in names] for names in (own, named))
+    return bool(named) and named == own[-len(named) :] and (len(named) == 1 or named[0] != own[-1])
+
+
+def _is_plain(item: exp.Expr) -> bool:
+    """Whether an item of SELECT is a column or all columns."""
+    return (isinstance(item, trees.Star) and not clauses(item)) or column_name(item.unalias()) is not None
