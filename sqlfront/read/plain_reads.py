@@ -26,22 +26,16 @@ def _remembered(text: str) -> exp.Select | None:
     table = only_table(tree)
     if table is None:
         return None
-    select = tree.copy()
+    select, name = tree.copy(), table.alias_or_name.casefold()
     others = {
-        item.alias.casefold() for item in select.expressions if item.alias.casefold() != item.unalias().name.casefold()
+        alias for item in select.expressions if (alias := item.alias.casefold()) != item.unalias().name.casefold()
     }
     for column in list(select.find_all(exp.Column)):
-        if _is_of(column, table) and column.name.casefold() not in others:  # ORDER BY alone would read the other.
+        if column.args.get("db") is not None:  # A name with its schema does not find a scan.
+            return None
+        if column.table.casefold() == name and column.name.casefold() not in others:  # ORDER BY would read the other.
             column.replace(exp.Column(this=column.this))
     return select if all(map(_is_plain, select.expressions)) else None
-
-
-def _is_of(column: exp.Column, table: exp.Table) -> bool:
-    """Whether a column surely names the table before its own name, and not itself before a field of its value."""
-    own = [table.alias] if table.alias else [part.name for part in table.parts]
-    named = [part.name for part in column.parts[:-1]]
-    own, named = ([name.casefold() for name in names] for names in (own, named))
-    return bool(named) and named == own[-len(named) :] and (len(named) == 1 or named[0] != own[-1])
 
 
 def _is_plain(item: exp.Expr) -> bool:

@@ -64,21 +64,23 @@ def _is_placeholder(reference: TableReference, text: str, placeholder: str | Non
 
 
 def _references(tree: exp.Expr) -> tuple[TableReference, ...] | None:
-    """The references of a query; None with a PIVOT of unknown columns, which DuckDB runs as several statements.
+    """The references of a query; None with DESCRIBE of a table or a PIVOT that DuckDB runs as several statements.
 
     A common table expression hides tables where its name is in sight.
     """
     found = []
+    schemed = {column.table.lower() for column in tree.find_all(exp.Column) if column.args.get("db") is not None}
     equalities: dict[int, tuple[Equality, ...]] = {}
     rest: list[tuple[exp.Expr, frozenset[str]]] = [(tree, frozenset())]
     while rest:
         node, ctes = rest.pop()
-        if isinstance(node, trees.PivotQuery | trees.Describe):
+        if isinstance(node, trees.PivotQuery) or (isinstance(node, trees.Describe) and node.find(exp.Table)):
             return None
         if isinstance(node, exp.Select):
             equalities |= _equalities(node)
         elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            reference = _reference(node, equalities.get(id(node), ()))
+            replaceable = node.alias_or_name.lower() not in schemed  # No look-up answers to `main.v.k`.
+            reference = _reference(node, equalities.get(id(node), ()) if replaceable else ())
             if len(reference.parts) > 1 or reference.parts[0].lower() not in ctes:
                 found.append(reference)
         with_ = node.args.get("with_")
