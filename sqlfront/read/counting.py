@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -27,7 +28,7 @@ def counted(session: Session, statement: PassThrough) -> str | None:
     references = statement.references or ()
     if statement.kind != "select" or len(references) != 1 or references[0].equalities:
         return None
-    name = _column(query_tree(statement.text)) if len(statement.text) <= SHORT else None
+    name = _column(statement.text) if len(statement.text) <= SHORT else None
     if name is None:
         return None
     entry = database.views.get(meant(session, references[0].parts) or ("", ""))
@@ -37,8 +38,10 @@ def counted(session: Session, statement: PassThrough) -> str | None:
     return f"SELECT CAST({row_count(entry.maintained)} AS BIGINT) AS {quote(name)}"
 
 
-def _column(tree: exp.Expr | None) -> str | None:
+@functools.lru_cache(maxsize=512)
+def _column(text: str) -> str | None:
     """The name of the column in `SELECT count(*) [AS name] FROM view [AS alias]`; None for any other query."""
+    tree = query_tree(text)
     if not isinstance(tree, exp.Select) or clauses(tree) != {"expressions", "from_"} or only_table(tree) is None:
         return None
     item = tree.expressions[0]

@@ -8,6 +8,8 @@ need DuckDB's word that it means the same, which costs more than the look-up.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,8 +61,13 @@ def narrowed(session: Session, statement: PassThrough, params: Any) -> str:
 
 def _names_a_view(session: Session, text: str) -> bool:
     """Whether a view's name stands in a text, as a name or not: all other texts need not be read."""
-    text = text.casefold()
-    return any(name.replace('"', '""') in text for _, name in session.database.views)
+    return _pattern(tuple(name for _, name in session.database.views)).search(text.casefold()) is not None
+
+
+@functools.lru_cache(maxsize=16)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    """The names, or no text if there are none."""
+    return re.compile("|".join(rf"(?<!\w){re.escape(quote(name)[1:-1])}(?!\w)" for name in names) or r"(?!)")
 
 
 def _ordered_scan(session: Session, statement: PassThrough, entry: ViewEntry, params: Any) -> Any:

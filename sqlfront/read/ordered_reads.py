@@ -6,7 +6,7 @@ filters, sorts and limits those, so that the query's own text decides what it gi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -63,6 +63,7 @@ def served_limit(
 def _wanted(session: Session, select: exp.Select, entry: ViewEntry, defaults: Defaults) -> list[tuple[str, str]] | None:
     """The query's order in the view's column names, with directions; None for an order that the view cannot know."""
     columns = [name.casefold() for name, _ in entry.definition.columns]
+    expressions = {name for order in entry.definition.orders for name in order.served if name} - set(columns)
     names: dict[str, str] = {}
     shown: list[str] = []
     for item in select.expressions:
@@ -72,20 +73,26 @@ def _wanted(session: Session, select: exp.Select, entry: ViewEntry, defaults: De
             names[item.alias.casefold()] = name
     wanted: dict[str, str] = {}
     for item in select.args["order"].expressions if select.args.get("order") else ():
-        name = _ordered_by(session, item.this.unnest(), names, shown)
+        name = _ordered_by(item.this.unnest(), names, shown)
+        if name is None and expressions:
+            name = _spelled(session, item.this, names)
         if name is None:
             return None
         wanted.setdefault(name, defaults.direction(item.args.get("desc"), item.args.get("nulls_first")))
     return list(wanted.items())
 
 
-def _ordered_by(session: Session, node: exp.Expr, names: dict[str, str], shown: Sequence[str]) -> str | None:
-    """An item of ORDER BY in the view's columns: `names` are those that SELECT gives, `shown` its columns in turn."""
+def _ordered_by(node: exp.Expr, names: Mapping[str, str], shown: Sequence[str]) -> str | None:
+    """The view's column that an item of ORDER BY is: `names` are those that SELECT gives, `shown` its columns in turn;
+    None for an expression, and for a place that there is not."""
     place, column = position_of(node), column_name(node)
     if place is not None:
         return shown[place - 1] if 1 <= place <= len(shown) else None
-    if column is not None:
-        return names.get(column, column)
+    return None if column is None else names.get(column, column)
+
+
+def _spelled(session: Session, node: exp.Expr, names: Mapping[str, str]) -> str | None:
+    """An expression over the view's own columns; None for one that reads those that SELECT gives, and for ALL."""
     if isinstance(node, exp.Var) or any(part.name.casefold() in names for part in node.find_all(exp.Column)):
         return None
     return spelled(session.duck, node)

@@ -26,16 +26,23 @@ def _remembered(text: str) -> exp.Select | None:
     table = only_table(tree)
     if table is None:
         return None
-    select, name = tree.copy(), table.alias_or_name.casefold()
+    columns = [column for column in tree.find_all(exp.Column) if column.table]
+    if any(column.args.get("db") is not None for column in columns):  # A scan has no schema.
+        return None
+    select = _unqualified(tree, table.alias_or_name.casefold()) if columns else tree
+    return select if all(map(_is_plain, select.expressions)) else None
+
+
+def _unqualified(tree: exp.Select, name: str) -> exp.Select:
+    """A copy in which no column names the table, except those of ORDER BY that would then be another item's alias."""
+    select = tree.copy()
     others = {
         alias for item in select.expressions if (alias := item.alias.casefold()) != item.unalias().name.casefold()
     }
     for column in list(select.find_all(exp.Column)):
-        if column.args.get("db") is not None:  # A name with its schema does not find a scan.
-            return None
-        if column.table.casefold() == name and column.name.casefold() not in others:  # ORDER BY would read the other.
+        if column.table.casefold() == name and column.name.casefold() not in others:
             column.replace(exp.Column(this=column.this))
-    return select if all(map(_is_plain, select.expressions)) else None
+    return select
 
 
 def _is_plain(item: exp.Expr) -> bool:
