@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from typing import TYPE_CHECKING
 
+from sqlglot import exp
+
 from sqlfront.database.names import meant
+from sqlfront.sql.dialect import printed
+from sqlfront.sql.query_trees import SHORT, clauses, only_table, query_tree
 from sqlfront.sql.statements import PassThrough
-from sqlfront.sql.tokens import Token, tokenize
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
-
-_COUNT = ["select", "count", "(", "*", ")"]
 
 
 def counted(session: Session, statement: PassThrough) -> str | None:
@@ -27,7 +28,7 @@ def counted(session: Session, statement: PassThrough) -> str | None:
     references = statement.references or ()
     if statement.kind != "select" or len(references) != 1 or references[0].equalities:
         return None
-    name = _column(tokenize(statement.text), references[0].start, references[0].end)
+    name = _column(statement.text) if len(statement.text) <= SHORT else None
     if name is None:
         return None
     entry = database.views.get(meant(session, references[0].parts) or ("", ""))
@@ -37,22 +38,12 @@ def counted(session: Session, statement: PassThrough) -> str | None:
     return f"SELECT CAST({row_count(entry.maintained)} AS BIGINT) AS {quote(name)}"
 
 
-def _column(tokens: Sequence[Token], start: int, end: int) -> str | None:
-    """What the column is called in `SELECT count(*) [[AS] name] FROM view [[AS] alias]`; None for any other text."""
-    words = [token for token in tokens if token.text != ";"]
-    before = [token for token in words if token.end <= start]
-    after = [token for token in words if token.start >= end]
-    head = [token.keyword or token.text for token in before]
-    if head[: len(_COUNT)] != _COUNT or head[-1] != "from" or not _is_alias(after):
+@functools.lru_cache(maxsize=512)
+def _column(text: str) -> str | None:
+    """The name of the column in `SELECT count(*) [AS name] FROM view [AS alias]`; None for any other query."""
+    tree = query_tree(text)
+    if not isinstance(tree, exp.Select) or clauses(tree) != {"expressions", "from_"} or only_table(tree) is None:
         return None
-    named = before[len(_COUNT) : -1]
-    if not named:
-        return "count_star()"
-    return named[-1].name if _is_alias(named) else None
-
-
-def _is_alias(tokens: Sequence[Token]) -> bool:
-    """Whether this is nothing, a name, or AS and a name."""
-    if len(tokens) == 2 and tokens[0].keyword == "as":
-        return tokens[1].is_name
-    return not tokens or (len(tokens) == 1 and tokens[0].is_name)
+    item = tree.expressions[0]
+    is_count = len(tree.expressions) == 1 and printed(item.unalias()).lower() == "count(*)"
+    return item.alias or "count_star()" if is_count else None

@@ -7,9 +7,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
 from sqlfront.read.comparing import orders_as, output_variables
 from sqlfront.read.constants import MISSING
-from sqlfront.sql.parse_tree import Tree, conjuncts, row_values
+from sqlfront.sql import trees
+from sqlfront.sql.query_trees import clauses, column_name, connected
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -17,12 +20,8 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.ranked.keyset_start import KeysetBound
     from sqlfront.planner.model.query import Term
 
-_WAYS = {
-    "COMPARE_LESSTHAN": (False, False),
-    "COMPARE_LESSTHANOREQUALTO": (False, True),
-    "COMPARE_GREATERTHAN": (True, False),
-    "COMPARE_GREATERTHANOREQUALTO": (True, True),
-}
+ValueOf = Callable[[exp.Expr], Any]
+_WAYS = {exp.LT: (False, False), exp.LTE: (False, True), exp.GT: (True, False), exp.GTE: (True, True)}
 
 
 @dataclass(frozen=True)
@@ -37,12 +36,12 @@ class Bound:
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_bound(where: Tree, value_of: Callable[[Tree], Any]) -> Bound | None:
+def read_bound(where: exp.Expr, value_of: ValueOf) -> Bound | None:
     """WHERE as one bound: a comparison, of rows or of values, or `t < x OR (t = x AND a < y)` and so on, to which AND
     may connect equalities; None if it is none. `value_of` gives constants, or MISSING."""
     fixed: dict[str, Any] = {}
     rest = []
-    for part in conjuncts(where):
+    for part in connected(where, exp.And):
         pair = _equality(part, value_of)
         if pair is None or pair[0] in fixed:
             rest.append(part)
@@ -95,12 +94,12 @@ def _in_term(entry: ViewEntry, term: Term, column: str, value: Any, *, in_row: b
     return (variable, value) if orders_as(codec.type, value, in_row=in_row) and _fits(codec, value) else None
 
 
-def _read(ways: list[list[Tree]], value_of: Callable[[Tree], Any]) -> Bound | None:
+def _read(ways: list[list[exp.Expr]], value_of: ValueOf) -> Bound | None:
     """The bound that one of several conjunctions meets."""
     if len(ways) == 1:
         [parts] = ways
-        if len(parts) == 1 and parts[0]["type"] == "CONJUNCTION_OR":
-            return _read([conjuncts(part) for part in _disjuncts(parts[0])], value_of)
+        if len(parts) == 1 and isinstance(parts[0], exp.Or):
+            return _read([list(connected(part, exp.And)) for part in connected(parts[0], exp.Or)], value_of)
         return _compared(parts[0], value_of) if len(parts) == 1 else None
     heads = [parts for parts in ways if len(parts) == 1]
     head = _compared(heads[0][0], value_of) if len(heads) == 1 else None
@@ -118,48 +117,49 @@ def _read(ways: list[list[Tree]], value_of: Callable[[Tree], Any]) -> Bound | No
     return None if tail is None or tail.in_row else replace(tail, values=(*head.values, *tail.values))
 
 
-def _compared(tree: Tree, value_of: Callable[[Tree], Any]) -> Bound | None:
+def _compared(node: exp.Expr, value_of: ValueOf) -> Bound | None:
     """A comparison with constants by <, <=, > or >=."""
-    if tree["type"] not in _WAYS:
+    if type(node) not in _WAYS:
         return None
-    greater, inclusive = _WAYS[tree["type"]]
-    pairs = _pairs(tree["left"], tree["right"], value_of)
+    greater, inclusive = _WAYS[type(node)]
+    left, right = node.this.unnest(), node.expression.unnest()
+    pairs = _pairs(left, right, value_of)
     if pairs is None:
-        pairs, greater = _pairs(tree["right"], tree["left"], value_of), not greater
+        pairs, greater = _pairs(right, left, value_of), not greater
     if pairs is None:
         return None
-    return Bound(tuple((*pair, greater) for pair in pairs), inclusive, bool(row_values(tree["left"])))
+    return Bound(tuple((*pair, greater) for pair in pairs), inclusive, bool(_row(left)))
 
 
-def _equality(tree: Tree, value_of: Callable[[Tree], Any]) -> tuple[str, Any] | None:
+def _equality(node: exp.Expr, value_of: ValueOf) -> tuple[str, Any] | None:
     """The column and the value of `column = constant`."""
-    if tree["type"] != "COMPARE_EQUAL":
+    if not isinstance(node, exp.EQ):
         return None
-    pairs = _pairs(tree["left"], tree["right"], value_of) or _pairs(tree["right"], tree["left"], value_of)
-    return pairs[0] if pairs is not None and len(pairs) == 1 and not row_values(tree["left"]) else None
+    left, right = node.this.unnest(), node.expression.unnest()
+    pairs = _pairs(left, right, value_of) or _pairs(right, left, value_of)
+    return pairs[0] if pairs is not None and len(pairs) == 1 and not _row(left) else None
 
 
 def _is_same(found: tuple[str, Any] | None, wanted: tuple[str, Any]) -> bool:
     return found == wanted and found is not None and type(found[1]) is type(wanted[1])
 
 
-def _pairs(columns: Tree, values: Tree, value_of: Callable[[Tree], Any]) -> list[tuple[str, Any]] | None:
+def _pairs(columns: exp.Expr, values: exp.Expr, value_of: ValueOf) -> list[tuple[str, Any]] | None:
     """Columns beside constants, one or those of rows."""
-    names = row_values(columns) or [columns]
-    constants = row_values(values) if row_values(columns) else [values]
-    if len(names) != len(constants) or any(name["class"] != "COLUMN_REF" for name in names):
+    names = [column_name(column) for column in _row(columns) or [columns]]
+    constants = _row(values) if _row(columns) else [values]
+    if len(names) != len(constants) or None in names:
         return None
     found = [value_of(constant) for constant in constants]
     if any(value is MISSING for value in found):
         return None
-    return [(name["column_names"][-1].casefold(), value) for name, value in zip(names, found, strict=True)]
+    return [(name, value) for name, value in zip(names, found, strict=True) if name is not None]
 
 
-def _disjuncts(tree: Tree) -> list[Tree]:
-    """The expressions that OR connects."""
-    if tree["type"] != "CONJUNCTION_OR":
-        return [tree]
-    return [part for child in tree["children"] for part in _disjuncts(child)]
+def _row(node: exp.Expr) -> list[exp.Expr]:
+    """The values of a row, (a, b) or row(a, b); none of anything else."""
+    called = isinstance(node, trees.Call) and node.name.lower() == "row" and clauses(node) == {"this", "expressions"}
+    return node.expressions if called or isinstance(node, exp.Tuple) else []
 
 
 def _fits(codec: Any, value: Any) -> bool:

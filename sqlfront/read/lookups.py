@@ -1,12 +1,15 @@
 """Point look-ups: `WHERE column = constant` on a view goes to the tree instead of scanning it; so does
 ORDER BY ... LIMIT in an order that the view keeps.
 
-The reference in the statement's text is replaced by a scan that is narrowed to the constant; DuckDB
-still filters, so narrowing can only save work.
+The name of the view in the statement's text is replaced by a scan that is narrowed to the constant; DuckDB still
+filters, so narrowing can only save work. All other words stay as the user wrote them: printing the whole tree would
+need DuckDB's word that it means the same, which costs more than the look-up.
 """
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +17,7 @@ from sqlfront.database.entries import ViewEntry
 from sqlfront.database.names import meant
 from sqlfront.database.stored_views import view_query
 from sqlfront.read.comparing import compares_as, output_variables
-from sqlfront.read.constants import MISSING, constant, parameter
+from sqlfront.read.constants import MISSING, constant_of
 from sqlfront.read.counting import counted
 from sqlfront.read.ordered_reads import served_limit
 from sqlfront.read.top import ranked_scan
@@ -28,15 +31,15 @@ if TYPE_CHECKING:
 
 def narrowed(session: Session, statement: PassThrough, params: Any) -> str:
     """The statement's text with narrowed scans in place of views that constants pin down, or without a scan at all."""
-    database = session.database
-    if statement.kind not in ("select", "create_table_as", "copy_to") or not database.views:
+    if statement.kind not in ("select", "create_table_as", "copy_to") or not _names_a_view(session, statement.text):
         return statement.text
+    database = session.database
     if (answer := counted(session, statement)) is not None:
         return answer
     text = statement.text
     references = statement.references or ()
     for number, reference in reversed(list(enumerate(references))):
-        ordered = len(references) == 1 and statement.kind == "select" and "limit" in statement.text.lower()
+        ordered = len(references) == 1 and statement.kind == "select"
         if not reference.equalities and not ordered:
             continue
         entry = database.views.get(meant(session, reference.parts) or ("", ""))
@@ -54,6 +57,17 @@ def narrowed(session: Session, statement: PassThrough, params: Any) -> str:
             query = view_query(entry.definition, entry, name)
             text = f"{text[: reference.start]}({query}){alias}{text[reference.end :]}"
     return text
+
+
+def _names_a_view(session: Session, text: str) -> bool:
+    """Whether a view's name stands in a text, as a name or not: all other texts need not be read."""
+    return _pattern(tuple(name for _, name in session.database.views)).search(text.casefold()) is not None
+
+
+@functools.lru_cache(maxsize=16)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    """The names, or no text if there are none."""
+    return re.compile("|".join(rf"(?<!\w){re.escape(quote(name)[1:-1])}(?!\w)" for name in names) or r"(?!)")
 
 
 def _ordered_scan(session: Session, statement: PassThrough, entry: ViewEntry, params: Any) -> Any:
@@ -89,8 +103,7 @@ def _codes(
         if variable is None:
             continue
         codec = entry.maintained.codecs[variable]
-        given = equality.parameter
-        value = constant(session.duck, equality.value) if given is None else parameter(params, given)
+        value = constant_of(session.duck, equality.value, params)
         if value is MISSING or not compares_as(codec.type, value):
             continue
         try:

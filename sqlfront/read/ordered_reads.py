@@ -6,15 +6,18 @@ filters, sorts and limits those, so that the query's own text decides what it gi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
 
 from sqlfront.planner.model.query import Limit, is_grouped
 from sqlfront.read.constants import constant_of
 from sqlfront.read.keyset import after_bound, read_bound
+from sqlfront.read.plain_reads import plain_read
 from sqlfront.read.top import within
 from sqlfront.read.written_orders import Defaults, defaults_of, position_of, spelled
-from sqlfront.sql.parse_tree import Tree, transform, try_parse_select, walk
+from sqlfront.sql.query_trees import column_name
 from sqlfront.sql.statements import PassThrough
 
 if TYPE_CHECKING:
@@ -30,23 +33,19 @@ def served_limit(
     a WHERE; None if it reads others."""
     from sqlfront.maintenance.output.output import crossover
 
-    if not entry.maintained.ranked or is_grouped(entry.definition) or "limit" not in statement.text.lower():
+    if not entry.maintained.ranked or is_grouped(entry.definition):
         return None
-    node = try_parse_select(statement.text)
-    if node is None or not _is_plain(node):
-        return None
-    orders = [one for m in node["modifiers"] if m["type"] == "ORDER_MODIFIER" for one in m["orders"]]
-    limits = [m for m in node["modifiers"] if m["type"] == "LIMIT_MODIFIER"]
-    rows = _rows(session, limits[0], params) if len(limits) == 1 else None
-    if rows is None or len(node["modifiers"]) != len(limits) + bool(orders):
+    select = plain_read(statement.text)
+    rows = None if select is None else _rows(session, select, params)
+    if select is None or rows is None:
         return None
     defaults = defaults_of(session.duck)
-    wanted = None if defaults.collated else _wanted(node, orders, entry, defaults)
+    wanted = None if defaults.collated else _wanted(session, select, entry, defaults)
     most = crossover(entry.maintained)
     if wanted is None or (most is not None and rows > most):
         return None
-    where = node["where_clause"]
-    bound = read_bound(where, lambda tree: constant_of(session.duck, tree, params)) if where else None
+    where = select.args.get("where")
+    bound = read_bound(where.this, lambda node: constant_of(session.duck, node, params)) if where else None
     if where and bound is None:
         return None
     fixed = bound.fixed if bound is not None else {}  # All rows have the same value there.
@@ -61,74 +60,52 @@ def served_limit(
     return None
 
 
-def _is_plain(node: Tree) -> bool:
-    """Whether a query only projects one table, filtered or not."""
-    if node["type"] != "SELECT_NODE" or node["from_table"]["type"] != "BASE_TABLE" or node["cte_map"]["map"]:
-        return False
-    if node["group_expressions"] or node["having"] or node["qualify"] or node["sample"]:
-        return False
-    if node["from_table"].get("sample") or node["from_table"].get("column_name_alias"):
-        return False
-    return all(part["class"] in _PLAIN for tree in node["select_list"] for part in walk(tree))
-
-
-_PLAIN = {"COLUMN_REF", "STAR"}
-
-
-def _wanted(
-    node: Tree, orders: Sequence[Tree], entry: ViewEntry, defaults: Defaults
-) -> list[tuple[str | None, str]] | None:
-    """The query's order in the view's column names, with directions; None for what the view cannot know."""
-    columns = [name for name, _ in entry.definition.columns]
+def _wanted(session: Session, select: exp.Select, entry: ViewEntry, defaults: Defaults) -> list[tuple[str, str]] | None:
+    """The query's order in the view's column names, with directions; None for an order that the view cannot know."""
+    columns = [name.casefold() for name, _ in entry.definition.columns]
+    expressions = {name for order in entry.definition.orders for name in order.served if name} - set(columns)
     names: dict[str, str] = {}
     shown: list[str] = []
-    for tree in node["select_list"]:
-        if tree["class"] == "STAR":
-            if any(value for key, value in tree.items() if key in _STAR_EDITS):
-                return None
-            shown += columns
-            continue
-        name = tree["column_names"][-1]
-        shown.append(name)
-        if tree.get("alias"):
-            names[tree["alias"].casefold()] = name
+    for item in select.expressions:
+        name = column_name(item.unalias())
+        shown += columns if name is None else [name]
+        if name is not None and item.alias:
+            names[item.alias.casefold()] = name
     wanted: dict[str, str] = {}
-    for one in orders:
-        tree = one["expression"]
-        place = position_of(tree)
-        if tree["class"] == "STAR" or (place is not None and not 1 <= place <= len(shown)):
+    for item in select.args["order"].expressions if select.args.get("order") else ():
+        name = _ordered_by(item.this.unnest(), names, shown)
+        if name is None and expressions:
+            name = _spelled(session, item.this, names)
+        if name is None:
             return None
-        if place is not None:
-            name = shown[place - 1]
-        elif tree["class"] == "COLUMN_REF":
-            last = tree["column_names"][-1]
-            name = names.get(last.casefold(), last) if len(tree["column_names"]) == 1 else last
-        elif any(part["class"] == "COLUMN_REF" and part["column_names"][-1].casefold() in names for part in walk(tree)):
-            return None
-        else:
-            name = spelled(transform(tree, _unqualified))
-        wanted.setdefault(name.casefold(), defaults.direction(one["type"], one["null_order"]))
+        wanted.setdefault(name, defaults.direction(item.args.get("desc"), item.args.get("nulls_first")))
     return list(wanted.items())
 
 
-_STAR_EDITS = ("exclude_list", "replace_list", "qualified_exclude_list", "rename_list", "expr", "relation_name")
+def _ordered_by(node: exp.Expr, names: Mapping[str, str], shown: Sequence[str]) -> str | None:
+    """The view's column that an item of ORDER BY is: `names` are those that SELECT gives, `shown` its columns in turn;
+    None for an expression, and for a place that there is not."""
+    place, column = position_of(node), column_name(node)
+    if place is not None:
+        return shown[place - 1] if 1 <= place <= len(shown) else None
+    return None if column is None else names.get(column, column)
 
 
-def _unqualified(tree: Tree) -> Tree | None:
-    return tree | {"column_names": tree["column_names"][-1:]} if tree["class"] == "COLUMN_REF" else None
+def _spelled(session: Session, node: exp.Expr, names: Mapping[str, str]) -> str | None:
+    """An expression over the view's own columns; None for one that reads those that SELECT gives, and for ALL."""
+    if isinstance(node, exp.Var) or any(part.name.casefold() in names for part in node.find_all(exp.Column)):
+        return None
+    return spelled(session.duck, node)
 
 
-def _rows(session: Session, limit: Tree, params: Any) -> int | None:
+def _rows(session: Session, select: exp.Select, params: Any) -> int | None:
     """The last row that LIMIT and OFFSET read, counted from the first; None if that is not known here."""
     total = 0
-    for name in ("limit", "offset"):
-        tree = limit.get(name)
-        if tree is None:
-            if name == "limit":
-                return None
+    for clause in (select.args["limit"], select.args.get("offset")):
+        if clause is None:
             continue
-        value = constant_of(session.duck, tree, params)
-        if type(value) is not int or value < 0:
+        value = constant_of(session.duck, clause.expression, params)
+        if type(value) is not int or value < 0 or clause.args.get("limit_options"):
             return None
         total += value
     return total

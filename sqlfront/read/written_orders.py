@@ -1,11 +1,15 @@
-"""ORDER BY items of a query as DuckDB parses them: what they mean, and how they are spelled."""
+"""ORDER BY items of a query: what they mean, and how they are spelled."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.sql.parse_tree import Tree, render
+from sqlglot import exp
+
+from sqlfront.sql.dialect import printed
+
+_SPELLED = "spelled"
 
 
 @dataclass(frozen=True)
@@ -16,13 +20,13 @@ class Defaults:
     nulls: str
     collated: bool
 
-    def direction(self, direction: str = "ORDER_DEFAULT", nulls: str = "ORDER_DEFAULT") -> str:
-        """The direction of an item, with nothing left open."""
-        descending = direction == "DESCENDING" or (direction == "ORDER_DEFAULT" and self.descending)
-        by_direction = "first_on_desc" if descending else "first_on_asc"
-        first = self.nulls == "nulls_first" or by_direction in self.nulls
-        first = nulls == "NULLS FIRST" if nulls != "ORDER_DEFAULT" else first
-        return f"{'DESC' if descending else 'ASC'} NULLS {'FIRST' if first else 'LAST'}"
+    def direction(self, descending: bool | None, nulls_first: bool | None) -> str:
+        """The direction of an item, with nothing left open; None is what the item does not say."""
+        descending = self.descending if descending is None else descending
+        if nulls_first is None:
+            by_direction = "first_on_desc" if descending else "first_on_asc"
+            nulls_first = self.nulls == "nulls_first" or by_direction in self.nulls
+        return f"{'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
 
 def defaults_of(con: Any) -> Defaults:
@@ -33,12 +37,23 @@ def defaults_of(con: Any) -> Defaults:
     return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower(), bool(collation))
 
 
-def position_of(tree: Tree) -> int | None:
+def position_of(node: exp.Expr) -> int | None:
     """The position that a number in ORDER BY names."""
-    literal: dict[str, Any] = tree.get("literal") or {}
-    return int(literal["text"]) if tree["class"] == "CONSTANT" and literal.get("kind") == "INTEGER" else None
+    is_number = isinstance(node, exp.Literal) and not node.is_string and node.this.isdecimal()
+    return int(node.this) if is_number else None
 
 
-def spelled(tree: Tree) -> str:
-    """An expression over a view's columns, as orders are told apart by."""
-    return str(tree["column_names"][-1] if tree["class"] == "COLUMN_REF" else render(tree)).casefold()
+def spelled(con: Any, node: exp.Expr) -> str | None:
+    """An expression over a view's columns, as orders are told apart by: as DuckDB prints it, in lower case; None for
+    one that DuckDB does not read. It is noted at the node, so that a remembered query asks once."""
+    import duckdb
+
+    from sqlfront.binding.select_items import printed_by_duckdb
+
+    if _SPELLED not in node.meta:
+        try:
+            [text] = printed_by_duckdb([printed(node)], con)
+        except duckdb.Error:
+            return None
+        node.meta[_SPELLED] = text.casefold()
+    return str(node.meta[_SPELLED])

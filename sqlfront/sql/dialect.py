@@ -33,6 +33,7 @@ _COMPLETE = re.compile(
       | --[^\n]* | - | /\*.*?\*/ | /(?!\*) | \$(?P<tag>\w*)\$.*?\$(?P=tag)\$ | \$(?!\w*\$)""",
     re.VERBOSE | re.DOTALL,
 )
+_IN_NAME = re.compile(r"\w")
 _LETTERS_OF_OPERATORS = frozenset("~!@#%^&|`?")
 
 
@@ -51,7 +52,8 @@ class Sqlfront(DuckDB):
         COMMANDS: ClassVar[set[TokenType]] = set()
 
         def tokenize(self, sql: str) -> list[Token]:
-            return _joined_signs(_split_numbers(super().tokenize(sql), sql))
+            found = super().tokenize(_masked(sql) if "$" in sql else sql)
+            return _joined_signs(_split_numbers(found, sql))
 
     class Parser(StatementReader):
         """The methods by which sqlglot enters the parser, each handed to the reader of ours."""
@@ -148,14 +150,26 @@ def _unterminated(sql: str) -> int:
     return at
 
 
+def _masked(sql: str) -> str:
+    """The text with `?1` for a parameter `$1`: sqlglot reads `$1,$` as the opening mark of a string."""
+
+    def piece(match: re.Match[str]) -> str:
+        lone = match.group() == "$" and not _IN_NAME.match(sql, match.start() - 1)
+        return "?" if lone else match.group()
+
+    return _COMPLETE.sub(piece, sql)
+
+
 def _split_numbers(found: list[Token], sql: str) -> list[Token]:
-    """0x1F and 0b11 as DuckDB 2.0 reads them: the number 0, and a name."""
+    """0x1F and 0b11 as DuckDB 2.0 reads them: the number 0, and a name; and `$` where it was masked."""
     split: list[Token] = []
     for token in found:
         if token.token_type in (TokenType.HEX_STRING, TokenType.BIT_STRING) and sql[token.start] == "0":
             begin, text = token.start, sql[token.start + 1 : token.end + 1]
             split.append(Token(TokenType.NUMBER, "0", token.line, token.col, begin, begin))
             split.append(Token(TokenType.VAR, text, token.line, token.col, begin + 1, token.end))
+        elif token.token_type is TokenType.PLACEHOLDER and sql[token.start] == "$":
+            split.append(Token(TokenType.PARAMETER, "$", token.line, token.col, token.start, token.end))
         else:
             split.append(token)
     return split

@@ -15,6 +15,7 @@ from sqlglot.tokens import TokenType
 from sqlfront.sql import trees
 from sqlfront.sql.keywords import words
 from sqlfront.sql.primary_reader import PrimaryReader
+from sqlfront.sql.token_reader import TEXTS
 
 SIGNS = frozenset("+-*/%^<>=~!@&|")
 _COMPARISONS: dict[str, type[exp.Binary]] = {
@@ -37,6 +38,7 @@ _ARITHMETIC: dict[str, type[exp.Binary]] = {
     "%": exp.Mod,
 }
 _OTHER_LEVELS = frozenset({*_COMPARISONS, *_MATCHES, *_ARITHMETIC, "&", "|", "<<", ">>", "^", "**", "->", "=>", "!"})
+_LITERALS = TEXTS | {TokenType.NUMBER}
 _TRUTHS = ("TRUE", "FALSE", "NULL", "UNKNOWN")
 
 
@@ -44,6 +46,8 @@ class OperatorReader(PrimaryReader):
     """Reads expressions from the weakest operator down to the operands of `PrimaryReader`."""
 
     def scalar(self) -> exp.Expr:
+        if self.kind() in _LITERALS and self.token(1) in (",", ")"):
+            return self.primary()  # No level adds to it: long lists of values are read many times sooner.
         return self._chain(("->",), self.disjunction)
 
     def disjunction(self) -> exp.Expr:

@@ -82,7 +82,8 @@ class PrimaryReader(CallReader):
                 self.label("a parameter's name or number")
         elif self.kind() is TokenType.NUMBER and self._curr.start == self._prev.end + 1:
             self._advance()
-        return self.noted(first, exp.Placeholder(this=self.source(first).replace(" ", "")))
+        name = self.sql[self._prev.start : self._prev.end + 1] if self._index > first + 1 else ""
+        return self.noted(first, exp.Placeholder(this=mark + name))
 
     def _parenthesised(self) -> exp.Expr:
         first = self._index

@@ -224,8 +224,8 @@ class QueryReader(TableReader):
             limit.set("limit_options", exp.LimitOptions(percent=True))
         return limit
 
-    def _percentage(self) -> exp.Literal:
-        literal = self.number()
+    def _percentage(self) -> exp.Expr:
+        literal = self.primary() if self.token() in ("?", "$") else self.number()
         if not self.accept("PERCENT") and not (self.token() == "%" and self._ends_after_sign()):
             self.raise_error("Expected PERCENT")
         self.accept("%")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlfront.sql.recognise import is_own
 from sqlfront.storage.errors import ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 Kind = Literal[
     "select",
@@ -207,14 +210,10 @@ class Subscribe(Statement):
 
 @dataclass(frozen=True)
 class Equality:
-    """`column = value` that a reference's rows must satisfy: `value` is SQL text, `parameter` its name if it is one.
-
-    Positional parameters are named by their number, counted from "1" over the whole statement.
-    """
+    """`column = value` that a reference's rows must satisfy: `value` is the tree of a constant or of a parameter."""
 
     column: str
-    value: str
-    parameter: str | None = None
+    value: exp.Expr
 
 
 @dataclass(frozen=True)
@@ -263,7 +262,7 @@ class PassThrough(Statement):
     def references(self) -> tuple[TableReference, ...] | None:
         """The tables read, in order; None when the text could not be analysed. CTE names are no tables.
 
-        Computed at first use: it parses the queries in the statement (about a millisecond), while
+        Computed at first use: it parses the queries in the statement (about a millisecond for a new text), while
         recognising the statement only looks at its first words.
         """
         from sqlfront.sql.references import table_references

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -122,6 +123,10 @@ def test_reads_in_a_kept_order_take_only_the_first_rows(con: Any, monkeypatch: p
         ("SELECT score, a FROM o ORDER BY 1, a DESC LIMIT 7", True),
         ("SELECT tw AS c FROM o ORDER BY c DESC LIMIT 3", True),
         ("SELECT tw, a FROM o ORDER BY tw DESC, a LIMIT 3", True),
+        ("SELECT o.score, o.a AS a FROM o ORDER BY o.score DESC, (a) FETCH FIRST 7 ROWS ONLY", True),
+        ("SELECT o.tw AS score FROM o ORDER BY o.score DESC LIMIT 3", False),
+        ("SELECT score FROM o ORDER BY score DESC LIMIT 10%", False),
+        ("SELECT main.o.score FROM main.o ORDER BY score DESC LIMIT 2", False),
         ("SELECT score FROM o ORDER BY score + 0 DESC LIMIT 5", False),
         ("SELECT score FROM o WHERE a = 1 ORDER BY score DESC LIMIT 5", False),
         ("SELECT max(a) FROM o ORDER BY 1 LIMIT 5", False),
@@ -129,7 +134,8 @@ def test_reads_in_a_kept_order_take_only_the_first_rows(con: Any, monkeypatch: p
     ]:
         served.clear()
         found = con.execute(query).fetchall()
-        expected = con.session.duck.execute(query.replace("FROM o", "FROM plain")).fetchall()
+        plain = re.sub(r"FROM (main\.)?o\b", "FROM plain AS o", query).replace("main.o.", "o.")
+        expected = con.session.duck.execute(plain).fetchall()
         assert [row[0] for row in found] == [row[0] for row in expected] or "*" in query
         assert served == [kept], query
     con.execute("SELECT * FROM o ORDER BY score DESC LIMIT ?", [4])

@@ -43,6 +43,10 @@ def con(shared):
         ('SELECT n FROM "main"."V" WHERE k = 3', [(3,)]),
         ("SELECT n FROM memory.main.v WHERE k = 3", [(3,)]),
         ("SELECT main.v.n FROM main.v WHERE main.v.k = 3", [(3,)]),
+        ("SELECT main.v.n FROM main.v WHERE k = 3", [(3,)]),
+        ("SELECT w.n FROM w: v WHERE w.k = 3", [(3,)]),
+        ("SELECT n FROM `v` WHERE k = 3", [(3,)]),
+        ("SELECT x.n FROM v AS x(price, name, day, k, n) WHERE k = 3 AND price = 12", [(6.0,)]),
         ("WITH v AS (SELECT 1 AS one) SELECT * FROM v WHERE one = 1", [(1,)]),
         ("WITH w AS (SELECT * FROM v) SELECT count(*) FROM w WHERE k < 10", [(10,)]),
         ("WITH v AS (SELECT k FROM main.v WHERE k = 1) SELECT count(*) FROM v", [(1,)]),
@@ -237,6 +241,7 @@ def steps_of(con, monkeypatch, sql, params=None):
         ("SELECT k FROM (SELECT * FROM v WHERE k = 7)", None),
         ("SELECT k FROM v WHERE k = 7::SMALLINT", None),
         ("SELECT k FROM v WHERE k = 7.0", None),
+        ("FROM v SELECT k WHERE (k) = ($1)", [7]),
     ],
 )
 def test_look_ups_go_to_the_tree(con, monkeypatch, sql, params):

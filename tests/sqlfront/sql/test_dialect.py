@@ -107,6 +107,12 @@ def test_the_examples_of_duckdbs_functions_keep_their_meaning(con):
         ("from t", "SELECT * FROM t"),
         ('select "A b", "c" from T', 'SELECT "A b", "c" FROM T'),
         ("select a - (b - c) from t", "SELECT a - (b - c) FROM t"),
+        (
+            "select ($1,$2), $a+$b, $\"a b\", ?, ?3, a$b, $$x$y$$, '$1,$2'",
+            """SELECT ($1, $2), $a + $b, $"a b", ?, ?3, "a$b", 'x$y', '$1,$2'""",
+        ),
+        ("select a from t limit ?%", "SELECT a FROM t LIMIT (?)%"),
+        ("select a from t limit ? % 5", "SELECT a FROM t LIMIT ? % 5"),
         ("select a from t where a like 'x%' and b", "SELECT a FROM t WHERE (a LIKE 'x%') AND b"),
     ],
 )

@@ -9,9 +9,12 @@ import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlglot import exp
 
 from sqlfront.errors import ProgrammingError
 from sqlfront.sql.carets import caret
+from sqlfront.sql.dialect import printed
+from sqlfront.sql.query_trees import parameter_name
 from sqlfront.sql.statements import (
     AlterMaterializedView,
     CheckMaterializedView,
@@ -343,6 +346,12 @@ def test_ddl(sql: str, verb: str, what: str, action: str, cascade: bool) -> None
         ("DESCRIBE v", "v"),
         ("SUMMARIZE SELECT * FROM v", "v"),
         ("SELECT * FROM range(3)", ""),
+        ("SELECT * FROM range((SELECT a FROM v))", "v"),
+        ("SELECT * FROM w: v WHERE w.a = 1", "v>w"),
+        ("SELECT 1 UNION SELECT 2 ORDER BY (SELECT a FROM v)", "v"),
+        ("WITH RECURSIVE v AS (SELECT * FROM v) SELECT * FROM v", "v"),
+        ("SELECT * FROM (a JOIN b ON true), c LEFT JOIN (d JOIN e USING (i)) USING (i)", "a b c d e"),
+        ("FROM v PIVOT (sum(b) FOR a IN (1, 2)), w UNPIVOT (x FOR y IN (a, b))", "v w"),
     ],
 )
 def test_references(sql: str, references: str) -> None:
@@ -355,6 +364,8 @@ def test_references(sql: str, references: str) -> None:
 def test_references_that_cannot_be_known() -> None:
     for sql in (
         "PIVOT v ON a USING sum(b)",
+        "FROM (PIVOT v ON a USING sum(b))",
+        "FROM (DESCRIBE v)",
         "MERGE INTO t USING s ON t.a = s.a WHEN MATCHED THEN UPDATE SET a = (SELECT 1 FROM v)",
         "SELECT FROM WHERE",
     ):
@@ -370,7 +381,7 @@ def test_references_that_cannot_be_known() -> None:
         ("SELECT * FROM v WHERE a = $name", ["a:name"]),
         ("SELECT * FROM v WHERE a = 1 OR b = 2", []),
         ("SELECT * FROM v WHERE NOT a = 1", []),
-        ("SELECT * FROM v AS w WHERE w.a = DATE '2020-01-01' AND b = -5", ["a=DATE '2020-01-01'", "b=-5"]),
+        ("SELECT * FROM v AS w WHERE w.a = DATE '2020-01-01' AND b = -5", ["a=CAST('2020-01-01' AS DATE)", "b=-5"]),
         ("SELECT * FROM v JOIN w ON v.a = 1 AND v.b = w.b WHERE c = 3", ["a=1"]),
         ("SELECT * FROM v LEFT JOIN w ON v.a = 1 WHERE v.b = 2", []),
         ("SELECT * FROM (SELECT * FROM v WHERE a = 1) x WHERE x.b = 2", ["a=1"]),
@@ -378,12 +389,31 @@ def test_references_that_cannot_be_known() -> None:
         ("SELECT * FROM v WHERE a = 1 + 1", []),
         ("UPDATE t SET z = ? FROM v WHERE v.a = ?", ["a:2"]),
         ("SELECT a FROM v GROUP BY a HAVING a = 1", []),
+        ("SELECT $2, ?, $1 FROM v WHERE a = ?", ["a:4"]),
+        ("FROM v SELECT ? WHERE (a) == (?) AND (b = 2 AND (c = -(-3)))", ["a:2", "b=2", "c=-(-3)"]),
+        ("SELECT * FROM v, (w JOIN x ON v.c = 3) WHERE v.a = 1 AND b = 2", ["a=1", "c=3"]),
+        ("SELECT * FROM v, w LEFT JOIN x ON v.c = 3 WHERE v.a = 1", ["a=1"]),
+        ("SELECT * FROM w LEFT JOIN (x JOIN v ON v.c = 3) ON w.a = v.a WHERE v.a = 1", []),
+        ("SELECT * FROM w JOIN v USING (a) NATURAL JOIN x CROSS JOIN y WHERE v.a = 1", ["a=1"]),
+        ("SELECT * FROM v POSITIONAL JOIN w WHERE v.a = 1", []),
+        ("SELECT * FROM v ASOF JOIN w ON v.b > w.b AND v.c = 3 WHERE v.a = 1", []),
+        ("SELECT * FROM v SEMI JOIN w ON v.c = 3 WHERE v.a = 1", []),
+        ("SELECT * FROM v, VALUES (7) AS t(a) WHERE a = 1 AND v.b = 2", ["b=2"]),
+        ("SELECT * FROM v AS w(b, a) WHERE a = 1 AND w.b = 2", []),
+        ("SELECT * FROM v TABLESAMPLE 10% WHERE a = 1", []),
+        ("SELECT * FROM v WHERE a = 1 USING SAMPLE 10%", []),
+        ("SELECT * FROM v PIVOT (sum(b) FOR c IN (1, 2)) WHERE a = 1", []),
+        ("SELECT * FROM v WHERE a = CAST(? AS INT)", []),
+        ("SELECT main.v.b FROM main.w, main.v WHERE v.a = 1", []),
     ],
 )
 def test_equalities(sql: str, equalities: list[str]) -> None:
-    reference = next(r for r in one(sql).references if r.parts == ("v",))
-    shown = [f"{e.column}:{e.parameter}" if e.parameter else f"{e.column}={e.value}" for e in reference.equalities]
-    assert shown == equalities
+    reference = next(r for r in one(sql).references if r.parts[-1] == "v")
+    assert [f"{e.column}{_shown(e.value)}" for e in reference.equalities] == equalities
+
+
+def _shown(value: exp.Expr) -> str:
+    return f":{parameter_name(value)}" if isinstance(value, exp.Placeholder) else f"={printed(value)}"
 
 
 # -- carets ----------------------------------------------------------------------------------------------------------
