@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlfront.binding.table_catalog import CatalogView, view_parts
 from sqlfront.sql import trees
-from sqlfront.sql.dialect import parse_one, printed
+from sqlfront.sql.dialect import parse_one
 from sqlfront.sql.keywords import quoted
 from sqlfront.sql.passthrough import classify
 from sqlfront.sql.statements import TableReference
@@ -26,13 +26,22 @@ from sqlfront.storage.sql_text import quote
 Edit = tuple[int, int, str]
 
 
-def frozen_query(query: str, catalog: CatalogView) -> str:
-    """The query with each table and plain view replaced by a subquery over what it is now; `query` has been bound."""
+def frozen_tree(tree: exp.Expr, catalog: CatalogView) -> exp.Expr:
+    """The query with each table and plain view replaced by a subquery over what it is now. The tree, which has been
+    bound, is changed."""
     freezing = _Freezing(catalog)
-    tree = freezing.visit(parse_one(query), frozenset())
+    tree = freezing.visit(tree, frozenset())
     for column in tree.find_all(exp.Column):
         freezing.unqualify(column)
-    return printed(tree)
+    return tree
+
+
+def with_database(frozen: exp.Expr, database: str) -> exp.Expr:
+    """A frozen query with the database before each table, which alone have a schema. The tree is changed."""
+    for table in frozen.find_all(exp.Table):
+        if table.args.get("db") is not None:
+            table.set("catalog", _quoted(database))
+    return frozen
 
 
 class _Freezing:
@@ -96,7 +105,7 @@ class _Freezing:
             names, select = view_parts(sql)
             columns = [exp.to_identifier(one, quoted=True) for one in names] or None
             alias = exp.TableAlias(this=called, columns=columns)
-            inside: exp.Expr = exp.Subquery(this=parse_one(frozen_query(select, catalog)), alias=alias)
+            inside: exp.Expr = exp.Subquery(this=frozen_tree(parse_one(select), catalog), alias=alias)
             shown: list[exp.Expr] = [trees.Star()]
         else:
             schema, own = (exp.to_identifier(one, quoted=quoted(one) != one) for one in catalog.parts(table)[-2:])

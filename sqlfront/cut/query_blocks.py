@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlfront.binding.environment import defaults_of
 from sqlfront.binding.query_binder import Bound
 from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
@@ -86,7 +85,7 @@ class Blocks:
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
         self.bound, self.con, self.catalog, self.facts = bound, con, catalog, facts
-        self.defaults = defaults_of(con)
+        self.defaults = bound.defaults
         self.notes, self.types, self.new = bound.notes, ComparedTypes(con), NewColumns(term)
         self.definitions: dict[str, Definition] = {}
         self.unions: dict[str, tuple[str, ...]] = {}

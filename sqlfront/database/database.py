@@ -349,7 +349,7 @@ class Database:
                 json.dumps(entry.column_names),
                 entry.scan,
             ],
-        )
+        ).fetchall()
 
     def note_epoch(self) -> None:
         """Reserve more epoch numbers in the file when those reserved are used up."""

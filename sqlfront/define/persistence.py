@@ -127,7 +127,7 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
 
 
 def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
-    from sqlfront.database.stored_views import register_all, store_view
+    from sqlfront.database.stored_views import forget_view, register_all, store_view
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view
 
@@ -154,6 +154,7 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
     ).fetchall()
     if tuple(described) != entry.definition.columns and not database.read_only:
         with transaction(con):
+            forget_view(database, con, name)
             store_view(database, con, entry)
 
 
