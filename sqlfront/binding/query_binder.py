@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlfront.binding.environment import Defaults, Environment, Named, Numbers, Output, defaults_of
+from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
 from sqlfront.binding.function_catalog import Functions
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import WHOLE, Types
@@ -45,7 +45,6 @@ class Bound:
     names: tuple[str, ...]
     notes: Notes
     functions: Functions
-    defaults: Defaults
     more: tuple[tuple[Sort, ...], ...] = ()
 
     @property
@@ -63,7 +62,7 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     notes, types = Notes(text), Types(con)
     environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(con))
     output = bind(tree, environment, orders)
-    return Bound(output.term, output.names, notes, functions, environment.defaults, output.more)
+    return Bound(output.term, output.names, notes, functions, output.more)
 
 
 def bind(tree: exp.Expr, environment: Environment, more: Sequence[exp.Order] = ()) -> Output:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from sqlfront.binding.environment import defaults_of
 from sqlfront.binding.query_binder import Bound
 from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
@@ -85,7 +86,7 @@ class Blocks:
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
         self.bound, self.con, self.catalog, self.facts = bound, con, catalog, facts
-        self.defaults = bound.defaults
+        self.defaults = defaults_of(con)
         self.notes, self.types, self.new = bound.notes, ComparedTypes(con), NewColumns(term)
         self.definitions: dict[str, Definition] = {}
         self.unions: dict[str, tuple[str, ...]] = {}

@@ -65,6 +65,7 @@ class Database:
         self.renamed: dict[tuple[str, str], QualifiedName] = {}  # A table's former key, and its name now.
         self.revision = 0
         self.macros: bool | None = False if self.in_memory else None
+        self.is_prepared = False  # Whether this process has made the bookkeeping tables.
         self.epoch_limit: int | None = None
         self.token = ""
         self._next_scan = 1

@@ -41,7 +41,8 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     with database.lock:
         catalog = EngineCatalog(database, con)
         tree = parse_query(statement.query, statement.text, statement.query_start)
-        catalog.expect([statement.name.parts, *named_tables(tree)])
+        asked = [statement.name.parts, *named_tables(tree)]
+        catalog.names.expect([*persistence.BOOKKEEPING, *(parts[-1] for parts in asked)])
         name = new_name(database, con, statement.name.parts, catalog.names)
         old = database.views.get(name.key) or database.unbuilt.get(name.key)
         if old is not None and statement.if_not_exists:
@@ -68,7 +69,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         if options.keys() & set(OPTIONS):
             own = drafted.parts[-1]
             check_epsilon(shown(name), own.definition, own.plan, options)
-        persistence.prepare(database, con)
+        persistence.prepare(database, con, catalog.names)
         put_in_place(database, con, drafted, old)
 
 
