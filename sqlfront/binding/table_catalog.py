@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from sqlfront.sql.keywords import quoted
@@ -24,7 +24,7 @@ class CatalogView(Protocol):
     part quoted where SQL needs it.
     """
 
-    def expect(self, names: Iterable[Sequence[str]]) -> None:
+    def expect(self, names: Sequence[Sequence[str]]) -> None:
         """Resolve these names in advance, at once."""
 
     def resolve(self, parts: Sequence[str]) -> str | None:
@@ -78,11 +78,10 @@ class DuckDBCatalog:
         self._declared: dict[str, list[Constraint]] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
 
-    def expect(self, names: Iterable[Sequence[str]]) -> None:
-        """Resolve these names in advance, with one query."""
-        wanted = [tuple(part.lower() for part in parts) for parts in names]
-        self.names.expect(parts[-1] for parts in wanted)
-        for parts in wanted:
+    def expect(self, names: Sequence[Sequence[str]], others: Sequence[str] = ()) -> None:
+        """Resolve these names in advance, and look up relations called as `others`: all with one query."""
+        self.names.expect([*(parts[-1] for parts in names), *others])
+        for parts in names:
             self.resolve(parts)
 
     def resolve(self, parts: Sequence[str]) -> str | None:

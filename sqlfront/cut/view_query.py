@@ -55,20 +55,21 @@ def bind_view(
     `con` is a DuckDB cursor without an open result: it binds names and types, no table is read.
     `catalog` defaults to DuckDB's own. `column_names` rename the first output columns, as in
     CREATE VIEW v (a, b); `order_by` are orders besides that of ORDER BY. For carets, `statement` is what the
-    user wrote and `offset` where the SELECT stands in it. `tree` is what `parse_query` read, if that has been done; it
-    is changed.
+    user wrote and `offset` where the SELECT stands in it. `tree` is what `parse_query` read, if that has been done and
+    the catalog expects its names; it is changed.
 
     Raises ProgrammingError when DuckDB refuses the query, NotSupportedError when it is valid SQL
     that views do not support: the message names the construct, the place, the reason and a rewrite.
     """
     text = statement if statement is not None else sql_select
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
-    tree = tree or parse_query(sql_select, text, offset)
+    if tree is None:
+        tree = parse_query(sql_select, text, offset)
+        catalog.expect(named_tables(tree))
     if not isinstance(tree, exp.Query | exp.Values):
         raise ProgrammingError("A view's query must be a SELECT")
     _check_tree(tree, Notes(text))
     shown = Shown(text, offset)
-    catalog.expect(named_tables(tree))
     check_same_meaning(con, sql_select, printed(tree), shown)
     columns = described(con, sql_select, column_names, shown)
     orders = [_order(one) for one in order_by]

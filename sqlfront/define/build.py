@@ -16,7 +16,7 @@ from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.update_mix import update_weights
-from sqlfront.define.epsilon import EPSILON, divides, epsilon_of, is_single, with_epsilon
+from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
 from sqlfront.define.following import following
 from sqlfront.maintenance import epoch
 from sqlfront.maintenance.engine import Engine
@@ -208,8 +208,7 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
         rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
-        divided, single = own == name and divides(definition, plan, options), own == name and is_single(options)
-        plan = with_epsilon(definition, plan, epsilon, divided=divided, single=single)
+        plan = with_epsilon(definition, plan, epsilon, options if own == name else None)
         if own == name:
             plan = replace(plan, blocks=_costs(parts))
         stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)

@@ -41,8 +41,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     with database.lock:
         catalog = EngineCatalog(database, con)
         tree = parse_query(statement.query, statement.text, statement.query_start)
-        asked = [statement.name.parts, *named_tables(tree)]
-        catalog.names.expect([*persistence.BOOKKEEPING, *(parts[-1] for parts in asked)])
+        catalog.expect(named_tables(tree), [*persistence.BOOKKEEPING, statement.name.parts[-1]])
         name = new_name(database, con, statement.name.parts, catalog.names)
         old = database.views.get(name.key) or database.unbuilt.get(name.key)
         if old is not None and statement.if_not_exists:
