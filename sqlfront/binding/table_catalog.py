@@ -9,6 +9,7 @@ from sqlfront.sql.keywords import quoted
 from sqlfront.sql.search_path import Found, Names
 from sqlfront.sql.tokens import tokenize
 from sqlfront.storage.errors import InternalError
+from sqlfront.storage.sql_text import literal
 
 Column = tuple[str, str, bool]
 ForeignKey = tuple[tuple[str, ...], str, tuple[str, ...]]
@@ -104,9 +105,12 @@ class DuckDBCatalog:
         return self._columns[table]
 
     def _read_columns(self, tables: Sequence[str]) -> None:
-        asked = [f'SELECT {i}, cid, name, type, "notnull" FROM pragma_table_info(?)' for i in range(len(tables))]
-        wholes = [".".join(map(quoted, self.parts(table))) for table in tables]
-        rows = self._con.execute(" UNION ALL ".join(asked), wholes).fetchall()
+        asked = (
+            f'SELECT {i}, cid, name, type, "notnull" '
+            f"FROM pragma_table_info({literal('.'.join(map(quoted, self.parts(table))))})"
+            for i, table in enumerate(tables)
+        )
+        rows = self._con.execute(" UNION ALL ".join(asked)).fetchall()
         self._columns |= {table: [] for table in tables}
         collations = [_collations(self._relations[table]) for table in tables]
         for i, _, name, kind, not_null in sorted(rows):
@@ -140,15 +144,14 @@ class DuckDBCatalog:
         return self._declared[table]
 
     def _read_constraints(self, tables: Sequence[str]) -> None:
+        places = {self.parts(table): table for table in tables}
         rows = self._con.execute(
-            "SELECT schema_name, table_name, constraint_index, constraint_type, constraint_column_names, expression, "
-            "referenced_table, referenced_column_names FROM duckdb_constraints() "
-            "WHERE database_name = ? AND list_contains(?, table_name)",
-            [self.database, [self._relations[table].name for table in tables]],
+            "SELECT database_name, schema_name, table_name, constraint_index, constraint_type, "
+            "constraint_column_names, expression, referenced_table, referenced_column_names "
+            f"FROM duckdb_constraints() WHERE table_name IN ({', '.join(literal(name) for *_, name in places)})",
         ).fetchall()
-        places = {self.parts(table)[1:]: table for table in tables}
         self._declared |= {table: [] for table in tables}
-        for *name, _, kind, columns, condition, referenced, there in sorted(rows, key=lambda row: row[2]):
+        for *name, _, kind, columns, condition, referenced, there in sorted(rows, key=lambda row: row[3]):
             if tuple(name) in places:
                 constraint = (kind, tuple(columns or ()), condition or "", referenced or "", tuple(there or ()))
                 self._declared[places[tuple(name)]].append(constraint)

@@ -61,19 +61,21 @@ def bind_view(
     Raises ProgrammingError when DuckDB refuses the query, NotSupportedError when it is valid SQL
     that views do not support: the message names the construct, the place, the reason and a rewrite.
     """
-    text = statement if statement is not None else sql_select
+    whole = statement if statement is not None else sql_select
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
     if tree is None:
-        tree = parse_query(sql_select, text, offset)
+        tree = parse_query(sql_select, whole, offset)
         catalog.expect(named_tables(tree))
     if not isinstance(tree, exp.Query | exp.Values):
         raise ProgrammingError("A view's query must be a SELECT")
-    _check_tree(tree, Notes(text))
-    shown = Shown(text, offset)
-    check_same_meaning(con, sql_select, printed(tree), shown)
+    _check_tree(tree, Notes(whole))
+    shown = Shown(whole, offset)
+    text = printed(tree)
+    if text != sql_select:
+        check_same_meaning(con, sql_select, text, shown)
     columns = described(con, sql_select, column_names, shown)
     orders = [_order(one) for one in order_by]
-    bound = bind_query(tree, text, con, catalog, orders)
+    bound = bind_query(tree, whole, con, catalog, orders)
     check_session(bound, con)
     facts = replace(facts_of(catalog), is_eager=True)
     term, boolean = _counted(normalise(bound.term, facts), bound)

@@ -87,7 +87,11 @@ def new_name(database: Database, con: Any, parts: Sequence[str], names: Names | 
 
 def require_current(database: Database, con: Any) -> None:
     """NotSupportedError when USE has made another database the current one: definitions are read in their own."""
-    [(current,)] = con.execute("SELECT current_database()").fetchall()
+    require_own(database, con.execute("SELECT current_database()").fetchall()[0][0])
+
+
+def require_own(database: Database, current: str) -> None:
+    """As `require_current`, by the name of the current database."""
     if current.casefold() != database.name.casefold():
         raise NotSupportedError(
             f"this statement is not supported while {current} is the current database",

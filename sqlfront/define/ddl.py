@@ -15,7 +15,7 @@ from sqlfront.binding.from_tables import named_tables
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import StoredView, ViewEntry
-from sqlfront.database.names import locate, new_name, shown
+from sqlfront.database.names import locate, new_name, require_own, shown
 from sqlfront.database.stored_views import forget_view, register_all, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
@@ -26,6 +26,7 @@ from sqlfront.define.options import check_options
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.dialect import parse_query, printed
+from sqlfront.sql.guard import query_columns
 from sqlfront.sql.search_path import Names
 from sqlfront.sql.statements import CreateMaterializedView, Name
 from sqlfront.storage.capture.capture import QualifiedName
@@ -41,6 +42,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     with database.lock:
         catalog = EngineCatalog(database, con)
         tree = parse_query(statement.query, statement.text, statement.query_start)
+        require_own(database, catalog.names.current)
         catalog.expect(named_tables(tree), [*persistence.BOOKKEEPING, statement.name.parts[-1]])
         name = new_name(database, con, statement.name.parts, catalog.names)
         old = database.views.get(name.key) or database.unbuilt.get(name.key)
@@ -225,7 +227,7 @@ def _frozen(con: Any, query: exp.Expr, catalog: EngineCatalog, definition: Defin
     select = printed(frozen)
     qualified = printed(with_database(frozen, catalog.database))
     try:
-        types = [row[1] for row in con.execute(f"DESCRIBE {qualified}").fetchall()]
+        types = [type_ for _, type_ in query_columns(con, qualified)]
     except duckdb.Error as error:
         raise NotSupportedError(
             "this query cannot be stored",

@@ -67,7 +67,7 @@ class Names:
         """Where `[[catalog.]schema.]name` is looked for, and what is there; temporary relations if `temporary`."""
         qualifiers = [part.casefold() for part in parts[:-1]]
         databases = self._databases if len(qualifiers) == 1 else ()
-        places = _places(qualifiers, *self._path, databases)
+        places = _places(qualifiers, self.current.casefold(), self._path[1], databases)
         self.expect(parts[-1:])
         return Lookup(tuple(place for place in places if temporary or place[0] != "temp"), self._placed(parts[-1]))
 
@@ -80,10 +80,15 @@ class Names:
         found = self._named[name.lower()]
         return {(one.database.casefold(), one.schema.casefold()): one for one in found}
 
+    @property
+    def current(self) -> str:
+        """The current database."""
+        return self._path[0]
+
     @cached_property
     def _path(self) -> tuple[str, str]:
         [(current, path)] = self._con.execute("SELECT current_database(), current_setting('search_path')").fetchall()
-        return current.casefold(), path
+        return current, path
 
     @cached_property
     def _databases(self) -> list[str]:

@@ -121,11 +121,8 @@ def triggers_query(database: str, table: QualifiedName | None = None) -> str:
 
 
 def alive_query(database: str) -> str:
-    """The oids of our triggers; a trigger that was dropped and made again has another oid."""
-    return (
-        "SELECT trigger_oid FROM duckdb_triggers() "
-        f"WHERE database_name = {literal(database)} AND starts_with(trigger_name, '__sqlfront_')"
-    )
+    """The oids of all triggers, ours among them; a trigger that was dropped and made again has another oid."""
+    return f"SELECT trigger_oid FROM duckdb_triggers() WHERE database_name = {literal(database)}"
 
 
 def foreign_query(database: str, captures: Iterable[Captured]) -> str:
