@@ -80,7 +80,8 @@ def _run_own(session: Session, statement: Statement) -> None:
     defines = not isinstance(statement, (*READS, own.RefreshChangeTables))
     if defines:
         _refuse_definition(session)
-    if defines or isinstance(statement, own.CheckMaterializedView):
+    asks_itself = isinstance(statement, own.CreateMaterializedView)  # Together with its other questions.
+    if (defines and not asks_itself) or isinstance(statement, own.CheckMaterializedView):
         require_current(session.database, session.duck)
     with session.database.progress.watch(statement.text):
         _OWN.get(type(statement), _show)(session, statement)

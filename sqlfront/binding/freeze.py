@@ -19,13 +19,14 @@ from sqlfront.sql.keywords import quoted
 from sqlfront.storage.capture.trigger_sql import QualifiedName
 
 
-def frozen_query(query: str, catalog: CatalogView) -> str:
-    """The query with each table and plain view replaced by a subquery over what it is now; `query` has been bound."""
+def frozen_tree(tree: exp.Expr, catalog: CatalogView) -> exp.Expr:
+    """The query with each table and plain view replaced by a subquery over what it is now. The tree, which has been
+    bound, is changed."""
     freezing = _Freezing(catalog)
-    tree = freezing.visit(parse_one(query), frozenset())
+    tree = freezing.visit(tree, frozenset())
     for column in tree.find_all(exp.Column):
         freezing.unqualify(column)
-    return printed(tree)
+    return tree
 
 
 class _Freezing:
@@ -89,7 +90,7 @@ class _Freezing:
             names, select = view_parts(sql)
             columns = [_quoted(one) for one in names] or None
             alias = exp.TableAlias(this=called, columns=columns)
-            inside: exp.Expr = exp.Subquery(this=parse_one(frozen_query(select, catalog)), alias=alias)
+            inside: exp.Expr = exp.Subquery(this=frozen_tree(parse_one(select), catalog), alias=alias)
             shown: list[exp.Expr] = [trees.Star()]
         else:
             schema, own = map(_plain, catalog.parts(table)[-2:])

@@ -42,6 +42,12 @@ _NO_CHANGES = (
 )
 
 
+def named_tables(tree: exp.Expr) -> list[list[str]]:
+    """The names that a query reads from; also those of WITH queries."""
+    tables = (table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier))
+    return [[part.name for part in table.parts] for table in tables]
+
+
 def bind_from(select: exp.Select, environment: Environment) -> tuple[Term, Sight]:
     """The rows of FROM and what may be named of them; one row without columns where there is no FROM."""
     from_ = select.args.get("from_")

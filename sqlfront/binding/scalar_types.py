@@ -21,6 +21,7 @@ from sqlfront.planner.algebra.scalars import (
     with_parts,
 )
 from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.sql.guard import query_columns
 from sqlfront.storage.errors import NotSupportedError
 
 PARAMETER = "LAMBDA PARAMETER"
@@ -100,7 +101,7 @@ class Types:
         import duckdb
 
         try:
-            return [row[1] for row in self._con.execute(f"DESCRIBE {query}").fetchall()]
+            return [type_ for _, type_ in query_columns(self._con, query)]
         except duckdb.Error as error:
             raise NotSupportedError(
                 "This query is not supported in a view",

@@ -178,8 +178,8 @@ def _wanted(argument: exp.Expr, names: Sequence[str], block: SelectBlock) -> lis
     con = block.environment.con
     if isinstance(argument, exp.Lambda) or (isinstance(argument, trees.Infix) and argument.args["operator"] == "->"):
         listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
-        return list(con.execute(f"SELECT list_filter([{listed}], {printed(argument)})").fetchone()[0])
-    return list(con.execute(f"SELECT {printed(argument)}").fetchone()[0])
+        return list(con.execute(f"SELECT list_filter([{listed}], {printed(argument)})").fetchall()[0][0])
+    return list(con.execute(f"SELECT {printed(argument)}").fetchall()[0][0])
 
 
 def _pattern(node: exp.Expr) -> re.Pattern[str] | None:

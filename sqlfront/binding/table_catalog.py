@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from sqlfront.sql.keywords import quoted
 from sqlfront.sql.name_parts import NAME, listed_names
-from sqlfront.sql.search_path import Found, look_up
+from sqlfront.sql.search_path import Found, Names
 from sqlfront.storage.errors import InternalError
+from sqlfront.storage.sql_text import literal
 
 Column = tuple[str, str, bool]
 ForeignKey = tuple[tuple[str, ...], str, tuple[str, ...]]
@@ -24,6 +25,9 @@ class CatalogView(Protocol):
     Tables are named by their *qualified name*: SQL text `schema.table` without the database, each
     part quoted where SQL needs it.
     """
+
+    def expect(self, names: Sequence[Sequence[str]]) -> None:
+        """Resolve these names in advance, at once."""
 
     def resolve(self, parts: Sequence[str]) -> str | None:
         """The qualified name that `[catalog.][schema.]table` means here; None when there is no such relation."""
@@ -63,16 +67,24 @@ class DuckDBCatalog:
     """The catalog of one DuckDB connection: its tables and plain views, no change tables, no materialized views.
 
     `database` names the database whose relations count; the current one by default. The connection must not hold
-    an open result. Lookups are remembered, so use one object per statement.
+    an open result. Answers are remembered, so use one object per statement. Names that are expected together cost one
+    query, and so do the columns of all tables looked up so far, and their constraints.
     """
 
     def __init__(self, con: Any, database: str | None = None) -> None:
         self._con = con
-        self.database = database if database is not None else con.execute("SELECT current_database()").fetchone()[0]
+        self.names = Names(con)
+        self.database = database if database is not None else con.execute("SELECT current_database()").fetchall()[0][0]
         self._relations: dict[str, Found] = {}
         self._columns: dict[str, list[Column]] = {}
         self._declared: dict[str, list[Constraint]] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
+
+    def expect(self, names: Sequence[Sequence[str]], others: Sequence[str] = ()) -> None:
+        """Resolve these names in advance, and look up relations called as `others`: all with one query."""
+        self.names.expect([*(parts[-1] for parts in names), *others])
+        for parts in names:
+            self.resolve(parts)
 
     def resolve(self, parts: Sequence[str]) -> str | None:
         """The qualified name, found as DuckDB does along the current search path; None outside this database."""
@@ -87,18 +99,23 @@ class DuckDBCatalog:
 
     def columns(self, table: str) -> list[Column] | None:
         """Columns of a table or plain view; a collation is written behind the type."""
-        found = self._relations.get(table)
-        if found is None:
+        if table not in self._relations:
             return None
         if table not in self._columns:
-            self._columns[table] = self._read_columns(found)
+            self._read_columns(self._pending(self._columns, table))
         return self._columns[table]
 
-    def _read_columns(self, found: Found) -> list[Column]:
-        whole = ".".join(map(quoted, (self.database, found.schema, found.name)))
-        rows = self._con.execute(f"SELECT column_name, column_type, \"null\" = 'NO' FROM (DESCRIBE {whole})").fetchall()
-        collations = self._collations(found)
-        return [(name, kind + collations.get(name.lower(), ""), bool(not_null)) for name, kind, not_null in rows]
+    def _read_columns(self, tables: Sequence[str]) -> None:
+        asked = (
+            f'SELECT {i}, cid, name, type, "notnull" '
+            f"FROM pragma_table_info({literal('.'.join(map(quoted, self.parts(table))))})"
+            for i, table in enumerate(tables)
+        )
+        rows = self._con.execute(" UNION ALL ".join(asked)).fetchall()
+        self._columns |= {table: [] for table in tables}
+        collations = [_collations(self._relations[table]) for table in tables]
+        for i, _, name, kind, not_null in sorted(rows):
+            self._columns[tables[i]].append((name, kind + collations[i].get(name.lower(), ""), bool(not_null)))
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         """Declared keys; a view has none."""
@@ -119,22 +136,36 @@ class DuckDBCatalog:
         return [condition for kind, _, condition, *_ in self._constraints(table) if kind == "CHECK"]
 
     def _constraints(self, table: str) -> list[Constraint]:
-        """The constraints of a table in order; none of what is not known."""
+        """The constraints of a table in order; none of a view, and of what is not known."""
         found = self._relations.get(table)
-        if found is None:
+        if found is None or found.is_view:
             return []
         if table not in self._declared:
-            rows = self._con.execute(
-                "SELECT constraint_type, constraint_column_names, expression, referenced_table, "
-                "referenced_column_names FROM duckdb_constraints() WHERE database_name = ? AND schema_name = ? "
-                "AND table_name = ? ORDER BY constraint_index",
-                [self.database, found.schema, found.name],
-            ).fetchall()
-            self._declared[table] = [
-                (kind, tuple(columns or ()), condition or "", referenced or "", tuple(there or ()))
-                for kind, columns, condition, referenced, there in rows
-            ]
+            self._read_constraints(self._pending(self._declared, table))
         return self._declared[table]
+
+    def _read_constraints(self, tables: Sequence[str]) -> None:
+        places = {self.parts(table): table for table in tables}
+        rows = self._con.execute(
+            "SELECT database_name, schema_name, table_name, constraint_index, constraint_type, "
+            "constraint_column_names, expression, referenced_table, referenced_column_names "
+            f"FROM duckdb_constraints() WHERE table_name IN ({', '.join(literal(name) for *_, name in places)})",
+        ).fetchall()
+        self._declared |= {table: [] for table in tables}
+        for *name, _, kind, columns, condition, referenced, there in sorted(rows, key=lambda row: row[3]):
+            if tuple(name) in places:
+                constraint = (kind, tuple(columns or ()), condition or "", referenced or "", tuple(there or ()))
+                self._declared[places[tuple(name)]].append(constraint)
+
+    def _pending(self, known: Collection[str], table: str) -> list[str]:
+        """A relation and the tables found so far, as far as they are not known."""
+        others = (other for other, found in self._relations.items() if not found.is_view and other not in known)
+        return list(dict.fromkeys((table, *others)))
+
+    def size(self, table: str) -> float | None:
+        """The estimated rows of a table that has been looked up, at least 1; None for anything else."""
+        found = self._relations.get(table)
+        return None if found is None or found.is_view else float(max(1, found.size))
 
     def is_change_table(self, table: str) -> bool:
         return False
@@ -147,35 +178,25 @@ class DuckDBCatalog:
 
     def view_sql(self, table: str) -> str | None:
         found = self._relations.get(table)
-        if found is None or not found.is_view:
-            return None
-        [(sql,)] = self._con.execute(
-            "SELECT sql FROM duckdb_views() WHERE database_name = ? AND schema_name = ? AND view_name = ?",
-            [self.database, found.schema, found.name],
-        ).fetchall()
-        return str(sql)
+        return found.sql if found is not None and found.is_view else None
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
         sql = self.view_sql(table)
         return None if sql is None else view_parts(sql)
 
-    def _collations(self, found: Found) -> dict[str, str]:
-        """` COLLATE name` by column: DuckDB lists collations nowhere but in the table's CREATE statement."""
-        row = self._con.execute(
-            "SELECT sql FROM duckdb_tables() WHERE database_name = ? "
-            "AND schema_name = ? AND table_name = ? AND contains(sql, 'COLLATE')",
-            [self.database, found.schema, found.name],
-        ).fetchone()
-        return _declared_collations(row[0]) if row else {}
-
     def _find(self, parts: tuple[str, ...]) -> str | None:
-        found = look_up(self._con, parts).first()
+        found = self.names.look_up(parts).first()
         if found is None or found.database != self.database:
             return None
         table = f"{quoted(found.schema)}.{quoted(found.name)}"
         self._relations[table] = found
         self._resolved[found.database.lower(), found.schema.lower(), found.name.lower()] = table
         return table
+
+
+def _collations(found: Found) -> dict[str, str]:
+    """` COLLATE name` by column: DuckDB lists collations nowhere but in the table's CREATE statement."""
+    return {} if found.is_view or "COLLATE" not in found.sql else _declared_collations(found.sql)
 
 
 def _declared_collations(create: str) -> dict[str, str]:

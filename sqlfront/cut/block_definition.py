@@ -292,7 +292,7 @@ class _Block:
         if not isinstance(value, Constant):
             why, hint = "a view's query is fixed when it is created", "write a number"
             raise self._notes.refusal("LIMIT with an expression", place, why, hint)
-        found = self._con.execute(f"SELECT CAST({value.sql} AS BIGINT)").fetchone()[0]
+        found = self._con.execute(f"SELECT CAST({value.sql} AS BIGINT)").fetchall()[0][0]
         return None if found is None else int(found)
 
     def _is_natural(self, column: Column) -> bool:

@@ -10,20 +10,17 @@ from sqlfront.binding.notes import Notes, WrittenOrder
 from sqlfront.cut.composed_items import written_tie_breakers
 from sqlfront.planner.algebra.terms import Sort
 from sqlfront.sql import trees
-from sqlfront.sql.dialect import parse_one, printed
+from sqlfront.sql.dialect import parse_one
 
 
-def completed_query(tree: exp.Expr, written: str, notes: Notes, settled: Mapping[int, int]) -> str:
-    """The query whose orders leave nothing open; as it is written where it has no order that decides its rows.
+def complete_orders(tree: exp.Expr, notes: Notes, settled: Mapping[int, int]) -> None:
+    """Change a query's tree so that its orders leave nothing open.
 
-    `settled` has, by an order's number, how many values settle what ties in its last item. The tree is changed.
+    `settled` has, by an order's number, how many values settle what ties in its last item.
     """
-    changed = False
     for number, order in enumerate(notes.orders):
         if order.moved is None and _decides(order, tree):
             _complete(order, settled.get(number, 0))
-            changed = True
-    return printed(tree) if changed else written
 
 
 def _decides(order: WrittenOrder, tree: exp.Expr) -> bool:

@@ -81,4 +81,4 @@ def with_names(value: Scalar, names: Mapping[Column, str]) -> str:
 
 def evaluated(con: object, value: Scalar) -> object:
     """The value of an expression without columns."""
-    return con.execute(f"SELECT {scalar_sql(value)}").fetchone()[0]  # type: ignore[attr-defined]
+    return con.execute(f"SELECT {scalar_sql(value)}").fetchall()[0][0]  # type: ignore[attr-defined]

@@ -35,7 +35,8 @@ _ZONE_FREE = frozenset(
 
 def check_session(bound: Bound, con: Any) -> None:
     """Refuse a query whose rows the session, the clock or chance decides. Raises NotSupportedError."""
-    if con.execute("SELECT current_setting('default_collation')").fetchone()[0]:
+    [(collation,)] = con.execute("SELECT current_setting('default_collation')").fetchall()
+    if collation:
         raise NotSupportedError(
             "A view under a default_collation is not supported",
             why="equality under a collation is not equality of values, which joins and groups rely on.",

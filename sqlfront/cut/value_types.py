@@ -65,7 +65,7 @@ class ComparedTypes:
 
 def bound_nodes(con: Any, query: str) -> list[BoundNode]:
     """All nodes of DuckDB's bound plan for `query`, parents first."""
-    text = con.execute("SELECT json_serialize_plan(?)", [query]).fetchone()[0]
+    text = con.execute("SELECT json_serialize_plan(?)", [query]).fetchall()[0][0]
     if not text:  # DuckDB has no JSON of a plan with a BIT constant.
         raise NotSupportedError(
             "A constant of type BIT is not supported in a view",

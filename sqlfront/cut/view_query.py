@@ -8,10 +8,11 @@ from typing import Any
 from sqlglot import exp
 
 from sqlfront.binding.catalog_facts import facts_of
+from sqlfront.binding.from_tables import named_tables
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.query_binder import Bound, bind_query
 from sqlfront.binding.table_catalog import CatalogView, DuckDBCatalog
-from sqlfront.cut.completed_orders import completed_query
+from sqlfront.cut.completed_orders import complete_orders
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
@@ -27,10 +28,15 @@ from sqlfront.storage.errors import InternalError, ProgrammingError
 
 @dataclass(frozen=True)
 class ViewQuery:
-    """A view's definition, and its query with orders that leave nothing open: what its rows are."""
+    """A view's definition, and the tree of its query with orders that leave nothing open: what its rows are."""
 
     definition: Definition
-    completed: str
+    tree: exp.Expr
+
+    @property
+    def completed(self) -> str:
+        """The query's text."""
+        return printed(self.tree)
 
 
 def bind_view(
@@ -42,28 +48,34 @@ def bind_view(
     order_by: tuple[str, ...] = (),
     statement: str | None = None,
     offset: int = 0,
+    tree: exp.Expr | None = None,
 ) -> ViewQuery:
     """The definition of the view that `sql_select` describes.
 
     `con` is a DuckDB cursor without an open result: it binds names and types, no table is read.
     `catalog` defaults to DuckDB's own. `column_names` rename the first output columns, as in
     CREATE VIEW v (a, b); `order_by` are orders besides that of ORDER BY. For carets, `statement` is what the
-    user wrote and `offset` where the SELECT stands in it.
+    user wrote and `offset` where the SELECT stands in it. `tree` is what `parse_query` read, if that has been done and
+    the catalog expects its names; it is changed.
 
     Raises ProgrammingError when DuckDB refuses the query, NotSupportedError when it is valid SQL
     that views do not support: the message names the construct, the place, the reason and a rewrite.
     """
-    text = statement if statement is not None else sql_select
+    whole = statement if statement is not None else sql_select
     catalog = catalog if catalog is not None else DuckDBCatalog(con)
-    tree = parse_query(sql_select, text, offset)
+    if tree is None:
+        tree = parse_query(sql_select, whole, offset)
+        catalog.expect(named_tables(tree))
     if not isinstance(tree, exp.Query | exp.Values):
         raise ProgrammingError("A view's query must be a SELECT")
-    _check_tree(tree, Notes(text))
-    shown = Shown(text, offset)
-    check_same_meaning(con, sql_select, printed(tree), shown)
+    _check_tree(tree, Notes(whole))
+    shown = Shown(whole, offset)
+    text = printed(tree)
+    if text != sql_select:
+        check_same_meaning(con, sql_select, text, shown)
     columns = described(con, sql_select, column_names, shown)
     orders = [_order(one) for one in order_by]
-    bound = bind_query(tree, text, con, catalog, orders)
+    bound = bind_query(tree, whole, con, catalog, orders)
     check_session(bound, con)
     facts = replace(facts_of(catalog), is_eager=True)
     term, boolean = _counted(normalise(bound.term, facts), bound)
@@ -75,7 +87,8 @@ def bind_view(
     definition = with_branches(definition, blocks.branches)
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean)
-    return ViewQuery(definition, completed_query(tree, sql_select, bound.notes, blocks.settled))
+    complete_orders(tree, bound.notes, blocks.settled)
+    return ViewQuery(definition, tree)
 
 
 def _check_tree(tree: exp.Expr, notes: Notes) -> None:

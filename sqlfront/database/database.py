@@ -69,6 +69,7 @@ class Database:
         self.revision = 0
         self.macros: dict[str, str] | None = {} if self.in_memory else None
         self.definitions = 0  # Grows when plain views or macros may have been defined.
+        self.is_prepared = False  # Whether this process has made the bookkeeping tables.
         self.epoch_limit: int | None = None
         self.token = ""
         self._next_scan = 1
@@ -353,7 +354,7 @@ class Database:
                 json.dumps(entry.column_names),
                 entry.scan,
             ],
-        )
+        ).fetchall()
 
     def note_epoch(self) -> None:
         """Reserve more epoch numbers in the file when those reserved are used up."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.reserved import is_reserved, reserved
 from sqlfront.sql.keywords import quoted
 from sqlfront.sql.name_parts import split_name
-from sqlfront.sql.search_path import Lookup, Place, look_up
+from sqlfront.sql.search_path import Lookup, Names, Place, look_up
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
@@ -60,9 +60,12 @@ def _first(database: Database, lookup: Lookup, ours: Collection[Key]) -> tuple[K
     return None, list(lookup.places)
 
 
-def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedName:
-    """Where a view or change table of this name is created. NotSupportedError for another database."""
-    catalog, schema = look_up(con, parts, temporary=False).places[0]
+def new_name(database: Database, con: Any, parts: Sequence[str], names: Names | None = None) -> QualifiedName:
+    """Where a view or change table of this name is created, perhaps by what this statement has looked up.
+
+    NotSupportedError for another database.
+    """
+    catalog, schema = (names or Names(con)).look_up(parts, temporary=False).places[0]
     if catalog != database.name.casefold():
         raise NotSupportedError(
             f"{'.'.join(parts)} would be in database {catalog}",
@@ -71,6 +74,8 @@ def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedNam
         )
     if is_reserved([schema, parts[-1]]):
         raise reserved(".".join(parts))
+    if schema == "main":  # It is always there.
+        return QualifiedName(schema, parts[-1])
     spelled = con.execute(
         "SELECT schema_name FROM duckdb_schemas() WHERE database_name = ? AND lower(schema_name) = ?",
         [database.name, schema.lower()],
@@ -82,7 +87,11 @@ def new_name(database: Database, con: Any, parts: Sequence[str]) -> QualifiedNam
 
 def require_current(database: Database, con: Any) -> None:
     """NotSupportedError when USE has made another database the current one: definitions are read in their own."""
-    [(current,)] = con.execute("SELECT current_database()").fetchall()
+    require_own(database, con.execute("SELECT current_database()").fetchall()[0][0])
+
+
+def require_own(database: Database, current: str) -> None:
+    """As `require_current`, by the name of the current database."""
     if current.casefold() != database.name.casefold():
         raise NotSupportedError(
             f"this statement is not supported while {current} is the current database",

@@ -15,9 +15,8 @@ from sqlfront.storage.sql_text import quote
 def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
     """Write a view's definition and make the DuckDB view that users see, in the transaction of `con`.
 
-    That is the final projection over the scan of the maintained core.
+    That is the final projection over the scan of the maintained core. None of the name may be there.
     """
-    forget_view(database, con, entry.name)
     database.register(con, database.scan_name(entry.scan), database.view_scan(entry, database.session))
     query = view_query(entry.definition, entry, database.scan_name(entry.scan))
     con.execute(f"CREATE VIEW {table_sql(database.name, entry.name)} AS {query}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import Database
@@ -236,10 +237,10 @@ def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[
 
     from sqlfront.maintenance.engine import Change
 
-    with lossless(con):
-        if consume:
-            read = database.capture.take(con, tables, own=own)
-        else:
+    if consume:
+        read = database.capture.take(con, tables, own=own, within=partial(lossless, con))
+    else:
+        with lossless(con):
             read = database.capture.pending(con, tables, own=own).tables
     found = {}
     for name, rows in read.items():

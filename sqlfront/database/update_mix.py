@@ -21,17 +21,19 @@ if TYPE_CHECKING:
 
 
 def update_weights(
-    database: Database, con: Any, definition: Definition, options: Mapping[str, Any], names: Mapping[str, str]
+    database: Database,
+    catalog: EngineCatalog,
+    definition: Definition,
+    options: Mapping[str, Any],
+    names: Mapping[str, str],
 ) -> dict[str, float]:
     """The weight of each table for the planner, by the engine's names: `names` has those of views that are read.
 
     A declared mix is the whole: a table that it does not name hardly changes.
     """
-    from sqlfront.database.catalog import EngineCatalog
-
     tables = {atom.table for atom in definition.atoms}
     if options.get("updates"):
-        declared = _read(options["updates"], EngineCatalog(database, con))
+        declared = _read(options["updates"], catalog)
         numbers = {names.get(table, table): number for table, number in declared.items()}
         return {table: numbers.get(table, 0) for table in tables}
     relations = database.engine.relations
@@ -39,7 +41,7 @@ def update_weights(
     observed = {table: relation.changes - relation.loaded for table, relation in known.items()}
     if any(observed.values()):
         return {table: float(observed.get(table, 0)) for table in tables}
-    return {table: size for table, size in _sizes(database, con).items() if table in tables}
+    return {table: size for table in tables if (size := catalog.size(table)) is not None}
 
 
 def check_updates(options: Mapping[str, Any], definition: Definition, catalog: EngineCatalog) -> None:
@@ -113,11 +115,3 @@ def _number(table: str, text: str) -> float:
 def _error(what: str, hint: str = "for example updates = 'lineitem: 1000, orders: 100'") -> ProgrammingError:
     why = "it tells how often each table of the view changes, relative to the others"
     return ProgrammingError(f"option updates {what}", why=why, hint=hint)
-
-
-def _sizes(database: Database, con: Any) -> dict[str, float]:
-    """Estimated rows per table."""
-    rows = con.execute(
-        "SELECT schema_name, table_name, estimated_size FROM duckdb_tables() WHERE database_name = current_database()"
-    ).fetchall()
-    return {database.relation_key(QualifiedName(schema, name)): float(max(1, size)) for schema, name, size in rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +12,15 @@ from sqlfront.binding.freeze import qualified_query
 from sqlfront.cut.view_query import bind_view
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import Database
-from sqlfront.database.entries import ChangeTable, StoredView, ViewEntry
-from sqlfront.database.failures import translated
+from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.update_mix import update_weights
-from sqlfront.define.epsilon import EPSILON, divides, epsilon_of, is_single, with_epsilon
+from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
+from sqlfront.define.following import following
 from sqlfront.maintenance import epoch
 from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.program.room import Room
-from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.plan import Plan
@@ -32,25 +31,25 @@ from sqlfront.planner.rules.materialize import TooManyJoins
 from sqlfront.planner.theory.core import minimise
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.sql.tokens import split
-from sqlfront.storage.errors import DataError, NotSupportedError, ProgrammingError
+from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from sqlglot import exp
 
 
 @dataclass(frozen=True)
 class Bound:
     """A query's definition, the materialized views it reads, as the binder calls them, and the text that was bound.
 
-    `completed` is the text with orders that leave nothing open. `catalog` is the one it was bound with in this
-    statement, None if it came from elsewhere.
+    `catalog` is the one it was bound with. `tree` is the query's, with orders that leave nothing open.
     """
 
     definition: Definition
     sources: Mapping[str, ViewEntry]
     query: str
-    completed: str = ""
-    catalog: EngineCatalog | None = None
+    catalog: EngineCatalog
+    tree: exp.Expr | None = None
 
     @property
     def definitions(self) -> list[Definition]:
@@ -63,6 +62,12 @@ class Bound:
         tables = {atom.table for definition in self.definitions for atom in definition.atoms}
         return {key: source for key, source in self.sources.items() if key in tables}
 
+    @property
+    def tables(self) -> set[str]:
+        """The tables and change tables that are read."""
+        made = {table for table, _ in (*self.definition.derived, *self.definition.unions)}
+        return {atom.table for one in self.definitions for atom in one.atoms} - self.fed.keys() - made
+
 
 def bind(
     catalog: EngineCatalog, con: Any, query: str, *, statement: str | None = None, offset: int = 0, **shape: Any
@@ -72,7 +77,7 @@ def bind(
     definition = minimise(found.definition)
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
     definition = replace(definition, derived=derived)
-    bound = Bound(definition, dict(catalog.views_read), query, found.completed, catalog)
+    bound = Bound(definition, dict(catalog.views_read), query, catalog, found.tree)
     notes = [
         f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
         for key, source in bound.sources.items()
@@ -96,41 +101,44 @@ def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
     return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
 
 
-def build_view(
-    database: Database, con: Any, view: StoredView, bound: Bound | None = None, undo: ExitStack | None = None
-) -> ViewEntry:
-    """Build a stored view, whose query may have been bound already, capturing the tables it reads.
+@dataclass(frozen=True)
+class Draft:
+    """A view that is to be built: its query has been bound, and its parts planned."""
 
-    In the transaction `building` whose stack is `undo`, if that is given: its tables must have been captured then.
+    view: StoredView
+    bound: Bound
+    parts: Sequence[Part]
+
+
+def draft(database: Database, view: StoredView, bound: Bound) -> Draft:
+    """Plan a view's parts."""
+    name = f"{database.relation_key(view.name)}#{view.scan}"
+    return Draft(view, bound, plan_parts(database, bound, name, view.options))
+
+
+def build_view(database: Database, con: Any, view: StoredView, bound: Bound | None = None) -> ViewEntry:
+    """Build a stored view, whose query may have been bound already, in a transaction of its own.
+
     On any error nothing has changed. O(rows of its tables).
     """
     if bound is None:
         bound = bind_stored(EngineCatalog(database, con), con, view)
-    fed = bound.fed
-    parts = plan_parts(database, con, bound, f"{database.relation_key(view.name)}#{view.scan}", view.options)
-    tables = {atom.table for definition in bound.definitions for atom in definition.atoms} - fed.keys()
-    tables -= {table for table, _ in (*bound.definition.derived, *bound.definition.unions)}
-    kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
-    for table in tables & kept.keys():
-        _refuse_passed_rows(database, kept[table])
-    fresh: list[str] = []
-    try:
-        for table in sorted(tables - kept.keys()):
-            if _capture(database, con, table, bound.catalog or EngineCatalog(database, con)):
-                fresh.append(table)
-        for source in fed.values():
-            database.engine.expose(source.maintained.name)
-        with _naming(view), building(database, con) if undo is None else nullcontext(undo) as opened:
-            maintained = _fill(database, con, parts, epsilon_of(view.options), opened)
-    except BaseException:
-        for table in fresh:
-            _release(database, con, table)
-        database.engine.drop_unread()
-        raise
-    tables = tables.union(*(source.tables for source in fed.values()))
+    drafted = draft(database, view, bound)
+    with following(database, con, view, bound), building(database, con) as undo:
+        return fill(database, con, drafted, undo)
+
+
+def fill(database: Database, con: Any, drafted: Draft, undo: ExitStack) -> ViewEntry:
+    """Fill a view from the snapshot of the transaction `building` whose stack is `undo`, `following` its tables.
+
+    O(rows of its tables).
+    """
+    view, bound = drafted.view, drafted.bound
+    maintained = _fill(database, con, drafted.parts, epsilon_of(view.options), undo)
+    tables = bound.tables.union(*(source.tables for source in bound.fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
-        parts[-1].definition, maintained, tables, bound.sources,
+        drafted.parts[-1].definition, maintained, tables, bound.sources,
     )  # fmt: skip
 
 
@@ -149,7 +157,7 @@ class Part:
     stateless: bool = False
 
 
-def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
+def plan_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
     """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant.
 
     Views that they read are called as the engine calls them: so those that take their places may be built beside them.
@@ -157,17 +165,17 @@ def plan_parts(database: Database, con: Any, bound: Bound, name: str, options: M
     """
     if bound.definition.branches and not options.get("strategy"):
         merged = replace(bound, definition=merged_definition(bound.definition))
-        parts = _planned_parts(database, con, merged, name, options)
+        parts = _planned_parts(database, merged, name, options)
         lacking = unmerged([part.plan for part in parts if part.feeds is None])
         if lacking is None:
             return parts
         note = f"the rows of the branches are stored, as one of them has no ranked tree ({lacking})"
         noted = replace(bound.definition, notes=(*bound.definition.notes, note))
         bound = replace(bound, definition=noted)
-    return _planned_parts(database, con, bound, name, options)
+    return _planned_parts(database, bound, name, options)
 
 
-def _planned_parts(database: Database, con: Any, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
+def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
     """The parts of a query; without its own if its branches were to be merged and cannot be."""
     blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
     unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
@@ -191,14 +199,13 @@ def _planned_parts(database: Database, con: Any, bound: Bound, name: str, option
         if own == name:
             notes = (*notes, *_notes(parts))
         definition = replace(definition, notes=notes)
-        weights = update_weights(database, con, definition, options, names)
+        weights = update_weights(database, bound.catalog, definition, options, names)
         weights |= {table: rates[table] for table in {atom.table for atom in definition.atoms} & rates.keys()}
         fed = feeds.get(own, own)
         rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
-        divided, single = own == name and divides(definition, plan, options), own == name and is_single(options)
-        plan = with_epsilon(definition, plan, epsilon, divided=divided, single=single)
+        plan = with_epsilon(definition, plan, epsilon, options if own == name else None)
         if own == name:
             plan = replace(plan, blocks=_costs(parts))
         stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)
@@ -288,79 +295,7 @@ def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
     return replace(definition, atoms=atoms, distinct_sets=distinct_sets, branches=branches)
 
 
-def discard(database: Database, con: Any, entry: ViewEntry) -> None:
-    """Take a view that was built and not stored out of the engine, with what only it needs."""
-    database.detach(entry)
-    for table in unneeded_tables(database, [entry]):
-        _release(database, con, table)
-
-
-def unneeded_tables(
-    database: Database, views: Sequence[StoredView], replaced_by: Sequence[ViewEntry] = ()
-) -> list[str]:
-    """The captured tables that no view reads when others have taken the places of these."""
-    staying = [entry.tables for entry in database.views.values() if not any(entry is view for view in views)]
-    staying += [entry.tables for entry in replaced_by]
-    kept = {database.relation_key(table.name) for table in database.change_tables.values()}
-    read = set().union(*(view.tables for view in views if isinstance(view, ViewEntry)))
-    return sorted((read & database.engine.relations.keys()) - kept.union(*staying))
-
-
 # Inside ------------------------------------------------------------------------------------------
-
-
-def _capture(database: Database, con: Any, table: str, catalog: EngineCatalog) -> bool:
-    """Make the engine follow a table; True if it did not before. The rows of a read-only file never change."""
-    name = catalog.name(table)
-    known = catalog.columns(table)
-    if known is None:  # The binding has not looked the table up.
-        known = catalog.columns(catalog.resolve((database.name, name.schema, name.name)) or "")
-    columns = [Column(*column) for column in known or ()]
-    fresh = table not in database.engine.relations
-    if fresh:
-        database.engine.create_table(table, columns, retain=False)
-    try:
-        if not database.read_only:
-            database.capture.install(con, name, [column.name for column in columns])
-    except BaseException:
-        if fresh:
-            database.engine.drop_table(table)
-        raise
-    if columns != list(database.engine.relations[table].columns):
-        database.engine.relations[table].columns = tuple(columns)  # Columns were added since.
-    return fresh
-
-
-def _release(database: Database, con: Any, table: str) -> None:
-    """Stop following a table that no view reads."""
-    database.engine.drop_table(table)
-    if not database.read_only:
-        database.capture.uninstall(con, EngineCatalog(database, con).name(table))
-
-
-def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:
-    relation = database.engine.relations[database.relation_key(table.name)]
-    if not table.retain and relation.passed:
-        raise ProgrammingError(
-            f"a view over change table {shown(table.name)} cannot be built any more",
-            why="rows have passed already, and WITH (retain = false) they are not kept",
-            hint="create views before the first change, or the table WITH (retain = true)",
-        )
-
-
-@contextmanager
-def _naming(view: StoredView) -> Iterator[None]:
-    """DataError that names the view, when a row or a sum of its tables has no value."""
-    try:
-        with translated(None):
-            yield
-    except DataError as error:
-        raise DataError(
-            f"materialized view {shown(view.name)} cannot be built",
-            where=error.where,
-            why=": ".join(filter(None, (error.what, error.why))),
-            hint=error.hint or "correct the rows, or leave them out of the query: WHERE, CASE, TRY_CAST",
-        ) from error
 
 
 def _room(con: Any, part: Part) -> Room | None:

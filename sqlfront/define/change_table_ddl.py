@@ -15,6 +15,7 @@ from sqlfront.define.ddl import readers_to_drop, refuse_other_object
 from sqlfront.define.options import check_options
 from sqlfront.define.replacing import dropping
 from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.sql.search_path import Names
 from sqlfront.sql.statements import CreateChangeTable, Name
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import ProgrammingError
@@ -42,7 +43,7 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
         table = _change_table(database, con, name, statement, options)
         if name.key in database.change_tables:
             drop_change_table(database, con, statement.name, if_exists=False, cascade=False)
-        refuse_other_object(con, name)
+        refuse_other_object(database, name, Names(con))
         persistence.prepare(database, con)
         relation = database.relation_key(name)
         database.engine.create_table(relation, table.columns, retain=table.retain)

@@ -8,32 +8,43 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlfront.binding.freeze import frozen_query, qualified_query
+from sqlfront.binding.freeze import frozen_tree, with_database
+from sqlfront.binding.from_tables import named_tables
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import StoredView, ViewEntry
-from sqlfront.database.names import locate, new_name, shown
-from sqlfront.database.stored_views import register_all, store_view
+from sqlfront.database.names import locate, new_name, require_own, shown
+from sqlfront.database.stored_views import forget_view, register_all, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
-from sqlfront.define.build import bind, build_view, discard, orders_of, plan_parts
+from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.planner.model.query import Definition
+from sqlfront.sql.dialect import parse_query, printed
+from sqlfront.sql.guard import query_columns
+from sqlfront.sql.search_path import Names
 from sqlfront.sql.statements import CreateMaterializedView, Name
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import IntegrityError, InternalError, NotSupportedError, ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 
 def create_view(database: Database, con: Any, statement: CreateMaterializedView) -> None:
     """Bind, plan, build and store a view. On any error nothing has changed. O(rows of its tables)."""
     options = check_options("materialized view", statement.options)
-    name = new_name(database, con, statement.name.parts)
     with database.lock:
+        catalog = EngineCatalog(database, con)
+        tree = parse_query(statement.query, statement.text, statement.query_start)
+        require_own(database, catalog.names.current)
+        catalog.expect(named_tables(tree), [*persistence.BOOKKEEPING, statement.name.parts[-1]])
+        name = new_name(database, con, statement.name.parts, catalog.names)
         old = database.views.get(name.key) or database.unbuilt.get(name.key)
         if old is not None and statement.if_not_exists:
             return
@@ -43,29 +54,24 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
                 hint="CREATE OR REPLACE MATERIALIZED VIEW, or CREATE MATERIALIZED VIEW IF NOT EXISTS",
             )
         if old is None:
-            refuse_other_object(con, name)
-        catalog = EngineCatalog(database, con)
+            refuse_other_object(database, name, catalog.names)
         bound = bind(
             catalog, con, statement.query,
             column_names=statement.columns, order_by=orders_of(options),
-            statement=statement.text, offset=statement.query_start,
+            statement=statement.text, offset=statement.query_start, tree=tree,
         )  # fmt: skip
         if old is not None:
             refuse_circle(database, old, bound)
         check_updates(options, bound.definition, catalog)
-        if options.keys() & set(OPTIONS):
-            own = plan_parts(database, con, bound, "query", options)[-1]
-            check_epsilon(shown(name), own.definition, own.plan, options)
         columns = tuple(column for column, _ in bound.definition.columns)
-        select = _frozen(con, bound.completed, catalog, bound.definition)
-        persistence.prepare(database, con)
+        select = _frozen(con, tree, catalog, bound.definition)
         view = StoredView(name, bound.query, select, options, columns, database.new_scan())
-        entry = build_view(database, con, view, bound)
-        try:
-            put_in_place(database, con, entry, old)
-        except BaseException:
-            discard(database, con, entry)
-            raise
+        drafted = draft(database, view, bound)
+        if options.keys() & set(OPTIONS):
+            own = drafted.parts[-1]
+            check_epsilon(shown(name), own.definition, own.plan, options)
+        persistence.prepare(database, con, catalog.names)
+        put_in_place(database, con, drafted, old)
 
 
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
@@ -100,19 +106,9 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
     with database.lock:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
-            try:
-                register_all(database, con)
-                entry = build_view(database, con, unbuilt)
-                try:
-                    with transaction(con):
-                        store_view(database, con, entry)
-                except BaseException:
-                    discard(database, con, entry)
-                    raise
-                del database.unbuilt[entry.name.key]
-                database.views[entry.name.key] = entry
-            finally:
-                database.changed()
+            register_all(database, con)
+            bound = bind_stored(EngineCatalog(database, con), con, unbuilt)
+            put_in_place(database, con, draft(database, unbuilt, bound), unbuilt)
             return
         entry = database.view(con, name.parts)
         _refuse_passed(database, entry)
@@ -216,19 +212,22 @@ def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
     if entry.feed is not None:
         entry.feed.follow()
     with transaction(con):
+        forget_view(database, con, entry.name)
         store_view(database, con, entry)
 
 
 # Inside ------------------------------------------------------------------------------------------
 
 
-def _frozen(con: Any, query: str, catalog: EngineCatalog, definition: Definition) -> str:
-    """The query as it is stored, checked to give the same columns."""
+def _frozen(con: Any, query: exp.Expr, catalog: EngineCatalog, definition: Definition) -> str:
+    """The query as it is stored, checked to give the same columns. The tree is changed."""
     import duckdb
 
-    select = frozen_query(query, catalog)
+    frozen = frozen_tree(query, catalog)
+    select = printed(frozen)
+    qualified = printed(with_database(frozen, catalog.database))
     try:
-        types = [row[1] for row in con.execute(f"DESCRIBE {qualified_query(select, catalog.database)}").fetchall()]
+        types = [type_ for _, type_ in query_columns(con, qualified)]
     except duckdb.Error as error:
         raise NotSupportedError(
             "this query cannot be stored",
@@ -266,15 +265,9 @@ def _sharing(database: Database, entry: ViewEntry) -> list[ViewEntry]:
     ]
 
 
-def refuse_other_object(con: Any, name: QualifiedName) -> None:
-    found = con.execute(
-        "SELECT 'table' FROM duckdb_tables() WHERE lower(schema_name) = ? AND lower(table_name) = ? "
-        "AND database_name = current_database() UNION ALL "
-        "SELECT 'view' FROM duckdb_views() WHERE lower(schema_name) = ? AND lower(view_name) = ? "
-        "AND database_name = current_database()",
-        [*name.key, *name.key],
-    ).fetchall()
-    if found:
-        raise ProgrammingError(
-            f"a {found[0][0]} named {shown(name)} exists already", hint="choose another name, or drop it"
-        )
+def refuse_other_object(database: Database, name: QualifiedName, names: Names) -> None:
+    """ProgrammingError if DuckDB has a table or view of this name."""
+    found = names.at(database.name, name.schema, name.name)
+    if found is not None:
+        kind = "view" if found.is_view else "table"
+        raise ProgrammingError(f"a {kind} named {shown(name)} exists already", hint="choose another name, or drop it")

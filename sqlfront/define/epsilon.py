@@ -50,15 +50,14 @@ def epsilon_of(options: Mapping[str, Any]) -> float:
     return float(options.get("epsilon", EPSILON))
 
 
-def divides(definition: Definition, plan: Plan, options: Mapping[str, Any]) -> bool:
+def _divides(union: Union, plan: Plan, options: Mapping[str, Any]) -> bool:
     """Whether a view is better kept by trees over heavy and light parts than by its plan's one tree.
 
     As asked by `epsilon`, else by the costs that are expected in the worst case: with the share `reads` of operations
     that read all rows, trees over parts save changes and cost the delay of rows. First rows are only divided if asked.
     """
-    union = find_union(definition, plan, single=is_single(options))
-    if options.keys() & {"epsilon", "partition"} or union is None:
-        return union is not None
+    if options.keys() & {"epsilon", "partition"}:
+        return True
     if union.first_rows:
         return False
     reads, size, atoms = float(options.get("reads", READS)), len(_enumerated(union, plan.free)), len(union.edges)
@@ -77,23 +76,18 @@ def epsilon_cost(union: Union, epsilon: float, free: int) -> Cost:
     return replace(cost, update=f"{cost.update} amortised") if 0 < epsilon < 1 else cost
 
 
-def is_single(options: Mapping[str, Any]) -> bool:
-    """Whether a view's options ask for tables that are partitioned by one column each."""
-    return options.get("partition") == "single"
-
-
-def with_epsilon(
-    definition: Definition, plan: Plan, epsilon: float, *, divided: bool = False, single: bool = False
-) -> Plan:
+def with_epsilon(definition: Definition, plan: Plan, epsilon: float, options: Mapping[str, Any] | None = None) -> Plan:
     """A plan that is a union of trees over heavy and light parts, if one is known for its query; else the plan itself.
 
-    A sum over all triangles always is; another view if it is to be `divided`, or was already. `single`: by
-    one column of each table.
+    A sum over all triangles always is; another view if it was already, or if its `options` say so.
     """
-    union = find_union(definition, plan, single=single) if plan.strategy != materialize.STRATEGY else None
-    if plan.union is not None:
-        union = plan.union
-    if union is None or not (union.covers or divided or plan.union is not None):
+    union = plan.union
+    if union is None and plan.strategy != materialize.STRATEGY:
+        union = find_union(definition, plan, single=(options or {}).get("partition") == "single")
+    if union is None:
+        return plan
+    divided = plan.union is not None or (options is not None and _divides(union, plan, options))
+    if not (union.covers or divided):
         return plan
     strategy = f"IVM^eps with epsilon = {epsilon:g}, {_APART.get(epsilon, 'heavy and light values apart')}"
     if union.covers and not 0 < epsilon < 1:

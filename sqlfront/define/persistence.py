@@ -12,6 +12,7 @@ from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
+from sqlfront.sql.search_path import Names
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
 from sqlfront.storage.sql_text import quote
@@ -27,13 +28,21 @@ CREATE TABLE IF NOT EXISTS {SCHEMA}.identity (token VARCHAR);
 """
 
 
-def prepare(database: Database, con: Any) -> None:
-    """Make the bookkeeping tables, and reserve epoch numbers in a file, before the first epoch that matters."""
-    con.execute(_TABLES)
+BOOKKEEPING = ("views", "change_tables", "state", "identity", "offsets")
+
+
+def prepare(database: Database, con: Any, names: Names | None = None) -> None:
+    """Make the bookkeeping tables, and reserve epoch numbers in a file, before the first epoch that matters.
+
+    What this process has made, and this statement has found there by `names`, is not made again.
+    """
+    if not (database.is_prepared and names and all(names.at(database.name, SCHEMA, table) for table in BOOKKEEPING)):
+        con.execute(_TABLES)
+        database.log.prepare(con)
+        database.is_prepared = True
     if not database.token and not database.in_memory and not (database.views or database.change_tables):
         database.token = f"{secrets.token_hex(6)}_"
         con.execute(f"INSERT INTO {SCHEMA}.identity VALUES (?)", [database.token])
-    database.log.prepare(con)
     if database.epoch_limit is None and not database.in_memory:
         reserve_epochs(database)
 
@@ -127,7 +136,7 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
 
 
 def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
-    from sqlfront.database.stored_views import register_all, store_view
+    from sqlfront.database.stored_views import forget_view, register_all, store_view
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view
 
@@ -154,6 +163,7 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
     ).fetchall()
     if tuple(described) != entry.definition.columns and not database.read_only:
         with transaction(con):
+            forget_view(database, con, name)
             store_view(database, con, entry)
 
 

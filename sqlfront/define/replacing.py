@@ -19,20 +19,25 @@ from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.stored_views import forget_view, store_view
 from sqlfront.database.transactions import transaction
-from sqlfront.define.build import Bound, bind_stored, build_view, building, unneeded_tables
+from sqlfront.define.build import Bound, Draft, bind_stored, building, draft, fill
+from sqlfront.define.following import following, unneeded_tables
 from sqlfront.storage.errors import Error, IntegrityError, OperationalError, ProgrammingError
 
 
-def put_in_place(database: Database, con: Any, entry: ViewEntry, old: StoredView | None) -> None:
-    """Store a view that has been built; if it replaces one, with all that read that one, built anew over it.
+def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView | None) -> None:
+    """Build and store a view; if it replaces one, with all that read that one, built anew over it.
 
     IntegrityError naming the view that cannot be; on any error nothing has changed. O(rows of the views' tables).
     """
     readers = database.dependents(old) if old is not None else []
     replaced = [*([old] if old is not None else []), *readers]
-    with dropping(database, con, replaced, within=partial(building, database)) as (undo, entries):
-        store_view(database, con, entry)
-        entries.append(entry)
+    within = partial(building, database)
+    with (
+        following(database, con, drafted.view, drafted.bound),
+        dropping(database, con, replaced, within=within) as (undo, entries),
+    ):
+        entries.append(fill(database, con, drafted, undo))
+        store_view(database, con, entries[0])
         for reader in readers:
             entries.append(_built_anew(database, con, reader, entries, undo))
 
@@ -115,7 +120,9 @@ def _built_anew(
     try:
         with translated(None):
             bound = bind_stored(EngineCatalog(database, con, entries), con, view)
-            entry = build_view(database, con, view, bound, undo)
+            drafted = draft(database, view, bound)
+            with following(database, con, view, bound):
+                entry = fill(database, con, drafted, undo)
     except Error as error:
         fewer = f" (it has no column {', '.join(gone)} any more)" if gone else ""
         raise _refused(source, reader, ": ".join(filter(None, (error.what, error.why))) + fewer) from error

@@ -293,7 +293,7 @@ def _planned(database: Database, con: Any, query: str, statement: str | None = N
     from sqlfront.define.build import bind, plan_parts
 
     bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset)
-    return plan_parts(database, con, bound, "query", {})
+    return plan_parts(database, bound, "query", {})
 
 
 def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:

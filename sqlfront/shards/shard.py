@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import Database
 from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
@@ -92,7 +93,7 @@ class Shard:
         for number, definition in enumerate(plan.combination.shards, 1):
             names = tuple(name for name, _ in definition.columns)
             view = StoredView(QualifiedName("main", f"component_{number}"), "", "", {}, names, database.new_scan())
-            entry = build_view(database, con, view, Bound(definition, {}, plan.query))
+            entry = build_view(database, con, view, Bound(definition, {}, plan.query, EngineCatalog(database, con)))
             database.views[view.name.key] = entry
             database.engine.listen(entry.maintained.name, _ignore)
             self._entries.append(entry)

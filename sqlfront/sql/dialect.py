@@ -122,7 +122,7 @@ def parse_query(query: str, statement: str, offset: int) -> exp.Expr:
 
 def printed(tree: exp.Expr) -> str:
     """The tree as DuckDB's SQL, on one line; our own statements in our own words."""
-    return _deeply(lambda: tree.sql(dialect=_DIALECT))
+    return _deeply(lambda: tree.sql(dialect=_DIALECT, copy=False))
 
 
 def _deeply(call: Callable[[], T]) -> T:

@@ -55,8 +55,9 @@ UNLABELLED = UNITS | words(
 
 def quoted(name: str) -> str:
     """`name` as an SQL identifier, quoted where it is not plain lower case."""
-    plain = _PLAIN.match(name) and name.upper() not in RESERVED | OPERATORS | CALLED
+    plain = _PLAIN.match(name) and name.upper() not in _QUOTED
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
+_QUOTED = RESERVED | OPERATORS | CALLED
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*\Z")

@@ -7,8 +7,9 @@ name before the dot is a database or a schema of any of these.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 Place = tuple[str, str]
@@ -16,12 +17,14 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Found:
-    """A table or view as the catalog spells it."""
+    """A table or view as the catalog spells it, its CREATE statement, and the estimated rows of a table."""
 
     database: str
     schema: str
     name: str
     is_view: bool
+    sql: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -37,21 +40,60 @@ class Lookup:
 
 
 def look_up(con: Any, parts: Sequence[str], *, temporary: bool = True) -> Lookup:
-    """Where `[[catalog.]schema.]name` is looked for on a cursor, and what is there: two small queries are cheaper than
-    one of all, a third if a word before the name may be a database or a schema.
+    """Where `[[catalog.]schema.]name` is looked for on a cursor, and what is there: see `Names`."""
+    return Names(con).look_up(parts, temporary=temporary)
 
-    Without `temporary`, temporary relations are passed over.
+
+class Names:
+    """What names mean on a cursor. Each question is asked once, so use one object per statement.
+
+    Costs two small queries, which are cheaper than one of all; a third if a word before a name may be a database or a
+    schema. Names that are expected together are looked up together.
     """
-    qualifiers = [part.casefold() for part in parts[:-1]]
-    [(current, path)] = con.execute("SELECT current_database(), current_setting('search_path')").fetchall()
-    asked = "SELECT database_name FROM duckdb_databases()" if len(qualifiers) == 1 else None
-    databases = [database.casefold() for (database,) in con.execute(asked).fetchall()] if asked else []
-    places = _places(qualifiers, current.casefold(), path, databases)
-    found = [Found(*row) for row in con.execute(_RELATIONS, {"name": parts[-1].lower()}).fetchall()]
-    relations = {(one.database.casefold(), one.schema.casefold()): one for one in found}
-    if not temporary:
-        places = [place for place in places if place[0] != "temp"]
-    return Lookup(tuple(places), relations)
+
+    def __init__(self, con: Any) -> None:
+        self._con = con
+        self._named: dict[str, list[Found]] = {}
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Look up all relations of these names, unless that has been done."""
+        missing = sorted({name.lower() for name in names} - self._named.keys())
+        if missing:
+            self._named |= {name: [] for name in missing}
+            for row in self._con.execute(_RELATIONS, {"names": missing}).fetchall():
+                self._named[row[2].lower()].append(Found(*row))
+
+    def look_up(self, parts: Sequence[str], *, temporary: bool = True) -> Lookup:
+        """Where `[[catalog.]schema.]name` is looked for, and what is there; temporary relations if `temporary`."""
+        qualifiers = [part.casefold() for part in parts[:-1]]
+        databases = self._databases if len(qualifiers) == 1 else ()
+        places = _places(qualifiers, self.current.casefold(), self._path[1], databases)
+        self.expect(parts[-1:])
+        return Lookup(tuple(place for place in places if temporary or place[0] != "temp"), self._placed(parts[-1]))
+
+    def at(self, database: str, schema: str, name: str) -> Found | None:
+        """The relation of this name in one schema."""
+        self.expect([name])
+        return self._placed(name).get((database.casefold(), schema.casefold()))
+
+    def _placed(self, name: str) -> dict[Place, Found]:
+        found = self._named[name.lower()]
+        return {(one.database.casefold(), one.schema.casefold()): one for one in found}
+
+    @property
+    def current(self) -> str:
+        """The current database."""
+        return self._path[0]
+
+    @cached_property
+    def _path(self) -> tuple[str, str]:
+        [(current, path)] = self._con.execute("SELECT current_database(), current_setting('search_path')").fetchall()
+        return current, path
+
+    @cached_property
+    def _databases(self) -> list[str]:
+        asked = "SELECT database_name FROM duckdb_databases()"
+        return [database.casefold() for (database,) in self._con.execute(asked).fetchall()]
 
 
 def _places(qualifiers: Sequence[str], current: str, path: str, databases: Sequence[str]) -> list[Place]:
@@ -83,5 +125,7 @@ def _entries(path: str) -> list[Place]:
 _NAME = r'("(?:[^"]|"")*"|[^.,"]+)'
 _ENTRY = re.compile(rf"(?:{_NAME}\.)?{_NAME}")
 _RELATIONS = """
-    SELECT database_name, schema_name, table_name, false FROM duckdb_tables() WHERE lower(table_name) = $name
-    UNION ALL SELECT database_name, schema_name, view_name, true FROM duckdb_views() WHERE lower(view_name) = $name"""
+    SELECT database_name, schema_name, table_name, false, sql, estimated_size FROM duckdb_tables()
+    WHERE list_contains($names, lower(table_name))
+    UNION ALL SELECT database_name, schema_name, view_name, true, sql, 0 FROM duckdb_views()
+    WHERE list_contains($names, lower(view_name))"""

@@ -33,7 +33,8 @@ row, 6 for 10,000; 17 where the whole table is compared. As multiples of an empt
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,17 @@ class Capture:
         """A SELECT over the captured rows (the columns by name, `_weight`, `rowid`), to compute on in SQL."""
         return pending_query(self.database, self._get(table), own)
 
+    def covered(self, con: Any, tables: Mapping[QualifiedName, Collection[str]]) -> set[QualifiedName]:
+        """Those of the tables whose given columns are captured without a gap: `install` would do nothing. One catalog
+        query."""
+        known = [captured for table in tables if (captured := self._captured.get(table.key)) is not None]
+        broken = {table.key for table in self._watch.broken(con, known)} if known else set()
+        return {
+            table
+            for table, columns in tables.items()
+            if table.key not in broken and _folded(columns) <= _folded(self.columns(table))
+        }
+
     # -- set up and tear down
 
     def open(self, con: Any) -> list[OperationalError]:
@@ -149,9 +161,9 @@ class Capture:
         OperationalError (unread changes in the way of a wider capture, or older transactions).
         """
         old = self._captured.get(table.key)
-        trusted = old is not None and not self._watch.broken(con, [old])
-        if old is not None and trusted and set(map(str.casefold, columns)) <= set(map(str.casefold, old.columns)):
+        if old is not None and self.covered(con, {table: columns}):
             return False
+        trusted = old is not None and not self._watch.broken(con, [old])
         names = setup.resolve(con, self.database, table, columns)
         if old is not None and trusted:
             names = list(dict.fromkeys([*old.columns, *names]))
@@ -288,16 +300,22 @@ class Capture:
             self._dead += 0 if pending.own else count
 
     def take(
-        self, con: Any, tables: Iterable[QualifiedName] | None = None, own: bool | None = None
+        self,
+        con: Any,
+        tables: Iterable[QualifiedName] | None = None,
+        own: bool | None = None,
+        within: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> dict[QualifiedName, pa.Table]:
-        """`pending` and `consume` in one statement for each changed table: cheaper, when they are wanted once."""
+        """`pending` and `consume` in one statement for each changed table: cheaper, when they are wanted once. The rows
+        are read `within` a context of the caller's, if there are any."""
         chosen, found = self._chosen(tables), {}
         changed = con.execute(changed_query(self.database, chosen, own)).fetchall() if chosen else []
-        for captured in chosen:
-            if (captured.number,) in changed:
-                rows = con.sql(take_statement(self.database, captured, own)).to_arrow_table()
-                found[captured.table] = rows
-                self._dead += 0 if own else rows.num_rows
+        with within() if changed else nullcontext():
+            for captured in chosen:
+                if (captured.number,) in changed:
+                    rows = con.sql(take_statement(self.database, captured, own)).to_arrow_table()
+                    found[captured.table] = rows
+                    self._dead += 0 if own else rows.num_rows
         return found
 
     def has_foreign(self, con: Any) -> bool:
@@ -372,6 +390,10 @@ class Capture:
     def _forget(self, table: QualifiedName) -> None:
         self._captured.pop(table.key, None)
         self._watch.set(self._captured.values())
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.casefold() for name in names}
 
 
 _DROPPED = "the table or its capture triggers were dropped, replaced or made anew"

@@ -121,11 +121,8 @@ def triggers_query(database: str, table: QualifiedName | None = None) -> str:
 
 
 def alive_query(database: str) -> str:
-    """The oids of our triggers; a trigger that was dropped and made again has another oid."""
-    return (
-        "SELECT trigger_oid FROM duckdb_triggers() "
-        f"WHERE database_name = {literal(database)} AND starts_with(trigger_name, '__sqlfront_')"
-    )
+    """The oids of all triggers, ours among them; a trigger that was dropped and made again has another oid."""
+    return f"SELECT trigger_oid FROM duckdb_triggers() WHERE database_name = {literal(database)}"
 
 
 def foreign_query(database: str, captures: Iterable[Captured]) -> str:
@@ -154,9 +151,7 @@ def pending_query(database: str, captured: Captured, own: bool | None) -> str:
 
 def changed_query(database: str, captures: Iterable[Captured], own: bool | None) -> str:
     """The numbers of the tables that have captured rows; cheap, where taking none would be a statement each."""
-    parts = [
-        f"SELECT {c.number} WHERE EXISTS (SELECT 1 FROM {delta_sql(database, c)} WHERE {whose(own)})" for c in captures
-    ]
+    parts = [f"(SELECT {c.number} FROM {delta_sql(database, c)} WHERE {whose(own)} LIMIT 1)" for c in captures]
     return " UNION ALL ".join(parts)
 
 

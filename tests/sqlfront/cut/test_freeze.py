@@ -9,10 +9,11 @@ import duckdb
 import pytest
 
 import sqlfront
-from sqlfront.binding.freeze import frozen_query, qualified_query, renamed_query, without_columns
+from sqlfront.binding.freeze import frozen_tree, qualified_query, renamed_query, without_columns
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.model.query import Definition
+from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.storage.capture.capture import QualifiedName
 from tests.sqlfront.cut.test_binder import SUPPORTED, statements
 
@@ -38,6 +39,10 @@ def _unlabelled(definition: Definition) -> Definition:
 
 
 QUERIES = [query for name in SUPPORTED for query in statements(name)]
+
+
+def frozen_query(query: str, catalog: DuckDBCatalog) -> str:
+    return printed(frozen_tree(parse_one(query), catalog))
 
 
 @pytest.mark.parametrize(
