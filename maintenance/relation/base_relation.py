@@ -19,6 +19,7 @@ from sqlfront.maintenance.relation.expressions import Computation, Expressions
 from sqlfront.maintenance.relation.guards import Evaluate as Evaluate
 from sqlfront.maintenance.relation.guards import Guard, encode_items, set_guards
 from sqlfront.planner.model.query import Atom, LeafColumn
+from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.codecs.order import Places, order_places
 from sqlfront.storage.codecs.pack import is_declared, pack, whole_number_code
@@ -43,12 +44,14 @@ class Column:
 
 @dataclass
 class Input:
-    """One encoded item of a table's rows: `kind` is "key", "factor" or "predicate", which has `conditions`."""
+    """One encoded item of a table's rows: `kind` is "key", "factor" or "predicate", which has `conditions`. What is
+    computed is so under `settings`."""
 
     kind: str
     expression: str
     type: str
     source: str | None
+    settings: Settings = ()
     place: int = 0
     words: int = 1
     codec: Codec | None = None
@@ -60,7 +63,8 @@ class Input:
 
 @dataclass
 class LeafStore:
-    """The rows of one (table, predicate, columns), shared by all atoms that read just that.
+    """The rows of one (table, predicate, columns), computed under one (settings), shared by all atoms that read just
+    that.
 
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
@@ -75,6 +79,7 @@ class LeafStore:
     required: tuple[str, ...]
     table: Table
     widths: tuple[int, ...]
+    settings: Settings = ()
     limbs: int = 1
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     summed: list[bool] = field(default_factory=list)
@@ -112,7 +117,7 @@ class Relation:
     ) -> None:
         self.name, self.columns, self.retain = name, tuple(columns), retain
         self.dictionaries, self.evaluate = dictionaries, evaluate
-        self.inputs: dict[tuple[str, str, str], Input] = {}
+        self.inputs: dict[tuple[str, str, str, Settings], Input] = {}
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.computation: Computation | None = None
         self._expressions = Expressions(self.columns, dictionaries)
@@ -149,19 +154,25 @@ class Relation:
         conditions: Sequence[str],
         required: Iterable[str],
         copy: int | str,
+        settings: Settings = (),
     ) -> LeafStore:
-        """The store of these columns, made empty if it is not there. `conditions`, `required` are expressions."""
+        """The store of these columns, made empty if it is not there. `conditions`, `required` are expressions;
+        `settings` are of no account where nothing is computed."""
         if copy != "base":
             variables = sorted(variables, key=lambda c: c.expression)
         factors = sorted(factors, key=lambda c: c.expression)
         required = tuple(sorted(required))
         signature = tuple((c.expression, c.type) for c in variables)
         conditions = tuple(conditions)
-        key = (signature, tuple((c.expression, c.type) for c in factors), conditions, required, copy)
+        if not conditions and all(c.source or c.presence_of for c in (*variables, *factors)):
+            settings = ()
+        key = (signature, tuple((c.expression, c.type) for c in factors), conditions, required, copy, settings)
         if key not in self.stores:
             codecs = [codec_for(c.type, self.dictionaries) for c in variables]
             widths = tuple(codec.words for codec in codecs)
-            store = LeafStore(key, tuple(variables), factors_tuple(factors), conditions, required, Table(0, 1), widths)
+            store = LeafStore(
+                key, tuple(variables), factors_tuple(factors), conditions, required, Table(0, 1), widths, settings
+            )
             store.table = self._table(store, 1)
             self._need_inputs(store)
             self.stores[key] = store
@@ -347,28 +358,33 @@ class Relation:
 
     def _need_inputs(self, store: LeafStore) -> None:
         for column in store.variables:
-            store.inputs["key " + column.expression] = self._input("key", column.expression, column.type, column.source)
+            store.inputs["key " + column.expression] = self._key_input(column, store.settings)
         for column in store.factors:
-            store.inputs["factor " + column.expression] = self._factor_input(column)
+            store.inputs["factor " + column.expression] = self._factor_input(column, store.settings)
         if store.predicate:
-            store.inputs["predicate"] = self._input("predicate", store.predicate, "BOOLEAN", None)
+            store.inputs["predicate"] = self._input("predicate", store.predicate, "BOOLEAN", None, store.settings)
             store.inputs["predicate"].conditions = store.conditions
 
-    def _factor_input(self, column: LeafColumn) -> Input:
+    def _key_input(self, column: LeafColumn, settings: Settings) -> Input:
+        return self._input("key", column.expression, column.type, column.source, settings)
+
+    def _factor_input(self, column: LeafColumn, settings: Settings) -> Input:
         """A factor that is a plain whole-number column, or tells its presence, shares that column's key words."""
         name = column.presence_of or column.source
         if name is not None:
             source = next(c for c in self.columns if c.name == name)
             if column.presence_of or whole_number_code(source.type):
                 return self._input("key", quote(name), source.type, name)
-        return self._input("factor", column.expression, column.type, column.source)
+        return self._input("factor", column.expression, column.type, column.source, settings)
 
-    def _input(self, kind: str, expression: str, type_: str, source: str | None) -> Input:
-        item = Input(kind, expression, type_, source)
+    def _input(self, kind: str, expression: str, type_: str, source: str | None, settings: Settings = ()) -> Input:
+        settings = settings if source is None else ()
+        item = Input(kind, expression, type_, source, settings)
         if kind == "key":
             item.codec = codec_for(type_, self.dictionaries)
             item.words = item.codec.words
-        return self.inputs.setdefault((kind, quote(source) if source is not None else expression, type_), item)
+        text = quote(source) if source is not None else expression
+        return self.inputs.setdefault((kind, text, type_, settings), item)
 
     def _place_inputs(self) -> None:
         """Keep the items that stores use, add the columns that computing them reads, and settle all places."""

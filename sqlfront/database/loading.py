@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.storage.codecs.casting import Settings, under
 from sqlfront.storage.codecs.casting import connect as private_connection
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.sql_text import quote
@@ -21,27 +23,35 @@ _GUARDS = ("TRY(", "COALESCE(")
 
 
 class Evaluator:
-    """SQL expressions over a batch of rows, by DuckDB on a private connection; one thread at a time.
+    """SQL expressions over a batch of rows, by DuckDB on private connections.
 
-    A query is prepared once per schema and list of expressions: parsing and binding cost more than a small batch.
+    A query is prepared once per schema, list of expressions and settings: parsing and binding cost more than a small
+    batch. Scans of one statement may ask from several threads; one computes at a time.
     """
 
     def __init__(self) -> None:
         self._prepared: dict[Any, tuple[_Rows, str, Any]] = {}
+        self._cursors: dict[tuple[bool, Settings], Any] = {}
+        self._lock = threading.Lock()
 
     @functools.cached_property
     def _con(self) -> Any:
-        con = private_connection()
-        con.execute("SET arrow_lossless_conversion = true")
-        return con
+        return private_connection()
 
     @functools.cached_property
     def _con_for_guards(self) -> Any:
         """A connection that leaves expressions where they are: the other takes common subexpressions out of `_GUARDS`,
         and so evaluates them on all rows."""
         con = private_connection()
-        con.execute("SET arrow_lossless_conversion = true; SET disabled_optimizers = 'common_subexpressions'")
+        con.execute("SET disabled_optimizers = 'common_subexpressions'")
         return con
+
+    def _cursor(self, guards: bool, settings: Settings) -> Any:
+        if (guards, settings) not in self._cursors:
+            lossless = ("arrow_lossless_conversion", "true")
+            connection = self._con_for_guards if guards else self._con
+            self._cursors[guards, settings] = under(connection, (lossless, *settings))
+        return self._cursors[guards, settings]
 
     def __call__(
         self,
@@ -49,10 +59,12 @@ class Evaluator:
         types: Mapping[str, str],
         expressions: Sequence[str],
         filters: Mapping[str, str] | None = None,
+        settings: Settings = (),
     ) -> pa.Table:
         """The expressions' values over the columns cast to `types`, in row order. DataError if one has none.
 
-        `filters` are columns that are computed from those first. If they are given, if only as {}, DuckDB evaluates an
+        They are computed under DuckDB's defaults but for `settings`. `filters` are columns that are computed from those
+        first. If they are given, if only as {}, DuckDB evaluates an
         expression under TRY, CASE or COALESCE just where it is needed.
         """
         import duckdb
@@ -60,14 +72,15 @@ class Evaluator:
 
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         try:
-            source, name, con = self._prepare(table.schema, types, expressions, filters)
-            source.table = table
-            try:
-                expect_copy()
-                result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()
-                return result.combine_chunks()
-            finally:
-                source.table = _no_rows(table.schema)
+            with self._lock:
+                source, name, con = self._prepare(table.schema, types, expressions, filters, settings)
+                source.table = table
+                try:
+                    expect_copy()
+                    result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()
+                    return result.combine_chunks()
+                finally:
+                    source.table = _no_rows(table.schema)
         except duckdb.Error as error:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
@@ -77,15 +90,17 @@ class Evaluator:
         types: Mapping[str, str],
         expressions: Sequence[str],
         filters: Mapping[str, str] | None,
+        settings: Settings,
     ) -> tuple[_Rows, str, Any]:
-        key = (schema, tuple(types.items()), tuple(expressions), None if filters is None else tuple(filters.items()))
+        filtered = None if filters is None else tuple(filters.items())
+        key = (schema, tuple(types.items()), tuple(expressions), filtered, settings)
         if key not in self._prepared:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
             source = _Rows(_no_rows(schema))
             texts = "" if filters is None else "".join((*expressions, *filters.values())).upper()
-            con = self._con_for_guards if any(guard in texts for guard in _GUARDS) else self._con
+            con = self._cursor(any(guard in texts for guard in _GUARDS), settings)
             con.register(f"__rows{number}", source)
             casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
             select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sqlfront.binding.session_settings import Settings, settings_of
+from sqlfront.storage.sql_text import literal
+
 
 @contextmanager
 def lossless(con: Any) -> Iterator[None]:
@@ -23,9 +26,32 @@ def lossless(con: Any) -> Iterator[None]:
         restore(con, _LOSSLESS)
 
 
+@contextmanager
+def frozen(con: Any, settings: Settings) -> Iterator[None]:
+    """A view's settings in the session of `con`, for the time of the body: for statements of ours, never the user's."""
+    own = settings_of(con)
+    changed = [name for name, value in settings.items() if own[name] != value]
+    try:
+        if changed:
+            for name in changed:
+                con.execute(f"RESET SESSION {name}")
+            default = settings_of(con)
+            for name in changed:
+                reset = f"RESET SESSION {name}" if default[name] == own[name] else _set(name, own[name])
+                owe(con, name, reset)
+                con.execute(_set(name, settings[name]))
+        yield
+    finally:
+        restore(con, *changed) if changed else None
+
+
 def owe(con: Any, setting: str, sql: str) -> None:
     """Note the SET that gives the user's value of a setting back."""
     _owed.setdefault(con, {})[setting] = sql
+
+
+def _set(name: str, value: str) -> str:
+    return f"SET SESSION {name} = {literal(value)}"
 
 
 def restore(con: Any, *settings: str) -> None:

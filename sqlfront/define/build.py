@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.freeze import qualified_query
+from sqlfront.binding.session_settings import Settings
 from sqlfront.cut.view_query import bind_view
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import Database
@@ -17,6 +18,7 @@ from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.update_mix import update_weights
+from sqlfront.database.user_settings import frozen
 from sqlfront.define.epsilon import EPSILON, divides, epsilon_of, is_single, with_epsilon
 from sqlfront.maintenance import epoch
 from sqlfront.maintenance.engine import Engine
@@ -43,7 +45,7 @@ class Bound:
     """A query's definition, the materialized views it reads, as the binder calls them, and the text that was bound.
 
     `completed` is the text with orders that leave nothing open. `catalog` is the one it was bound with in this
-    statement, None if it came from elsewhere.
+    statement, None if it came from elsewhere; `settings` are those of the session that bound it.
     """
 
     definition: Definition
@@ -51,6 +53,7 @@ class Bound:
     query: str
     completed: str = ""
     catalog: EngineCatalog | None = None
+    settings: Settings = field(default_factory=dict)
 
     @property
     def definitions(self) -> list[Definition]:
@@ -72,7 +75,7 @@ def bind(
     definition = minimise(found.definition)
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
     definition = replace(definition, derived=derived)
-    bound = Bound(definition, dict(catalog.views_read), query, found.completed, catalog)
+    bound = Bound(definition, dict(catalog.views_read), query, found.completed, catalog, found.settings)
     notes = [
         f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
         for key, source in bound.sources.items()
@@ -94,9 +97,10 @@ def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
-    """Bind a stored view's query, as `bind` does."""
+    """Bind a stored view's query, as `bind` does, under the settings that it was created under."""
     select = qualified_query(view.select, catalog.database)
-    return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
+    with frozen(con, view.settings):
+        return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
 
 
 def build_view(
@@ -133,7 +137,7 @@ def build_view(
     tables = tables.union(*(source.tables for source in fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
-        parts[-1].definition, maintained, tables, bound.sources,
+        view.settings, parts[-1].definition, maintained, tables, bound.sources,
     )  # fmt: skip
 
 

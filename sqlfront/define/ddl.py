@@ -59,7 +59,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         columns = tuple(column for column, _ in bound.definition.columns)
         select = _frozen(con, bound.completed, catalog, bound.definition)
         persistence.prepare(database, con)
-        view = StoredView(name, bound.query, select, options, columns, database.new_scan())
+        view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
         entry = build_view(database, con, view, bound)
         try:
             put_in_place(database, con, entry, old)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from sqlfront.binding.session_settings import settings_of
 from sqlfront.sql.parse_tree import Tree, render
 
 
@@ -27,10 +28,9 @@ class Defaults:
 
 def defaults_of(con: Any) -> Defaults:
     """The session's default_order, default_null_order and default_collation."""
-    settings = ("default_order", "default_null_order", "default_collation")
-    asked = ", ".join(f"current_setting('{name}')" for name in settings)
-    [(order, nulls, collation)] = con.execute(f"SELECT {asked}").fetchall()
-    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower(), bool(collation))
+    settings = settings_of(con)
+    nulls, collation = settings["default_null_order"], settings["default_collation"]
+    return Defaults(settings["default_order"] == "DESCENDING", nulls.lower(), bool(collation))
 
 
 def position_of(tree: Tree) -> int | None:
