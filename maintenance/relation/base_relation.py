@@ -44,7 +44,7 @@ class Column:
 
 @dataclass
 class Input:
-    """One item of a table's rows, computed under `settings`: `kind` is "key", "factor" or "predicate" (`conditions`)."""
+    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", which has `conditions`."""
 
     kind: str
     expression: str

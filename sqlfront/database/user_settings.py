@@ -30,19 +30,24 @@ def lossless(con: Any) -> Iterator[None]:
 def frozen(con: Any, settings: Settings) -> Iterator[None]:
     """A view's settings in the session of `con`, for the time of the body: for statements of ours, never the user's."""
     own = settings_of(con)
-    changed = [name for name, value in settings.items() if own[name] != value]
+    changed = {name: value for name, value in settings.items() if own[name] != value}
     try:
         if changed:
-            for name in changed:
-                con.execute(f"RESET SESSION {name}")
-            default = settings_of(con)
-            for name in changed:
-                reset = f"RESET SESSION {name}" if default[name] == own[name] else _set(name, own[name])
-                owe(con, name, reset)
-                con.execute(_set(name, settings[name]))
+            _change(con, own, changed)
         yield
     finally:
-        restore(con, *changed) if changed else None
+        if changed:
+            restore(con, *changed)
+
+
+def _change(con: Any, own: Settings, changed: Settings) -> None:
+    """Change settings of a session, and note what gives its `own` back: those of all sessions are not made its own."""
+    for name in changed:
+        con.execute(f"RESET SESSION {name}")
+    default = settings_of(con)
+    for name, value in changed.items():
+        owe(con, name, f"RESET SESSION {name}" if default[name] == own[name] else _set(name, own[name]))
+        con.execute(_set(name, value))
 
 
 def owe(con: Any, setting: str, sql: str) -> None:

@@ -213,6 +213,12 @@ def test_a_view_on_a_view_of_another_zone(con):
     assert other.execute("CHECK MATERIALIZED VIEW outer_view").fetchall() == []
 
 
+def test_a_view_of_frozen_settings_is_not_spread_over_shards(con):
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT tz::DATE AS d, count(*) AS n FROM r GROUP BY d")
+    with pytest.raises(sqlfront.NotSupportedError, match="depends on settings"):
+        con.explain("v", shards=4)
+
+
 def test_changes_are_told_under_the_views_settings(con):
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT k, max(tz)::VARCHAR AS m FROM r GROUP BY k")
     con.execute("SET TimeZone = 'Asia/Tokyo'")
