@@ -44,7 +44,7 @@ class Column:
 
 @dataclass
 class Input:
-    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", which has `conditions`."""
+    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", with `conditions`."""
 
     kind: str
     expression: str
