@@ -339,11 +339,12 @@ class State:
             known = set(relation.stores)
             indexes, summed, order, ranges = demanded_indexes(view, atom.name)
             copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
-            store = relation.open_store(atom.variables, atom.factors, conditions, required, copy)
+            settings = view.definition.settings
+            store = relation.open_store(atom.variables, atom.factors, conditions, required, copy, settings)
             if view.tree.sums_ranges and order is not None and store.order not in (None, order):
                 # A sum over a range needs its order: the store of another one will not do.
                 copy = f"{copy} of {order[0]} sorted by {order[1]}"
-                store = relation.open_store(atom.variables, atom.factors, conditions, required, copy)
+                store = relation.open_store(atom.variables, atom.factors, conditions, required, copy, settings)
             old = store.table
             if relation.reindex(store, indexes, summed, order, ranges) and store.key in known:
                 refill(self.machine, old, store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,13 +74,24 @@ def read_change(view: MaintainedView, machine: Machine, evaluate: Evaluate) -> O
     return _paired(view, gone, before[old], come, after[new])
 
 
-def view_batches(view: MaintainedView, evaluate: Evaluate) -> Iterator[pa.RecordBatch]:
-    """A view's SQL rows, one per copy."""
-    if view.definition.limit is not None and not view.plan.ranked_only:
-        yield from _first_rows(view, view.definition.limit, evaluate)
+def view_batches(
+    view: MaintainedView, evaluate: Evaluate, raw: Iterable[pa.RecordBatch] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """A view's SQL rows, one per copy; if raw rows are given, those that these make."""
+    if raw is None and view.definition.limit is not None and not view.plan.ranked_only:
+        yield from first_rows(view, view.definition.limit, evaluate)
         return
-    for raw in Reader(view):
-        yield from sql_rows(view, evaluate, raw)[0].to_batches()
+    for batch in Reader(view) if raw is None else raw:
+        yield from sql_rows(view, evaluate, batch)[0].to_batches()
+
+
+def sql_schema(view: MaintainedView, evaluate: Evaluate) -> pa.Schema:
+    """The Arrow schema of a view's SQL rows."""
+    import pyarrow as pa
+
+    if view.output_schema is None:
+        sql_rows(view, evaluate, pa.Table.from_batches([], schema(view)))
+    return view.output_schema
 
 
 def view_rows(view: MaintainedView, evaluate: Evaluate) -> pa.Table | None:
@@ -91,8 +102,8 @@ def view_rows(view: MaintainedView, evaluate: Evaluate) -> pa.Table | None:
     return pa.Table.from_batches(batches) if batches else None
 
 
-def _first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Iterator[pa.RecordBatch]:
-    """The rows of a limited view that is sorted when it is read. O(rows log rows)."""
+def first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Iterator[pa.RecordBatch]:
+    """The rows within a limit of a view that is sorted when it is read. O(rows log rows)."""
     import pyarrow as pa
 
     table = pa.Table.from_batches(list(Reader(view)), schema(view)).combine_chunks()
@@ -104,13 +115,14 @@ def _first_rows(view: MaintainedView, limit: Limit, evaluate: Evaluate) -> Itera
         kept = kept.append_column(_PLACE, pa.array(np.arange(len(visible))))
         types = {column.name: column.type for column in view.definition.raw} | {_PLACE: "BIGINT"}
         number = limit.number(", ".join(f"({expression})" for expression in limit.by), sorting)
-        places, numbers = (c.to_numpy() for c in evaluate(kept, types, [f'"{_PLACE}"', number]).columns)
+        found = evaluate(kept, types, [f'"{_PLACE}"', number], settings=view.definition.settings)
+        places, numbers = (column.to_numpy() for column in found.columns)
         within = (numbers > limit.offset) & (numbers <= (len(numbers) if limit.end is None else limit.end))
         first = places[within][np.argsort(numbers[within], kind="stable")]
         yield from rows.take(pa.array(first)).combine_chunks().to_batches()
 
 
-def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch) -> tuple[pa.Table, np.ndarray]:
+def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.Table) -> tuple[pa.Table, np.ndarray]:
     """A view's columns from its raw columns; and which of the rows HAVING lets through."""
     import pyarrow as pa
 
@@ -126,7 +138,7 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch) -> t
         (name,) = unused_names(types, 1)
         filters = {name: in_order([definition.having])}
         casts = [*(f'CASE WHEN "{name}" THEN {cast} END' for cast in casts), f'"{name}"']
-    rows = evaluate(pa.Table.from_batches([raw]), types, casts, filters)
+    rows = evaluate(raw, types, casts, filters, definition.settings)
     visible = np.arange(raw.num_rows)
     if definition.having:
         visible = np.flatnonzero(rows.column(rows.num_columns - 1).to_numpy())
@@ -136,7 +148,7 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch) -> t
     return rows, visible
 
 
-def _straight(view: MaintainedView, raw: pa.RecordBatch) -> pa.Table | None:
+def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table | None:
     """A view's columns where they are raw columns and DuckDB has once told their types; texts are cast, being few."""
     import pyarrow as pa
 

@@ -47,6 +47,7 @@ class RankedBranches:
     ) -> None:
         self.order: Order = definition.orders[0]
         self.layout, self.distinct = layout_of(self.order, codecs), definition.mode == "set"
+        self._settings = definition.settings
         self._held: list[tuple[Codec, int]] = []
         self._finalizer = weakref.finalize(self, _release, self._held)
         variables = tuple(raw.variable for raw in definition.raw if raw.variable is not None)
@@ -116,7 +117,7 @@ class RankedBranches:
         """The words of a constant, which its dictionary keeps as long as this order is there."""
         import pyarrow as pa
 
-        value = evaluate(pa.table({"one": [1]}), {"one": "BIGINT"}, [text]).column(0)
+        value = evaluate(pa.table({"one": [1]}), {"one": "BIGINT"}, [text], settings=self._settings).column(0)
         words = [int(word[0]) for word in codec.encode(value)]
         if codec.dictionary is not None and words[0] >= 0:
             codec.dictionary.hold(words[0])

@@ -19,6 +19,7 @@ from sqlfront.maintenance.relation.expressions import Computation, Expressions
 from sqlfront.maintenance.relation.guards import Evaluate as Evaluate
 from sqlfront.maintenance.relation.guards import Guard, encode_items, set_guards
 from sqlfront.planner.model.query import Atom, LeafColumn
+from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.codecs.order import Places, order_places
 from sqlfront.storage.codecs.pack import is_declared, pack, whole_number_code
@@ -43,12 +44,13 @@ class Column:
 
 @dataclass
 class Input:
-    """One encoded item of a table's rows: `kind` is "key", "factor" or "predicate", which has `conditions`."""
+    """One item of a row, computed under `settings`: `kind` is "key", "factor" or "predicate", with `conditions`."""
 
     kind: str
     expression: str
     type: str
     source: str | None
+    settings: Settings = ()
     place: int = 0
     words: int = 1
     codec: Codec | None = None
@@ -60,7 +62,7 @@ class Input:
 
 @dataclass
 class LeafStore:
-    """The rows of one (table, predicate, columns), shared by all atoms that read just that.
+    """The rows of one (table, predicate, columns, settings), shared by all atoms that read just that.
 
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
@@ -75,6 +77,7 @@ class LeafStore:
     required: tuple[str, ...]
     table: Table
     widths: tuple[int, ...]
+    settings: Settings = ()
     limbs: int = 1
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     summed: list[bool] = field(default_factory=list)
@@ -112,7 +115,7 @@ class Relation:
     ) -> None:
         self.name, self.columns, self.retain = name, tuple(columns), retain
         self.dictionaries, self.evaluate = dictionaries, evaluate
-        self.inputs: dict[tuple[str, str, str], Input] = {}
+        self.inputs: dict[tuple[str, str, str, Settings], Input] = {}
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.computation: Computation | None = None
         self._expressions = Expressions(self.columns, dictionaries)
@@ -124,7 +127,7 @@ class Relation:
         self.fed_by: tuple[str, ...] = ()
         self.base: LeafStore | None = None
         if retain:
-            variables = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in self.columns)
+            variables = tuple(map(_plain, self.columns))
             self.base = self.open_store(variables, (), (), (), "base")
             self.base.users.add("")
 
@@ -149,6 +152,7 @@ class Relation:
         conditions: Sequence[str],
         required: Iterable[str],
         copy: int | str,
+        settings: Settings = (),
     ) -> LeafStore:
         """The store of these columns, made empty if it is not there. `conditions`, `required` are expressions."""
         if copy != "base":
@@ -157,11 +161,14 @@ class Relation:
         required = tuple(sorted(required))
         signature = tuple((c.expression, c.type) for c in variables)
         conditions = tuple(conditions)
-        key = (signature, tuple((c.expression, c.type) for c in factors), conditions, required, copy)
+        if not conditions and all(c.source or c.presence_of for c in (*variables, *factors)):
+            settings = ()  # Nothing is computed.
+        key = (signature, tuple((c.expression, c.type) for c in factors), conditions, required, copy, settings)
         if key not in self.stores:
             codecs = [codec_for(c.type, self.dictionaries) for c in variables]
             widths = tuple(codec.words for codec in codecs)
-            store = LeafStore(key, tuple(variables), factors_tuple(factors), conditions, required, Table(0, 1), widths)
+            summed = tuple({factor.expression: factor for factor in factors}.values())
+            store = LeafStore(key, tuple(variables), summed, conditions, required, Table(0, 1), widths, settings)
             store.table = self._table(store, 1)
             self._need_inputs(store)
             self.stores[key] = store
@@ -216,7 +223,8 @@ class Relation:
         if weights is None:
             data[:, -1] = 1
         elif count and weights.min() == at.NULL_CODE:
-            raise _too_negative()
+            why, hint = "an epoch must be able to be taken back", "delete fewer rows at once"
+            raise DataError("a weight of -2^63", why=why, hint=hint)
         else:
             data[:, -1] = weights
         try:
@@ -347,28 +355,30 @@ class Relation:
 
     def _need_inputs(self, store: LeafStore) -> None:
         for column in store.variables:
-            store.inputs["key " + column.expression] = self._input("key", column.expression, column.type, column.source)
+            store.inputs["key " + column.expression] = self._input("key", column, store.settings)
         for column in store.factors:
-            store.inputs["factor " + column.expression] = self._factor_input(column)
+            store.inputs["factor " + column.expression] = self._factor_input(column, store.settings)
         if store.predicate:
-            store.inputs["predicate"] = self._input("predicate", store.predicate, "BOOLEAN", None)
+            predicate = LeafColumn("", store.predicate, "BOOLEAN")
+            store.inputs["predicate"] = self._input("predicate", predicate, store.settings)
             store.inputs["predicate"].conditions = store.conditions
 
-    def _factor_input(self, column: LeafColumn) -> Input:
+    def _factor_input(self, column: LeafColumn, settings: Settings) -> Input:
         """A factor that is a plain whole-number column, or tells its presence, shares that column's key words."""
         name = column.presence_of or column.source
         if name is not None:
             source = next(c for c in self.columns if c.name == name)
             if column.presence_of or whole_number_code(source.type):
-                return self._input("key", quote(name), source.type, name)
-        return self._input("factor", column.expression, column.type, column.source)
+                return self._input("key", _plain(source))
+        return self._input("factor", column, settings)
 
-    def _input(self, kind: str, expression: str, type_: str, source: str | None) -> Input:
-        item = Input(kind, expression, type_, source)
+    def _input(self, kind: str, column: LeafColumn, settings: Settings = ()) -> Input:
+        text = quote(column.source) if column.source is not None else column.expression
+        item = Input(kind, column.expression, column.type, column.source, () if column.source is not None else settings)
         if kind == "key":
-            item.codec = codec_for(type_, self.dictionaries)
+            item.codec = codec_for(column.type, self.dictionaries)
             item.words = item.codec.words
-        return self.inputs.setdefault((kind, quote(source) if source is not None else expression, type_), item)
+        return self.inputs.setdefault((kind, text, column.type, item.settings), item)
 
     def _place_inputs(self) -> None:
         """Keep the items that stores use, add the columns that computing them reads, and settle all places."""
@@ -377,7 +387,7 @@ class Relation:
         former = self.computation
         self.computation = self._expressions.translate([item for item in self.inputs.values() if item.source is None])
         for column in self.computation.reads if self.computation else ():
-            self._input("key", quote(column.name), column.type, column.name)
+            self._input("key", _plain(column))
         if former is not None:
             former.release()
         order = {column.name: number for number, column in enumerate(self.columns)}
@@ -435,12 +445,6 @@ class Rescale(Exception):
         self.relation, self.item, self.limbs, self.shift = relation, item, limbs, shift
 
 
-def _too_negative() -> DataError:
-    return DataError(
-        "a weight of -2^63", why="an epoch must be able to be taken back", hint="delete fewer rows at once"
-    )
-
-
-def factors_tuple(factors: Iterable[LeafColumn]) -> tuple[LeafColumn, ...]:
-    """Factors with each expression once."""
-    return tuple({factor.expression: factor for factor in factors}.values())
+def _plain(column: Column) -> LeafColumn:
+    """A column of the table as it is."""
+    return LeafColumn(column.name, quote(column.name), column.type, column.name)

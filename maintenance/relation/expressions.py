@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.storage.codecs.bound_tree import Bound, bind
+from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.codec import RESERVED_HIGH
 from sqlfront.storage.codecs.encoding import Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
@@ -69,13 +70,13 @@ class Expressions:
 
     def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries) -> None:
         self._columns, self._dictionaries = columns, dictionaries
-        self._bound: dict[str, Bound | None] = {}
+        self._bound: dict[tuple[str, Settings], Bound | None] = {}
 
     def translate(self, items: Sequence[Input]) -> Computation | None:
         """The program of all these items, not yet placed; None if there are none, or one has to be left to DuckDB."""
-        texts = [item_sql(item) for item in items]
+        texts = [(item_sql(item), item.settings) for item in items]
         types = {column.name: column.type for column in self._columns}
-        self._bound = {text: self._bound[text] if text in self._bound else bind(types, text) for text in texts}
+        self._bound = {text: self._bound[text] if text in self._bound else bind(types, *text) for text in texts}
         if not items or None in self._bound.values():
             return None
         made = Computation(self._columns, self._dictionaries)

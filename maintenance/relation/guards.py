@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.maintenance.relation.expressions import item_sql
+from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 
 class Evaluate(Protocol):
-    """Evaluates SQL expressions over rows; those may name `filters`, which are evaluated before them, as columns.
+    """Evaluates SQL expressions over rows under DuckDB's defaults but for `settings`; the expressions may name
+    `filters`, which are evaluated before them, as columns.
     Without `filters`, DuckDB may evaluate what CASE, COALESCE or TRY guards on all rows."""
 
     def __call__(
@@ -37,9 +39,12 @@ class Evaluate(Protocol):
         types: Mapping[str, str],
         expressions: Sequence[str],
         filters: Mapping[str, str] | None = None,
+        settings: Settings = (),
     ) -> pa.Table: ...
 
-    def query(self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str) -> pa.Table:
+    def query(
+        self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str, settings: Settings = ()
+    ) -> pa.Table:
         """The rows of a query over `{rows}`, whose columns are cast to `types`."""
         ...
 
@@ -73,15 +78,19 @@ def encode_items(relation: Relation, rows: pa.Table | pa.RecordBatch, data: np.n
     left += [item for item in relation.inputs.values() if item.source is None]
     if not relation.guarded:
         try:
-            _encode(relation, left, _evaluate(relation, rows, [item_sql(item) for item in left]), data)
+            for settings, items in _by_settings(left).items():
+                _encode(relation, items, _evaluate(relation, rows, [item_sql(item) for item in items], settings), data)
             return
         except DataError:
             relation.guarded = True
-    _encode(relation, left, evaluate_items(relation, rows, left), data)
+    for items in _by_settings(left).values():
+        _encode(relation, items, evaluate_items(relation, rows, items), data)
 
 
 def evaluate_items(relation: Relation, rows: pa.Table | pa.RecordBatch, items: Sequence[Input]) -> Sequence[Any]:
-    """The items' values as DuckDB computes them under the items' guards, NULL where no guard is true."""
+    """The values of items with the same settings, as DuckDB computes them under the items' guards, NULL where no guard
+    is true."""
+    settings = items[0].settings
     filters = dict.fromkeys(item.conditions for item in items)
     filters |= dict.fromkeys(guard.conditions for item in items for guard in item.guards)
     filters.pop((), None)
@@ -90,7 +99,8 @@ def evaluate_items(relation: Relation, rows: pa.Table | pa.RecordBatch, items: S
     texts = [_guarded(item, named) for item in items]
 
     def evaluate(passing: Callable[[Sequence[str]], str]) -> Sequence[Any]:
-        return _evaluate(relation, rows, texts, {name: passing(conditions) for conditions, name in named.items()})
+        filters = {name: passing(conditions) for conditions, name in named.items()}
+        return _evaluate(relation, rows, texts, settings, filters)
 
     try:
         return evaluate(in_order)
@@ -133,6 +143,13 @@ def unused_names(taken: Iterable[str], count: int) -> list[str]:
     return [name for name in numbered if name not in known][:count]
 
 
+def _by_settings(items: Iterable[Input]) -> dict[Settings, list[Input]]:
+    found: dict[Settings, list[Input]] = {}
+    for item in items:
+        found.setdefault(item.settings, []).append(item)
+    return found
+
+
 def _encode(relation: Relation, items: Sequence[Input], values: Sequence[Any], data: np.ndarray) -> None:
     for item, column in zip(items, values, strict=True):
         relation.encode_item(item, column, data)
@@ -142,10 +159,11 @@ def _evaluate(
     relation: Relation,
     rows: pa.Table | pa.RecordBatch,
     texts: Sequence[str],
+    settings: Settings,
     filters: Mapping[str, str] | None = None,
 ) -> Sequence[Any]:
     types = {column.name: column.type for column in relation.columns}
-    columns: Sequence[Any] = relation.evaluate(rows, types, texts, filters).columns
+    columns: Sequence[Any] = relation.evaluate(rows, types, texts, filters, settings).columns
     return columns
 
 

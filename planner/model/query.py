@@ -335,6 +335,9 @@ class Definition:
     `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
     `branches` are those of the union whose first rows the view is, if their orders may be merged; `merged` says that
     they are: then the view has no atoms, and its variables, of which its rows consist, are the columns of the union.
+    `settings` are those of DuckDB under which all its expressions are computed, as far as they are not DuckDB's
+    defaults. `is_frozen` says that the answer of the final projection depends on settings: then it is computed under
+    these, not in the statement that reads the view, whose session may have others.
     """
 
     atoms: tuple[Atom, ...]
@@ -357,6 +360,8 @@ class Definition:
     boolean: bool = False
     branches: tuple[Branch, ...] = ()
     merged: bool = False
+    settings: tuple[tuple[str, str], ...] = ()
+    is_frozen: bool = False
 
     @property
     def is_filtered(self) -> bool:

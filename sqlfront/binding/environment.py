@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlfront.binding.function_catalog import Functions
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import Types
+from sqlfront.binding.session_settings import Settings
 from sqlfront.binding.sight import Sight
 from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.planner.algebra.scalars import Column, Scalar
@@ -94,8 +95,6 @@ class Environment:
         return replace(self, ctes={}, outer=None)
 
 
-def defaults_of(con: Any) -> Defaults:
-    """The session's default_order and default_null_order."""
-    asked = "SELECT current_setting('default_order'), current_setting('default_null_order')"
-    [(order, nulls)] = con.execute(asked).fetchall()
-    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower())
+def defaults_of(settings: Settings) -> Defaults:
+    """What default_order and default_null_order say."""
+    return Defaults(settings["default_order"] == "DESCENDING", settings["default_null_order"].lower())

@@ -13,6 +13,7 @@ from sqlfront.binding.function_catalog import Functions
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import WHOLE, Types
 from sqlfront.binding.select_items import unique_names
+from sqlfront.binding.session_settings import Settings, settings_of
 from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar
@@ -38,13 +39,14 @@ from sqlfront.sql.trees import Span, span
 class Bound:
     """A query as a term of the algebra: its first columns are `outputs`, by their names, in order.
 
-    `more` are further orders of its rows, over its columns.
+    `settings` are those of the session; `more` are further orders of its rows, over its columns.
     """
 
     term: Term
     names: tuple[str, ...]
     notes: Notes
     functions: Functions
+    settings: Settings
     more: tuple[tuple[Sort, ...], ...] = ()
 
     @property
@@ -60,9 +62,10 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     """
     functions = Functions(con, catalog.has_macros())
     notes, types = Notes(text), Types(con)
-    environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(con))
+    settings = settings_of(con)
+    environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(settings))
     output = bind(tree, environment, orders)
-    return Bound(output.term, output.names, notes, functions, output.more)
+    return Bound(output.term, output.names, notes, functions, settings, output.more)
 
 
 def bind(tree: exp.Expr, environment: Environment, more: Sequence[exp.Order] = ()) -> Output:

@@ -127,6 +127,8 @@ def _known_better(scalar: Scalar) -> Scalar:
     if scalar.form == BETWEEN and len({_family(part.type) for part in scalar.arguments}) == 1:
         value, low, high = scalar.arguments
         return Logic("AND", (Compare(">=", value, low), Compare("<=", value, high)))
+    if scalar.form == "{0} / {1}" and scalar.type in WHOLE:  # Under integer_division.
+        return replace(scalar, form="{0} // {1}")
     if scalar.form in _ROUNDED and scalar.type in _FLOATING:
         return replace(scalar, can_fail=False)
     if scalar.form.startswith("CAST(") and scalar.arguments:

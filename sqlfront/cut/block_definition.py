@@ -16,6 +16,7 @@ from sqlfront.cut.kept_values import KeptValues, without_nulls
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
 from sqlfront.cut.scalar_forms import guarded, is_not_null
+from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
@@ -128,6 +129,7 @@ class _Block:
             limit=limit,
             comparisons=self._leaves.comparisons,
             boolean=shape.boolean,
+            is_frozen=self._is_frozen(projection, having, limit is not None),
         )
 
     def best(
@@ -186,6 +188,12 @@ class _Block:
                 raise self._notes.refusal("GROUP BY an expression over several tables", place, why, hint)
             if atoms:
                 self._free.append(self._leaves.variable(value))
+
+    @staticmethod
+    def _is_frozen(projection: Sequence[Scalar], having: Scalar | None, limited: bool) -> bool:
+        """Whether a reader's settings could change what is computed from raw columns, or in which order."""
+        values = [*projection, *([having] if having is not None else [])]
+        return any(depends_on_session(value, ordered=limited) for value in values)
 
     def _projected(self, value: Scalar, shown: bool) -> Scalar:
         """An item over raw columns."""

@@ -86,7 +86,7 @@ class Blocks:
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
         self.bound, self.con, self.catalog, self.facts = bound, con, catalog, facts
-        self.defaults = defaults_of(con)
+        self.defaults = defaults_of(bound.settings)
         self.notes, self.types, self.new = bound.notes, ComparedTypes(con), NewColumns(term)
         self.definitions: dict[str, Definition] = {}
         self.unions: dict[str, tuple[str, ...]] = {}

@@ -1,12 +1,14 @@
-"""What a view may compute: values that depend on its rows alone, not on the session, the clock or chance."""
+"""What a view may compute: values that depend on its rows and on the settings it was created under, not on the clock
+or chance."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from sqlfront.binding.query_binder import Bound
+from sqlfront.binding.session_settings import Pairs, deviating
 from sqlfront.cut.scalar_forms import function_name
 from sqlfront.cut.value_types import BoundNode, bound_nodes
 from sqlfront.planner.algebra.rewriting import walk_once
@@ -19,9 +21,22 @@ from sqlfront.planner.algebra.terms import (
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.storage.errors import NotSupportedError
 
-_ZONED = "TIMESTAMP WITH TIME ZONE"
-# An instant, or a nested type that holds one.
-_INSTANT = re.compile(r"TIMESTAMP(_NS)? WITH TIME ZONE|TIMESTAMPTZ")
+_ZONED, _ZONED_TIME = "TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"
+# An instant, a time with an offset, or a nested type that holds one.
+_INSTANT = re.compile(r"(TIME|TIMESTAMP)(_NS)? WITH TIME ZONE|TIMESTAMPTZ|TIMETZ")
+_NAME = re.compile(r'[^\W\d]\w*|"([^"]|"")*"')
+_OFFSET = re.compile(r"\d[+-]\d\d")
+_TEXT = re.compile(r"VARCHAR|JSON|STRING_LITERAL")
+# Operators and functions whose meaning settings change: divisions, and sorting by default_order.
+_SETTINGS_READ = re.compile(r"[/%]|\b(f?mod|divide|\w*(sort|grade_up)|(list|array)_\w+)\b", re.IGNORECASE)
+# Functions of texts and floating numbers that no setting changes.
+_PLAIN = frozenset(
+    (
+        *("upper", "lower", "length", "strlen", "concat", "trim", "ltrim", "rtrim", "left", "right", "substring"),
+        *("round", "floor", "ceil", "ceiling", "abs", "sign", "isnan", "isinf", "isfinite", "coalesce"),
+    )
+)
+_PLAIN_FORMS = ("CAST({0} AS ", "TRY_CAST({0} AS ", "{0} || {1}", "CASE WHEN ")
 _OPAQUE = re.compile(r"\b(VARIANT|GEOMETRY)\b")
 # Functions of an instant that do not ask which time zone the session is in.
 _ZONE_FREE = frozenset(
@@ -33,10 +48,10 @@ _ZONE_FREE = frozenset(
 )
 
 
-def check_session(bound: Bound, con: Any) -> None:
-    """Refuse a query whose rows the session, the clock or chance decides. Raises NotSupportedError."""
-    [(collation,)] = con.execute("SELECT current_setting('default_collation')").fetchall()
-    if collation:
+def check_session(bound: Bound, con: Any) -> Pairs:
+    """The settings under which a query must be computed. Raises NotSupportedError for a query whose rows the clock or
+    chance decides, or a collation."""
+    if bound.settings["default_collation"]:
         raise NotSupportedError(
             "A view under a default_collation is not supported",
             why="equality under a collation is not equality of values, which joins and groups rely on.",
@@ -46,8 +61,9 @@ def check_session(bound: Bound, con: Any) -> None:
     for scalar in scalars:
         for part in walk(scalar):
             _check_part(part, bound)
-    if any(_is_zoned(scalar) for scalar in scalars):
-        _check_zones(scalars, bound, con)
+    unions = (term for term in walk_once(bound.term) if isinstance(term, SetOperation))
+    zoned = [_asks_zone(scalar, bound, con) for scalar in scalars if _is_zoned(scalar)]
+    return deviating(bound.settings, zoned=any(zoned) or any(map(_casts_zone, unions)))
 
 
 def _scalars(term: Term) -> Iterator[Scalar]:
@@ -100,33 +116,41 @@ def _is_zoned(scalar: Scalar) -> bool:
     return any(_INSTANT.search(part.type) for part in walk(scalar))
 
 
-def _check_zones(scalars: Sequence[Scalar], bound: Bound, con: Any) -> None:
-    """Refuse what the session's TimeZone decides: constants by their types, the rest by what DuckDB binds."""
-    for scalar in scalars:
-        for part in walk(scalar):
-            if isinstance(part, Call) and not columns_of(part):
-                types = tuple(inner.type for inner in part.arguments)
-                _refuse_zone(part, [BoundNode(_called(part), part.type, types)], bound)
-    zoned = [scalar for scalar in scalars if _is_zoned(scalar) and not isinstance(scalar, Ref | Constant)]
-    for scalar in zoned:
-        _refuse_zone(scalar, bound_nodes(con, _over_nulls(scalar)), bound)
-    for term in walk_once(bound.term):
-        if isinstance(term, SetOperation):
-            _check_union(term, bound)
+def _asks_zone(scalar: Scalar, bound: Bound, con: Any) -> bool:
+    """Whether TimeZone decides an expression's value. Raises NotSupportedError where the clock decides it."""
+    if isinstance(scalar, Ref):
+        return False
+    nodes = [node for node in bound_nodes(con, _over_nulls(scalar)) if node.is_call]
+    # DuckDB folds some constants, whose plan then does not tell how they were computed.
+    constants = [part for part in walk(scalar) if not columns_of(part)]
+    folded = [
+        BoundNode(_called(part), part.type, tuple(inner.type for inner in part.arguments))
+        for part in constants
+        if isinstance(part, Call) and not _OFFSET.search(scalar_sql(part))
+    ]
+    for node in (*nodes, *folded):
+        if _reads_clock(node):
+            raise _clock(node, scalar, bound)
+    return any(map(_asks_time_zone, nodes)) or any(_INSTANT.search(part.type) for part in constants)
+
+
+def _reads_clock(node: BoundNode) -> bool:
+    """Whether a function gives a time of day the offset that a zone has at present."""
+    if node.function == "__cast":
+        return node.type == _ZONED_TIME and not {"TIME", "TIME_NS", "VARCHAR"}.isdisjoint(node.argument_types)
+    return node.function == "timezone" and node.argument_types == ("VARCHAR", _ZONED_TIME)
+
+
+def _clock(node: BoundNode, scalar: Scalar, bound: Bound) -> NotSupportedError:
+    is_cast = node.function == "__cast"
+    what = f"A cast from {node.argument_types[0]} to {node.type}" if is_cast else f"{node.function} on {_ZONED_TIME}"
+    why = f"the offset of a {_ZONED_TIME} in a time zone is that of the present day, which changes"
+    place = bound.notes.place_of(_placed(scalar, node.function))
+    return bound.notes.refusal(what, place, why, f"use a {_ZONED}, whose day decides the offset")
 
 
 def _called(part: Call) -> str:
     return "__cast" if part.form.startswith(("CAST(", "TRY_CAST(")) else function_name(part.form) or part.form
-
-
-def _refuse_zone(scalar: Scalar, nodes: Sequence[BoundNode], bound: Bound) -> None:
-    for node in nodes:
-        if node.is_call and _asks_time_zone(node.function, node.type, node.argument_types):
-            kinds = f"{node.argument_types[0]} to {node.type}" if node.argument_types else node.type
-            what = f"A cast from {kinds}" if node.function == "__cast" else f"{node.function} on {_ZONED}"
-            why = "the result depends on the session's TimeZone setting"
-            hint = "use epoch_us(x), or keep a TIMESTAMP column in UTC"
-            raise bound.notes.refusal(what, bound.notes.place_of(_placed(scalar, node.function)), why, hint)
 
 
 def _placed(scalar: Scalar, function: str) -> Scalar:
@@ -139,17 +163,9 @@ def _placed(scalar: Scalar, function: str) -> Scalar:
     )
 
 
-def _check_union(term: SetOperation, bound: Bound) -> None:
-    for side in (term.left, term.right):
-        for column, wanted in zip(side.columns, term.columns, strict=True):
-            if column.type != wanted.type and (_INSTANT.search(column.type) or _INSTANT.search(wanted.type)):
-                why, hint = "the result depends on the session's TimeZone setting", "cast the columns to one type"
-                what = f"A cast from {column.type} to {wanted.type}"
-                raise bound.notes.refusal(what, bound.notes.place(column, term.columns), why, hint)
-
-
-def _asks_time_zone(function: str, result: str, arguments: tuple[str, ...]) -> bool:
-    """Whether the session's TimeZone decides: between instants and civil times, and arithmetic on instants."""
+def _asks_time_zone(node: BoundNode) -> bool:
+    """Whether TimeZone decides: between instants and civil times, and arithmetic on instants."""
+    function, result, arguments = node.function, node.type, node.argument_types
     zoned = any(map(_INSTANT.search, (*arguments, result)))
     if function == "__cast":
         return zoned and not set(arguments) <= {"NULL", '"NULL"', ""} and {result, *arguments} != {_ZONED}
@@ -160,7 +176,49 @@ def _asks_time_zone(function: str, result: str, arguments: tuple[str, ...]) -> b
     return zoned and function not in _ZONE_FREE
 
 
+def _casts_zone(term: SetOperation) -> bool:
+    """Whether a branch of a union is cast to, or from, an instant."""
+    pairs = [(own.type, all.type) for side in (term.left, term.right) for own, all in zip(side.columns, term.columns)]
+    return any(own != wanted and _INSTANT.search(f"{own} {wanted}") for own, wanted in pairs)
+
+
 def _over_nulls(scalar: Scalar) -> str:
     nulls = (f"CAST(NULL AS {column.type}) AS {column}" for column in sorted(columns_of(scalar), key=_number))
     text = ", ".join(nulls)
     return f"SELECT {scalar_sql(scalar)}{f' FROM (SELECT {text})' if text else ''}"
+
+
+# What is computed when the view is read -------------------------------------------------------------
+
+
+def depends_on_session(value: Scalar, *, ordered: bool = False) -> bool:
+    """Whether a setting of the session that computes an expression over raw columns may change its value; or, if it is
+    `ordered` by, its place. It is asked without DuckDB, and answers True where it cannot tell."""
+    if ordered and _is_text(value):
+        return True
+    if _is_named(value):
+        return False
+    return bool(_SETTINGS_READ.search(scalar_sql(value))) or any(map(_reads_setting, walk(value)))
+
+
+def _reads_setting(part: Scalar) -> bool:
+    if _is_named(part):
+        return False
+    if any(_INSTANT.search(one.type) for one in (part, *parts_of(part))):
+        return True
+    if not isinstance(part, Call):
+        return isinstance(part, Compare) and (_is_text(part.left) or _is_text(part.right))
+    name = function_name(part.form)
+    if name in _PLAIN or part.form.startswith(_PLAIN_FORMS):
+        return False
+    # A collation changes what is equal, ieee_floating_point_ops what overflows.
+    return any(_is_text(one) or (bool(name) and one.type in ("FLOAT", "DOUBLE")) for one in part.arguments)
+
+
+def _is_named(value: Scalar) -> bool:
+    """Whether an expression is a column as it is."""
+    return isinstance(value, Ref) or (isinstance(value, Constant) and bool(_NAME.fullmatch(value.sql)))
+
+
+def _is_text(value: Scalar) -> bool:
+    return bool(_TEXT.search(value.type))

@@ -11,6 +11,7 @@ from sqlfront.binding.catalog_facts import facts_of
 from sqlfront.binding.from_tables import named_tables
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.query_binder import Bound, bind_query
+from sqlfront.binding.session_settings import Pairs, Settings
 from sqlfront.binding.table_catalog import CatalogView, DuckDBCatalog
 from sqlfront.cut.completed_orders import complete_orders
 from sqlfront.cut.query_blocks import Blocks
@@ -28,10 +29,12 @@ from sqlfront.storage.errors import InternalError, ProgrammingError
 
 @dataclass(frozen=True)
 class ViewQuery:
-    """A view's definition, and the tree of its query with orders that leave nothing open: what its rows are."""
+    """What a view's rows are: its definition, the tree of its query with orders that leave nothing open, and the
+    settings of the session."""
 
     definition: Definition
     tree: exp.Expr
+    settings: Settings
 
     @property
     def completed(self) -> str:
@@ -76,7 +79,7 @@ def bind_view(
     columns = described(con, sql_select, column_names, shown)
     orders = [_order(one) for one in order_by]
     bound = bind_query(tree, whole, con, catalog, orders)
-    check_session(bound, con)
+    settings = check_session(bound, con)
     facts = replace(facts_of(catalog), is_eager=True)
     term, boolean = _counted(normalise(bound.term, facts), bound)
     blocks = Blocks(bound, con, catalog, facts, term)
@@ -87,8 +90,20 @@ def bind_view(
     definition = with_branches(definition, blocks.branches)
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean)
+    definition = _under(definition, settings)
     complete_orders(tree, bound.notes, blocks.settled)
-    return ViewQuery(definition, tree)
+    return ViewQuery(definition, tree, bound.settings)
+
+
+def _under(definition: Definition, settings: Pairs) -> Definition:
+    """The definition and all inside it, computed under settings."""
+    return replace(
+        definition,
+        settings=settings,
+        derived=tuple((table, _under(block, settings)) for table, block in definition.derived),
+        distinct_sets=tuple(replace(s, definition=_under(s.definition, settings)) for s in definition.distinct_sets),
+        branches=tuple(replace(one, definition=_under(one.definition, settings)) for one in definition.branches),
+    )
 
 
 def _check_tree(tree: exp.Expr, notes: Notes) -> None:

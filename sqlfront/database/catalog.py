@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlfront.binding.freeze import qualified_query
+from sqlfront.binding.session_settings import asks_time_zone, deviating, settings_of
 from sqlfront.binding.table_catalog import Column, DuckDBCatalog, ForeignKey
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ViewEntry
@@ -77,16 +78,21 @@ class EngineCatalog(DuckDBCatalog):
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
         """Materialized views that only select, project and join, whole tables, are read as their text too. A union is
-        not: its branches would be followed twice."""
+        not: its branches would be followed twice; nor is a view that was created under other settings."""
         view = self._view(table)
         if view is None:
             return super().inlined(table)
         self.views_read[table] = view
         definitions = (view.definition, *(block for _, block in view.definition.derived))
         limited = any(block.limit is not None for block in definitions)
-        if view.definition.mode != "bag" or limited or view.definition.unions:
+        if view.definition.mode != "bag" or limited or view.definition.unions or self._is_frozen(view):
             return None
         return list(view.column_names), qualified_query(view.select, self.database)
+
+    def _is_frozen(self, view: ViewEntry) -> bool:
+        """Whether a view's text would have another answer under the session's settings."""
+        own = view.definition.settings
+        return own != deviating(settings_of(self._con), zoned=asks_time_zone(own))
 
     def _view(self, table: str) -> ViewEntry | None:
         key = self.name(table).key

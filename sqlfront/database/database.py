@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -243,13 +243,27 @@ class Database:
 
     def view_scan(self, entry: ViewEntry, session: Any, where: Mapping[str, tuple[int, ...]] | None = None) -> Scan:
         """The maintained core of a view, perhaps narrowed to some codes of its variables."""
+        from sqlfront.maintenance.output.output import Reader
+
+        return self.scan_of(entry, session, None if where is None else lambda: Reader(entry.maintained, where))
+
+    def scan_of(self, entry: ViewEntry, session: Any, read: Callable[[], Iterable[pa.RecordBatch]] | None) -> Scan:
+        """The raw rows that `read` gives, else all of a view; of a frozen projection the SQL rows that they make."""
         from sqlfront.maintenance.output.output import Reader, schema
+        from sqlfront.maintenance.output.output_change import sql_schema, view_batches
 
         def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
             self.refuse_unreadable(entry, session)
-            return iter(Reader(entry.maintained, where))
+            raw = read() if read is not None else None
+            if entry.definition.is_frozen:
+                return view_batches(entry.maintained, self.evaluate, raw)
+            return iter(Reader(entry.maintained) if raw is None else raw)
 
-        return Scan(lambda: schema(entry.maintained), batches, session)
+        def columns() -> pa.Schema:
+            view = entry.maintained
+            return sql_schema(view, self.evaluate) if entry.definition.is_frozen else schema(view)
+
+        return Scan(columns, batches, session)
 
     def refuse_dropped(self, entry: ViewEntry) -> None:
         """Raise if a handle's view is not the one of this name any more."""
@@ -344,7 +358,7 @@ class Database:
     def save_view(self, con: Any, entry: StoredView) -> None:
         """Write a view's definition to the database, in the transaction of `con`."""
         con.execute(
-            f"INSERT INTO {SCHEMA}.views VALUES (?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO {SCHEMA}.views VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 entry.name.schema,
                 entry.name.name,
@@ -353,6 +367,7 @@ class Database:
                 json.dumps(entry.options),
                 json.dumps(entry.column_names),
                 entry.scan,
+                json.dumps(entry.settings),
             ],
         ).fetchall()
 

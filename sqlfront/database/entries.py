@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlfront.binding.session_settings import Settings
 from sqlfront.database.names import shown
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error, Lost, OperationalError
@@ -23,7 +24,7 @@ class StoredView:
     """A materialized view as the file knows it.
 
     `written` is the query as the user wrote it, `select` the same frozen (freeze.py), `column_names` its columns,
-    `scan` the number of its scan.
+    `scan` the number of its scan, `settings` those of the session that created it, under which it is computed.
     """
 
     name: QualifiedName
@@ -32,6 +33,7 @@ class StoredView:
     options: dict[str, Any]
     column_names: tuple[str, ...]
     scan: int
+    settings: Settings
 
 
 class ChangeFeed(Protocol):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.storage.codecs.casting import Settings, under
 from sqlfront.storage.codecs.casting import connect as private_connection
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.sql_text import quote
@@ -21,27 +23,35 @@ _GUARDS = ("TRY(", "COALESCE(")
 
 
 class Evaluator:
-    """SQL over a batch of rows, by DuckDB on a private connection; one thread at a time.
+    """SQL over a batch of rows, by DuckDB on private connections.
 
-    A query is prepared once per schema and text: parsing and binding cost more than a small batch.
+    A query is prepared once per schema, text and settings: parsing and binding cost more than a small batch. Scans of
+    one statement may ask from several threads; one computes at a time.
     """
 
     def __init__(self) -> None:
-        self._prepared: dict[tuple[pa.Schema, str], tuple[_Rows, str, Any]] = {}
+        self._prepared: dict[tuple[pa.Schema, str, Settings], tuple[_Rows, str, Any]] = {}
+        self._cursors: dict[tuple[bool, Settings], Any] = {}
+        self._lock = threading.Lock()
 
     @functools.cached_property
     def _con(self) -> Any:
-        con = private_connection()
-        con.execute("SET arrow_lossless_conversion = true")
-        return con
+        return private_connection()
 
     @functools.cached_property
     def _con_for_guards(self) -> Any:
         """A connection that leaves expressions where they are: the other takes common subexpressions out of `_GUARDS`,
         and so evaluates them on all rows."""
         con = private_connection()
-        con.execute("SET arrow_lossless_conversion = true; SET disabled_optimizers = 'common_subexpressions'")
+        con.execute("SET disabled_optimizers = 'common_subexpressions'")
         return con
+
+    def _cursor(self, guards: bool, settings: Settings) -> Any:
+        if (guards, settings) not in self._cursors:
+            lossless = ("arrow_lossless_conversion", "true")
+            connection = self._con_for_guards if guards else self._con
+            self._cursors[guards, settings] = under(connection, (lossless, *settings))
+        return self._cursors[guards, settings]
 
     def __call__(
         self,
@@ -49,50 +59,64 @@ class Evaluator:
         types: Mapping[str, str],
         expressions: Sequence[str],
         filters: Mapping[str, str] | None = None,
+        settings: Settings = (),
     ) -> pa.Table:
         """The expressions' values over the columns cast to `types`, in row order. DataError if one has none.
 
-        `filters` are columns that are computed from those first. If they are given, if only as {}, DuckDB evaluates an
-        expression under TRY, CASE or COALESCE just where it is needed.
+        They are computed under DuckDB's defaults but for `settings`. `filters` are columns that are computed from
+        those first. If they are given, if only as {}, DuckDB evaluates an expression under TRY, CASE or COALESCE just
+        where it is needed.
         """
         select = ", ".join(f"{expression} AS e{i}" for i, expression in enumerate(expressions))
         computed = "".join(f", {text} AS {quote(name)}" for name, text in (filters or {}).items())
         source = f"(SELECT *{computed} FROM {{rows}})" if computed else "{rows}"
         texts = "" if filters is None else "".join((*expressions, *filters.values())).upper()
         guarded = any(guard in texts for guard in _GUARDS)
-        return self._run(rows, types, f"SELECT {select} FROM {source}", guarded)
+        return self._run(rows, types, f"SELECT {select} FROM {source}", guarded, settings)
 
-    def query(self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str) -> pa.Table:
+    def query(
+        self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str, settings: Settings = ()
+    ) -> pa.Table:
         """The rows of a query over `{rows}`, whose columns are cast to `types`. DataError if a value cannot be
         computed."""
-        return self._run(rows, types, query, False)
+        return self._run(rows, types, query, False, settings)
 
-    def _run(self, rows: pa.Table | pa.RecordBatch, types: Mapping[str, str], query: str, guarded: bool) -> pa.Table:
+    def _run(
+        self,
+        rows: pa.Table | pa.RecordBatch,
+        types: Mapping[str, str],
+        query: str,
+        guarded: bool,
+        settings: Settings,
+    ) -> pa.Table:
         import duckdb
         import pyarrow as pa
 
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
         try:
-            source, name, con = self._prepare(table.schema, casts, query, guarded)
-            source.table = table
-            try:
-                expect_copy()
-                result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()
-                return result.combine_chunks()
-            finally:
-                source.table = _no_rows(table.schema)
+            with self._lock:
+                source, name, con = self._prepare(table.schema, casts, query, guarded, settings)
+                source.table = table
+                try:
+                    expect_copy()
+                    result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()
+                    return result.combine_chunks()
+                finally:
+                    source.table = _no_rows(table.schema)
         except duckdb.Error as error:
             raise DataError("a computed column of a view fails on a changed row", why=str(error)) from error
 
-    def _prepare(self, schema: pa.Schema, casts: str, query: str, guarded: bool) -> tuple[_Rows, str, Any]:
-        key = schema, f"{casts} {query} {guarded}"
+    def _prepare(
+        self, schema: pa.Schema, casts: str, query: str, guarded: bool, settings: Settings
+    ) -> tuple[_Rows, str, Any]:
+        key = schema, f"{casts} {query} {guarded}", settings
         if key not in self._prepared:
             if len(self._prepared) >= _MOST_PREPARED:
                 self._forget()
             number = len(self._prepared)
             source = _Rows(_no_rows(schema))
-            con = self._con_for_guards if guarded else self._con
+            con = self._cursor(guarded, settings)
             con.register(f"__rows{number}", source)
             text = query.replace("{rows}", f"(SELECT {casts} FROM __rows{number})")
             con.execute(f"PREPARE __q{number} AS {text}")

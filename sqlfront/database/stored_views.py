@@ -29,7 +29,10 @@ def forget_view(database: Database, con: Any, name: QualifiedName) -> None:
 
 
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
-    """SQL that computes a view's columns from its raw columns."""
+    """SQL that computes a view's columns from its raw columns; those of a frozen projection, the scan has computed."""
+    if definition.is_frozen:
+        columns = [f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in definition.columns]
+        return f"SELECT {', '.join(columns)} FROM {source}"
     raw = []
     for column in definition.raw:
         text = quote(column.name)

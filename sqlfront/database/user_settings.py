@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sqlfront.binding.session_settings import Settings, settings_of
+from sqlfront.storage.sql_text import literal
+
 
 @contextmanager
 def lossless(con: Any) -> Iterator[None]:
@@ -23,9 +26,37 @@ def lossless(con: Any) -> Iterator[None]:
         restore(con, _LOSSLESS)
 
 
+@contextmanager
+def frozen(con: Any, settings: Settings) -> Iterator[None]:
+    """A view's settings in the session of `con`, for the time of the body: for statements of ours, never the user's."""
+    own = settings_of(con)
+    changed = {name: value for name, value in settings.items() if own[name] != value}
+    try:
+        if changed:
+            _change(con, own, changed)
+        yield
+    finally:
+        if changed:
+            restore(con, *changed)
+
+
+def _change(con: Any, own: Settings, changed: Settings) -> None:
+    """Change settings of a session, and note what gives its `own` back: those of all sessions are not made its own."""
+    for name in changed:
+        con.execute(f"RESET SESSION {name}")
+    default = settings_of(con)
+    for name, value in changed.items():
+        owe(con, name, f"RESET SESSION {name}" if default[name] == own[name] else _set(name, own[name]))
+        con.execute(_set(name, value))
+
+
 def owe(con: Any, setting: str, sql: str) -> None:
     """Note the SET that gives the user's value of a setting back."""
     _owed.setdefault(con, {})[setting] = sql
+
+
+def _set(name: str, value: str) -> str:
+    return f"SET SESSION {name} = {literal(value)}"
 
 
 def restore(con: Any, *settings: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.binding.freeze import qualified_query
+from sqlfront.binding.session_settings import Settings
 from sqlfront.cut.view_query import bind_view
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import Database
@@ -16,6 +17,7 @@ from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.update_mix import update_weights
+from sqlfront.database.user_settings import frozen
 from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
 from sqlfront.define.following import following
 from sqlfront.maintenance import epoch
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 class Bound:
     """A query's definition, the materialized views it reads, as the binder calls them, and the text that was bound.
 
-    `catalog` is the one it was bound with. `tree` is the query's, with orders that leave nothing open.
+    `catalog` is the one it was bound with. `tree` is the query's, with orders that leave nothing open; `settings` are
+    those of the session that bound it.
     """
 
     definition: Definition
@@ -50,6 +53,7 @@ class Bound:
     query: str
     catalog: EngineCatalog
     tree: exp.Expr | None = None
+    settings: Settings = field(default_factory=dict)
 
     @property
     def definitions(self) -> list[Definition]:
@@ -77,7 +81,7 @@ def bind(
     definition = minimise(found.definition)
     derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
     definition = replace(definition, derived=derived)
-    bound = Bound(definition, dict(catalog.views_read), query, catalog, found.tree)
+    bound = Bound(definition, dict(catalog.views_read), query, catalog, found.tree, found.settings)
     notes = [
         f"{shown(source.name)} is read {_FED if key in bound.fed else _INLINED}"
         for key, source in bound.sources.items()
@@ -96,9 +100,10 @@ def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
-    """Bind a stored view's query, as `bind` does."""
+    """Bind a stored view's query, as `bind` does, under the settings that it was created under."""
     select = qualified_query(view.select, catalog.database)
-    return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
+    with frozen(con, view.settings):
+        return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def fill(database: Database, con: Any, drafted: Draft, undo: ExitStack) -> ViewE
     tables = bound.tables.union(*(source.tables for source in bound.fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
-        drafted.parts[-1].definition, maintained, tables, bound.sources,
+        view.settings, drafted.parts[-1].definition, maintained, tables, bound.sources,
     )  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         check_updates(options, bound.definition, catalog)
         columns = tuple(column for column, _ in bound.definition.columns)
         select = _frozen(con, tree, catalog, bound.definition)
-        view = StoredView(name, bound.query, select, options, columns, database.new_scan())
+        view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
         drafted = draft(database, view, bound)
         if options.keys() & set(OPTIONS):
             own = drafted.parts[-1]

@@ -7,6 +7,7 @@ import secrets
 import sys
 from typing import Any
 
+from sqlfront.binding.session_settings import settings_of
 from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
@@ -20,7 +21,9 @@ from sqlfront.storage.sql_text import quote
 _TABLES = f"""
 CREATE SCHEMA IF NOT EXISTS {SCHEMA};
 CREATE TABLE IF NOT EXISTS {SCHEMA}.views (
-    schema VARCHAR, name VARCHAR, written VARCHAR, query VARCHAR, options VARCHAR, column_names VARCHAR, scan BIGINT);
+    schema VARCHAR, name VARCHAR, written VARCHAR, query VARCHAR, options VARCHAR, column_names VARCHAR, scan BIGINT,
+    settings VARCHAR);
+ALTER TABLE {SCHEMA}.views ADD COLUMN IF NOT EXISTS settings VARCHAR;
 CREATE TABLE IF NOT EXISTS {SCHEMA}.change_tables (
     schema VARCHAR, name VARCHAR, columns VARCHAR, keys VARCHAR, defaults VARCHAR, options VARCHAR, scan BIGINT);
 CREATE TABLE IF NOT EXISTS {SCHEMA}.state (epoch BIGINT, reserved BIGINT);
@@ -140,10 +143,12 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view
 
-    schema, view, written, query, options, column_names, scan = row
+    schema, view, written, query, options, column_names, scan, *frozen = row
     database.take_scan(scan)
-    name, names, settings = QualifiedName(schema, view), tuple(json.loads(column_names)), json.loads(options)
-    stored = StoredView(name, written, query, settings, names, scan)
+    name, names, own = QualifiedName(schema, view), tuple(json.loads(column_names)), json.loads(options)
+    # A file of before settings were stored has none; later versions of DuckDB may have more of them.
+    settings = settings_of(con) | (json.loads(frozen[0]) if frozen and frozen[0] else {})
+    stored = StoredView(name, written, query, own, names, scan, settings)
     register_all(database, con)
     try:
         with translated(None):
@@ -152,7 +157,7 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
         reason = ": ".join(filter(None, (error.what, error.why)))
         why = f"it could not be rebuilt when the database was opened: {reason}"
         raw = _raw_names(con, name, database.scan_name(scan))
-        database.unbuilt[name.key] = UnbuiltView(name, written, query, settings, names, scan, raw, why)
+        database.unbuilt[name.key] = UnbuiltView(name, written, query, own, names, scan, settings, raw, why)
         print(f"sqlfront: materialized view {shown(name)} could not be rebuilt: {error}", file=sys.stderr)
         return
     database.views[name.key] = entry

@@ -116,7 +116,9 @@ def _built_anew(
     select, missed = without_columns(reader.select, source.name, gone)
     if missed:
         raise _refused(source, reader, f"it has no column {', '.join(missed)} any more")
-    view = StoredView(reader.name, reader.written, select, reader.options, reader.column_names, database.new_scan())
+    view = StoredView(
+        reader.name, reader.written, select, reader.options, reader.column_names, database.new_scan(), reader.settings
+    )
     try:
         with translated(None):
             bound = bind_stored(EngineCatalog(database, con, entries), con, view)

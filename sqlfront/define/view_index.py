@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.names import locate, shown
+from sqlfront.database.user_settings import frozen
 from sqlfront.define import ddl
 from sqlfront.define.build import bind, orders_of
 from sqlfront.sql.carets import caret
@@ -56,7 +57,8 @@ def create_index(database: Database, con: Any, statement: CreateViewIndex) -> No
             )
         options = entry.options | {"indexes": {**entry.options.get("indexes", {}), statement.name: statement.order}}
         orders = orders_of(options)
-        bind(EngineCatalog(database, con), con, entry.select, column_names=entry.column_names, order_by=orders)
+        with frozen(con, entry.settings):
+            bind(EngineCatalog(database, con), con, entry.select, column_names=entry.column_names, order_by=orders)
         ddl.rebuild_with(database, con, entry, options)
 
 

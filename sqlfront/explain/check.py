@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlfront.binding.freeze import with_database
 from sqlfront.binding.ties import with_guards, without_ties
 from sqlfront.database.names import shown
-from sqlfront.database.user_settings import lossless
+from sqlfront.database.user_settings import frozen, lossless
 from sqlfront.explain.unpruned import unpruned
 from sqlfront.sql.dialect import parse_one
 from sqlfront.storage.capture.trigger_sql import table_sql
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     """The rows that differ, with `_difference` "missing" or "extra"; a row stands there once per copy.
 
-    Of the rows that tie in an ARG_MIN or ARG_MAX, DuckDB is made to take the one that the view takes; what an aggregate
-    has under FILTER, it is made to compute under the filter.
+    DuckDB recomputes the view, and compares, under the view's settings. Of the rows that tie in an ARG_MIN or ARG_MAX,
+    it is made to take the one that the view takes; what an aggregate has under FILTER, it computes under the filter.
     Floating columns are compared after pairing rows on the other columns, within 1e-9 of the largest value.
     """
     database, con = session.database, session.duck
@@ -43,10 +43,12 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     expected = unpruned(database, with_guards(without_ties(tree)))
     columns = ", ".join(names)
     with session.current_reading().holding():
-        for side, query in (("expected", f"({expected}\n)"), ("found", table_sql(database.name, entry.name))):
-            con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_{side} AS SELECT * FROM {query} AS q({columns})")
-        with lossless(con):
-            result = con.sql(_difference(entry, names)).to_arrow_table()
+        made = "CREATE OR REPLACE TEMP TABLE __sqlfront_{} AS SELECT * FROM {} AS q({})"
+        con.execute(made.format("found", table_sql(database.name, entry.name), columns))
+        with frozen(con, entry.settings):
+            con.execute(made.format("expected", f"({expected}\n)", columns))
+            with lossless(con):
+                result = con.sql(_difference(entry, names)).to_arrow_table()
         con.execute("DROP TABLE temp.__sqlfront_expected; DROP TABLE temp.__sqlfront_found")
     return result
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.database.user_settings import frozen
 from sqlfront.explain.drawing import Box, draw_svg, draw_text
 from sqlfront.explain.heavy import skew_data, skew_lines
 from sqlfront.explain.kept_orders import kept_orders, order_lines
@@ -27,6 +28,7 @@ from sqlfront.planner.model.whole_cost import spell_deciding
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
 from sqlfront.sql.name_parts import split_name
+from sqlfront.storage.sql_text import literal
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -66,10 +68,10 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, decided by (the block, for each of these),
-        reason, witness, suggestion, tasks, rewrites, steps {predicted, by table, observed, changes, weights}, heavy
-        {epsilon, choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason,
-        crossover, after, trees}, distinct values, blocks,
-        shards (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
+        reason, witness, suggestion, tasks, rewrites, settings (as far as the answer depends on them), steps {predicted,
+        by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those stored beside the
+        tree), orders {order, strategy, cost, reason, crossover, after, trees}, distinct values, blocks, shards (if
+        asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
         cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
@@ -90,6 +92,7 @@ class Explanation:
                 for task in self.tasks
             },
             "rewrites": [{"what": r.what, "sql": r.sql, "update": r.update} for r in self.rewrites],
+            "settings": dict(self.definition.settings),
             "steps": self._steps(),
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
@@ -109,6 +112,7 @@ class Explanation:
         rows += [(task.name, self._spell_task(task)) for task in self.tasks]
         for rewrite in self.rewrites:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
+        rows += [("settings", f"{name} = {literal(value)}") for name, value in data["settings"].items()]
         rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
         rows += [("heavy", line) for line in skew_lines(data["heavy"])]
@@ -243,7 +247,8 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
     entry = database.view(con, parts)
     view = entry.maintained
     spent = partial(database.engine.counters, view)
-    rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
+    with frozen(con, entry.settings):
+        rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
     distinct_sets = tuple(one.tree for one in view.distinct_sets)
     read = _views_read(database, view.definition)
     blocks = _blocks(database, view.name)

@@ -80,13 +80,10 @@ def _ordered_scan(session: Session, statement: PassThrough, entry: ViewEntry, pa
 
 
 def _narrow_scan(session: Session, entry: ViewEntry, where: Mapping[str, tuple[int, ...]] | None) -> Any:
-    from sqlfront.maintenance.output.output import schema
-
-    database = session.database
+    finder = session.reading_finder()
     if where is None:
-        database.refuse_unreadable(entry, session.current_reading())
-        return schema(entry.maintained).empty_table()
-    return database.view_scan(entry, session.reading_finder(), where)
+        return session.database.scan_of(entry, finder, tuple)
+    return session.database.view_scan(entry, finder, where)
 
 
 def _codes(

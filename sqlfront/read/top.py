@@ -11,13 +11,13 @@ from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
 from sqlfront.database.scans import Scan
 from sqlfront.database.stored_views import view_query
-from sqlfront.planner.model.query import Limit, is_grouped
+from sqlfront.database.user_settings import frozen
+from sqlfront.planner.model.query import Definition, Limit, is_grouped
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError, StaleRead
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
     from sqlfront.database.entries import ViewEntry
-    from sqlfront.database.scans import ReadSession
     from sqlfront.database.sessions import Session
     from sqlfront.maintenance.ranked.keyset_start import KeysetBound
     from sqlfront.maintenance.view.maintained_view import FirstRowsReader, MaintainedView
@@ -47,10 +47,7 @@ def top_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]
         most = crossover(entry.maintained) if 0 in entry.maintained.ranked else -1
         if most is None or k <= most:
             return _ranked_rows(session, entry, k)
-        query = _sorted_query(database, entry, k)
-        with translated(session.reading_error):
-            rows: list[tuple[Any, ...]] = session.duck.execute(query).fetchall()
-        return rows
+        return _computed_rows(session, replace(definition, limit=within(entry, Limit(k))), entry)
 
 
 def ordered_rows(session: Session, entry: ViewEntry) -> Iterator[tuple[Any, ...]]:
@@ -114,12 +111,11 @@ def ranked_scan(
 ) -> Scan:
     """The maintained core of a view's first rows in one of its orders, or of the first `after` given values; of all
     rows if it is sooner to read these than to pass over those before the values."""
-    from sqlfront.maintenance.output.output import Reader, crossover, schema, top_batches
+    from sqlfront.maintenance.output.output import Reader, crossover, top_batches
     from sqlfront.maintenance.ranked.cursor import RankedWalk
     from sqlfront.maintenance.ranked.keyset_start import KeysetStart, TooFar
 
-    def batches(session: ReadSession) -> Any:
-        database.refuse_unreadable(entry, session)
+    def read() -> Any:
         view, index = entry.maintained, entry.maintained.ranked[number]
         if after is None:
             return top_batches(view, RankedWalk(index, None, view.reads), limit)
@@ -128,9 +124,9 @@ def ranked_scan(
             found = top_batches(view, RankedWalk(index, start, view.reads), limit)
             return chain([batch for batch in [next(found, None)] if batch is not None], found)
         except TooFar:  # All rows, of which DuckDB leaves those that are asked for.
-            return iter(Reader(view))
+            return Reader(view)
 
-    return Scan(lambda: schema(entry.maintained), batches, session)
+    return database.scan_of(entry, session, read)
 
 
 def within(entry: ViewEntry, limit: Limit) -> Limit:
@@ -147,21 +143,22 @@ def _ranked_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, 
     """Rows decoded here if all columns are variables or the sums that rows are ordered by; else computed by DuckDB."""
     limit, reader = within(entry, Limit(k)), reader_for(entry.maintained)
     found = reader.read(limit) if reader is not None else None
-    if found is not None:
-        return found
-    name = "__sqlfront_scan_top"
-    scan = ranked_scan(session.database, entry, 0, limit, session.reading_finder())
+    return found if found is not None else _computed_rows(session, entry.definition, entry, limit)
+
+
+def _computed_rows(
+    session: Session, definition: Definition, entry: ViewEntry, ranked: Limit | None = None
+) -> list[tuple[Any, ...]]:
+    """The rows of a definition over a view's raw rows, all or those `ranked` first, by DuckDB under the view's
+    settings."""
+    name, database, finder = "__sqlfront_scan_top", session.database, session.reading_finder()
+    definition = replace(definition, is_frozen=False)
+    raw = replace(entry, definition=definition)
+    scan = database.view_scan(raw, finder) if ranked is None else ranked_scan(database, raw, 0, ranked, finder)
     session.duck.register(name, scan)
     try:
-        with translated(session.reading_error):
-            query = view_query(entry.definition, entry, name)
-            rows: list[tuple[Any, ...]] = session.duck.execute(query).fetchall()
+        with translated(session.reading_error), frozen(session.duck, entry.settings):
+            rows: list[tuple[Any, ...]] = session.duck.execute(view_query(definition, entry, name)).fetchall()
         return rows
     finally:
         session.duck.unregister(name)
-
-
-def _sorted_query(database: Database, entry: ViewEntry, k: int) -> str:
-    """SQL for the first rows of a view that keeps no order."""
-    limited = replace(entry.definition, limit=within(entry, Limit(k)))
-    return view_query(limited, entry, database.scan_name(entry.scan))

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlfront.binding.session_settings import settings_of
 from sqlfront.sql.dialect import printed
 
 _SPELLED = "spelled"
@@ -31,10 +32,9 @@ class Defaults:
 
 def defaults_of(con: Any) -> Defaults:
     """The session's default_order, default_null_order and default_collation."""
-    settings = ("default_order", "default_null_order", "default_collation")
-    asked = ", ".join(f"current_setting('{name}')" for name in settings)
-    [(order, nulls, collation)] = con.execute(f"SELECT {asked}").fetchall()
-    return Defaults(str(order).upper().startswith("DESC"), str(nulls).lower(), bool(collation))
+    settings = settings_of(con)
+    nulls, collation = settings["default_null_order"], settings["default_collation"]
+    return Defaults(settings["default_order"] == "DESCENDING", nulls.lower(), bool(collation))
 
 
 def position_of(node: exp.Expr) -> int | None:

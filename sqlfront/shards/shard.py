@@ -92,7 +92,7 @@ class Shard:
         self._entries: list[ViewEntry] = []
         for number, definition in enumerate(plan.combination.shards, 1):
             names = tuple(name for name, _ in definition.columns)
-            view = StoredView(QualifiedName("main", f"component_{number}"), "", "", {}, names, database.new_scan())
+            view = StoredView(QualifiedName("main", f"component_{number}"), "", "", {}, names, database.new_scan(), {})
             entry = build_view(database, con, view, Bound(definition, {}, plan.query, EngineCatalog(database, con)))
             database.views[view.name.key] = entry
             database.engine.listen(entry.maintained.name, _ignore)

@@ -19,7 +19,8 @@ from sqlfront.planner.shards.blocks import Blocks
 from sqlfront.planner.shards.combination import Combination, combine
 from sqlfront.planner.shards.partitioning import Partitioning, Stream, partition
 from sqlfront.sql.dialect import parse_one
-from sqlfront.storage.errors import ProgrammingError
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+from sqlfront.storage.sql_text import literal
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
@@ -90,7 +91,17 @@ def with_views(database: Database, con: Any, bound: Bound) -> Definition:
 
 
 def spread(definition: Definition, shards: int, sizes: Mapping[str, float]) -> Partitioning:
-    """The planner's partitioning. ProgrammingError for a number of shards that is none."""
+    """The planner's partitioning. ProgrammingError for a number of shards that is none, NotSupportedError for a view
+    that is computed under other settings than DuckDB's defaults."""
+    blocks = (definition, *(block for _, block in definition.derived))
+    settings = dict.fromkeys(pair for one in blocks for pair in one.settings)
+    if settings:
+        raise NotSupportedError(
+            "A query whose answer depends on settings cannot be spread over shards",
+            where=", ".join(f"{name} = {literal(value)}" for name, value in settings),
+            why="its rows are combined where they are read, under the reader's settings",
+            hint="store what depends on a setting in a column of the table, or RESET the setting",
+        )
     try:
         return partition(definition, shards, sizes)
     except ValueError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from sqlfront.storage.codecs.casting import connect
+from sqlfront.storage.codecs.casting import Settings, connect, under
 from sqlfront.storage.sql_text import quote
 
 _lock = threading.Lock()
@@ -51,8 +51,9 @@ class Bound:
     value: Any = None
 
 
-def bind(columns: Mapping[str, str], expression: str) -> Bound | None:
-    """The expression over columns (name: type) as DuckDB would evaluate it, or None if that is not told. About 1 ms."""
+def bind(columns: Mapping[str, str], expression: str, settings: Settings = ()) -> Bound | None:
+    """The expression over columns (name: type) as DuckDB would evaluate it under settings, or None if that is not told.
+    About 1 ms."""
     declared = ", ".join(f"{quote(name)} {type}" for name, type in columns.items())
     question = "SELECT json_serialize_plan(?, optimize := true)"
     with _lock:
@@ -61,7 +62,7 @@ def bind(columns: Mapping[str, str], expression: str) -> Bound | None:
                 _state["declared"] = ""
                 _connection().execute(f"CREATE OR REPLACE TABLE __columns ({declared})")
                 _state["declared"] = declared
-            answer = _connection().execute(question, [f"SELECT ({expression}) FROM __columns"]).fetchone()
+            answer = _cursor(settings).execute(question, [f"SELECT ({expression}) FROM __columns"]).fetchone()
             plan = json.loads(answer[0])  # type: ignore[index]
         except (duckdb.Error, ValueError):  # NaN is no JSON.
             return None
@@ -100,6 +101,11 @@ def _type(type: dict[str, Any]) -> str:
     if type["id"] == "DECIMAL" and not details["alias"] and not details["extension_info"]:
         return f"DECIMAL({details['width']},{details['scale']})"
     return ""
+
+
+@functools.lru_cache(maxsize=8)
+def _cursor(settings: Settings) -> duckdb.DuckDBPyConnection:
+    return under(_connection(), settings)
 
 
 @functools.cache

@@ -11,11 +11,23 @@ import numpy as np
 import pyarrow as pa
 
 from sqlfront.storage.errors import DataError
+from sqlfront.storage.sql_text import literal
+
+Settings = tuple[tuple[str, str], ...]
+"""DuckDB's settings under which expressions are computed, those that are not DuckDB's defaults."""
 
 
 def connect() -> duckdb.DuckDBPyConnection:
     """A private in-memory database of one thread."""
     return duckdb.connect(":memory:", config={"threads": 1})
+
+
+def under(connection: duckdb.DuckDBPyConnection, settings: Settings) -> duckdb.DuckDBPyConnection:
+    """A cursor of a connection whose session has these settings."""
+    cursor = connection.cursor()
+    for name, value in settings:
+        cursor.execute(f"SET SESSION {name} = {literal(value)}")
+    return cursor
 
 
 class Caster:

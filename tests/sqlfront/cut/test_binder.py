@@ -87,7 +87,7 @@ def fill(con: Any, seed: int) -> None:
         rows["r"].append(
             f"({number()}, {number()}, {number()}, {decimal}, {text()}, {real}, "
             f"{{'x': {number()}, 'y': 'q'}}, [{number()}, 1], "
-            f"{random.choice(['NULL', repr('sad'), repr('ok')])}, {moment}, NULL, INTERVAL 1 DAY, {number()})"
+            f"{random.choice(['NULL', repr('sad'), repr('ok')])}, {moment}, {moment}, INTERVAL 1 DAY, {number()})"
         )
         date, real = random.choice(["NULL", "'2020-01-01'", "'2020-02-03'"]), random.choice(["NULL", "0.5", "1"])
         decimal = random.choice(["0.125", "2", "-1.5"])

@@ -1,4 +1,4 @@
-"""What the clock, chance or the session decides is refused, however deep it stands: DuckDB folds constant calls."""
+"""What the clock or chance decides is refused, however deep it stands: DuckDB folds constant calls."""
 
 import pytest
 
@@ -20,9 +20,6 @@ CHANGING = {
     "t < localtimestamp": "localtimestamp",
     "z < CURRENT_TIMESTAMP": "CURRENT_TIMESTAMP",
     "a = length(current_user)": "current_user",
-    "length(CAST(TIMESTAMPTZ '2024-01-01 00:00:00+02' AS VARCHAR)) = a": (
-        "CAST(TIMESTAMPTZ '2024-01-01 00:00:00+02' AS VARCHAR)"
-    ),
 }
 
 
@@ -52,7 +49,7 @@ def test_a_changing_value_is_refused_with_its_place(con, query, condition):
         con.execute(f"CREATE MATERIALIZED VIEW v AS {text}")
     line, carets = str(error.value).split("\n")[1:3]
     assert line[carets.index("^") : carets.rindex("^") + 1] == CHANGING[condition], error.value
-    assert "value changes from query to query" in str(error.value) or "TimeZone" in str(error.value)
+    assert "value changes from query to query" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -60,16 +57,13 @@ def test_a_changing_value_is_refused_with_its_place(con, query, condition):
     [
         "SELECT a, epoch(t) AS e, age(t, TIMESTAMP '2024-01-01') AS b FROM r WHERE age(DATE '2024-01-01', d) > '1 day'",
         "SELECT a, 'now' AS b, count(*) AS current_date FROM r WHERE epoch(TIMESTAMPTZ '2024-01-01+00') > a GROUP BY a",
+        "SELECT a FROM r WHERE length(CAST(TIMESTAMPTZ '2024-01-01 00:00:00+02' AS VARCHAR)) > a",
         'SELECT r.a AS "current_user", u."user" FROM r JOIN u ON r.a = u."user"',
     ],
 )
 def test_a_constant_value_is_kept(con, query):
     con.execute('CREATE TABLE u ("user" INT); INSERT INTO u VALUES (1)')
     con.execute("INSERT INTO r VALUES (1, TIMESTAMP '2024-02-01', NULL, DATE '2020-01-01')")
-    if "TIMESTAMPTZ" in query:
-        with pytest.raises(sqlfront.NotSupportedError, match="VARCHAR to TIMESTAMP WITH TIME ZONE"):
-            con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
-        query = query.replace("TIMESTAMPTZ '2024-01-01+00'", "make_timestamptz(1_704_067_200_000_000)")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert con.execute("FROM v").fetchall() == con.execute(query).fetchall() != []
 
