@@ -20,7 +20,7 @@ from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
-from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import Aggregated, Sort, Values
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Definition, Limit, RawColumn
@@ -263,8 +263,13 @@ class _Block:
             if written is not None and settled:
                 self._blocks.settled[origin] = settled
             label = written.label if written is not None else self._blocks.more_labels.pop(0)
-            found.append(Ordering(tuple(ending), label))
+            found.append(Ordering(tuple(item for item in ending if self._varies(item.value)), label))
         return found
+
+    def _varies(self, value: Scalar) -> bool:
+        """Whether a value is no constant, as a group by one is."""
+        constant = {column for column, group in self._groups.items() if not self._core.atoms_of(group)}
+        return not columns_of(value) <= constant
 
     def _limit(
         self, partition: Sequence[Scalar], places: dict[Scalar, str], orders: Sequence[Ordering]
