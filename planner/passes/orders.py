@@ -17,6 +17,7 @@ from sqlfront.planner.model.hypergraph import ordered_variables
 from sqlfront.planner.model.plan import Cost, Node, OrderPlan, Plan
 from sqlfront.planner.model.query import Definition, Order, Term, is_grouped
 from sqlfront.planner.search.join_tree import Weights, build_tree, cheapest_tree
+from sqlfront.planner.theory.group_changes import spreading_atom
 
 _NAMES = {"greatest": "GREATEST", "least": "LEAST", "product": "product"}
 
@@ -125,7 +126,7 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
     if definition.limit is not None and definition.limit.has_ties:
         return "rows that tie share their rank, and no tree stops behind such rows"
     if definition.mode == "group":
-        return "a group's aggregates change with each of its rows, so its place is found when it is asked for"
+        return _group_obstacle(definition)
     if definition.comparisons:
         return "it joins by comparisons, and a ranked tree joins by equalities only"
     if plan.shape == "cyclic" and plan.joins:
@@ -135,6 +136,24 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
         name = _NAMES[unplaced.form]
         return f"NULL in a {name} is not in its place part by part (declare the columns NOT NULL)"
     return None
+
+
+def _group_obstacle(definition: Definition) -> str:
+    """Why groups are not kept in order."""
+    if definition.scalar:
+        return "there is one row"
+    if definition.limit is None:
+        return (
+            "a read gives all groups, and keeping these in order would cost each change O(log N); ORDER BY ... LIMIT, "
+            "here or in a view over this one, keeps the first rows"
+        )
+    atom = spreading_atom(definition)
+    if atom is None:
+        return "a column has a type without an order that is kept"
+    return (
+        f"one changed row of {atom} may change many groups, each of which would move: declare keys by which the row "
+        "fixes its group, or make the groups a view and order that"
+    )
 
 
 def _explain(definition: Definition, order: Order, *, cyclic: bool) -> str:

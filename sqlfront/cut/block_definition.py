@@ -7,24 +7,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.binding.bound_calls import replaced
-from sqlfront.binding.select_items import printed_by_duckdb
+from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.first_of_groups import FirstRows
-from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import KeptValues, without_nulls
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
+from sqlfront.cut.ranked_groups import group_columns, groups_below, over_groups
 from sqlfront.cut.scalar_forms import guarded, is_not_null
 from sqlfront.cut.session_values import depends_on_session
 from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
-from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import Aggregated, Sort, Values
 from sqlfront.planner.algebra.to_sql import scalar_sql
-from sqlfront.planner.model.query import Definition, Limit, RawColumn, output_keys
+from sqlfront.planner.model.query import Definition, Limit, RawColumn
 from sqlfront.planner.passes.orders import may_be_null
+from sqlfront.planner.theory.group_changes import spreading_atom
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
@@ -44,7 +46,30 @@ class BlockBinder:
             why, hint = "there is no table whose changes could be followed", "put its row into a table, and select that"
             place = next((found for item in shape.items if (found := self._notes.place_of(item))), None)
             raise self._notes.refusal("A query without a table", place, why, hint)
-        return _Block(self._blocks, shape, core).definition(names, columns, in_order)
+        ranked = self._over_groups(shape, core)
+        if ranked is None:
+            return _Block(self._blocks, shape, core).definition(names, columns, in_order)
+        definition = _Block(self._blocks, over_groups(shape), ranked).definition(names, columns, in_order)
+        return replace(
+            definition, notes=("a changed group leaves its place in the order and enters another, O(log N)",)
+        )
+
+    def _over_groups(self, shape: Shape, core: JoinCore) -> JoinCore | None:
+        """A view of the groups as the join of a block of first rows; None if there are none whose order can be kept, or
+        a changed row may move more of them than its update visits."""
+        groups = groups_below(shape)
+        if groups is None:
+            return None
+        blocks, known = self._blocks, dict(self._blocks.definitions)
+        found = group_columns(groups)
+        names = unique_names([column.name or f"c{column.number}" for column in found])
+        definition = _Block(blocks, groups, core).definition(names, names, False)
+        if spreading_atom(definition) is not None:
+            blocks.definitions = known  # The block is bound again, with what its aggregates keep.
+            return None
+        ranked = JoinCore()
+        blocks.add_atom(blocks.add_view(definition), found, ranked, "groups")
+        return ranked
 
     def best(
         self, inner: JoinCore, groups: Sequence[Scalar], values: Sequence[Scalar], labels: Sequence[str], *,
@@ -64,12 +89,9 @@ class BlockBinder:
             definition = first_by(_null_together(values))
             [order] = definition.orders
             definition = replace(definition, orders=(replace(order, obstacle=obstacle),))
-        table = f'"__derived"."{len(blocks.definitions) + 1}"'
-        blocks.definitions[table] = definition
         core = JoinCore()
         columns = [blocks.new.column(name, type_) for name, type_ in definition.columns]
-        found = [AtomColumn(column, column.name) for column in columns]
-        core.add_atom("best", table, found, output_keys(definition))
+        blocks.add_atom(blocks.add_view(definition), columns, core, "best")
         return core, [Ref(column) for column in columns]
 
 
@@ -249,8 +271,13 @@ class _Block:
             if written is not None and settled:
                 self._blocks.settled[origin] = settled
             label = written.label if written is not None else self._blocks.more_labels.pop(0)
-            found.append(Ordering(tuple(ending), label))
+            found.append(Ordering(tuple(item for item in ending if self._varies(item.value)), label))
         return found
+
+    def _varies(self, value: Scalar) -> bool:
+        """Whether a value is no constant, as a group by one is."""
+        constant = {column for column, group in self._groups.items() if not self._core.atoms_of(group)}
+        return not columns_of(value) <= constant
 
     def _limit(
         self, partition: Sequence[Scalar], places: dict[Scalar, str], orders: Sequence[Ordering]

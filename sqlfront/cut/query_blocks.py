@@ -149,7 +149,10 @@ class Blocks:
         """Make a term a view of its own; the name of its table."""
         names = unique_names([column.name or f"c{column.number}" for column in term.columns])
         shape = shape_of(term, len(names))
-        definition = self.binder.bind(shape, names, names, in_order=in_order)
+        return self.add_view(self.binder.bind(shape, names, names, in_order=in_order))
+
+    def add_view(self, definition: Definition) -> str:
+        """Keep a definition as a view of its own; the name of its table."""
         table = f'"__derived"."{len(self.definitions) + 1}"'
         self.definitions[table] = definition
         return table

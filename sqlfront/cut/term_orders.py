@@ -60,8 +60,7 @@ def completed(
         items += [Sort(value, items[-1].descending, items[-1].nulls_first) for value in settled]
     unique: dict[str, Sort] = {}
     for item in (*items, *shown):
-        if columns_of(item.value) or mode == "group":
-            unique.setdefault(scalar_sql(item.value), item)
+        unique.setdefault(scalar_sql(item.value), item)
     return list(unique.values()), len(settled)
 
 

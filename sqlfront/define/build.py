@@ -25,12 +25,14 @@ from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.cost import exponent, leading_power
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, is_grouped
 from sqlfront.planner.model.whole_cost import Block
 from sqlfront.planner.passes.merging import merge_branches, merged_definition, unmerged
 from sqlfront.planner.rules.materialize import TooManyJoins
 from sqlfront.planner.theory.core import minimise
+from sqlfront.planner.theory.keys import closure
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.sql.tokens import split
 from sqlfront.storage.errors import NotSupportedError
@@ -257,9 +259,9 @@ def block_cost(definition: Definition, plan: Plan) -> Block:
         cost = replace(cost, update="O(rows * log N)")
     elif definition.limit is not None and definition.limit.rows is not None:
         decides = plan.orders[0].top
-    schemes = [frozenset(column.name for column in atom.variables) for atom in definition.atoms]
-    within = [frozenset(decides) <= scheme for scheme in schemes]
-    return Block(f"the block of {_spelled(definition)}", cost, not any(within), not all(within))
+    within = [frozenset(decides) <= closure(atom.scheme, definition.atoms)[0] for atom in definition.atoms]
+    visits_all = any(within) and exponent(leading_power(plan.cost.update)) >= 1
+    return Block(f"the block of {_spelled(definition)}", cost, not any(within), not (all(within) or visits_all))
 
 
 def _spelled(definition: Definition) -> str:

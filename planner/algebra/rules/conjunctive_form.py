@@ -85,8 +85,6 @@ def _normalised(term: Term) -> Term:
     match term:
         case Filter(input=input, condition=condition):
             changed = conjunctive(condition)
-            if changed == FALSE:
-                return Values(term.columns, ())
             return input if changed == TRUE else replace(term, condition=changed)
         case Join(kind=kind, condition=condition) if not kind.startswith("as-of"):
             changed = simplified(condition) if kind == "mark" else conjunctive(condition)
@@ -98,9 +96,7 @@ def _normalised(term: Term) -> Term:
 
 def _without_partners(term: Join) -> Term:
     """A join whose condition nothing meets."""
-    if term.kind in ("inner", "semi"):
-        return Values(term.columns, ())
-    if term.kind == "full":
+    if term.kind in ("inner", "semi", "full"):
         return replace(term, condition=FALSE)
     return replace(term, condition=FALSE, right=Values(term.right.columns, ()), dependent=False)
 

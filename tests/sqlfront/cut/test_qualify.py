@@ -33,10 +33,10 @@ RANKED = [
     ("SELECT a.x, b.x AS y FROM r a JOIN r b ON a.b = b.b", "a.a", "a.w + b.w", "a.x, b.x"),
     (f"SELECT r.x, t.d {JOIN}", "r.b", "0.1 * (r.w + s.w::DOUBLE) - t.w / 3 DESC, t.d", "r.x"),
     (f"SELECT r.x, t.d {JOIN}", "", "r.w / 7 + t.w, t.w / 3 - s.w", "r.x, t.d"),
+    ("SELECT b, a, sum(w) AS total FROM r GROUP BY b, a", "b", "total DESC", "b, a, sum(w)"),
 ]
 SORTED = [
     (f"SELECT s.v, t.* {JOIN}", "s.v, t.d", "t.w, r.x", "s.v, t.c, t.d, t.w, t.e"),
-    ("SELECT b, a, sum(w) AS total FROM r GROUP BY b, a", "b", "total DESC", "b, a, sum(w)"),
     (
         "SELECT r.a, t.d, count(*) AS n FROM r, t WHERE r.b = t.c GROUP BY r.a, t.d HAVING n > 1",
         "r.a",

@@ -1,0 +1,27 @@
+"""Which changes of one row move many groups of a query, more than its view tree touches."""
+
+from __future__ import annotations
+
+from sqlfront.planner.model.hypergraph import hypergraph
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.theory.gyo import is_acyclic
+from sqlfront.planner.theory.hierarchy import is_q_hierarchical
+from sqlfront.planner.theory.keys import closure, reduct
+
+
+def spreading_atom(definition: Definition) -> str | None:
+    """The first atom one row of which may change more groups than the update visits; None if there is none.
+
+    The row of an atom that fixes all group columns, by declared keys too, changes one group. A q-hierarchical query is
+    updated in O(1) however many groups a row changes. The other acyclic ones cost O(N) an update, and so many groups
+    there are if one atom has all group columns.
+    """
+    free = frozenset(definition.free)
+    spreading = [atom.name for atom in definition.atoms if not free <= closure(atom.scheme, definition.atoms)[0]]
+    if not spreading or definition.comparisons:
+        return next(iter(spreading), None)
+    reduced = reduct(definition)
+    edges = hypergraph(reduced)
+    is_linear = is_acyclic(edges) and not is_q_hierarchical(edges, reduced.free)
+    bounded = any(free <= closure(atom.scheme, definition.atoms)[0] for atom in definition.atoms)
+    return None if is_linear and bounded else spreading[0]
