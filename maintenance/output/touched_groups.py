@@ -141,7 +141,7 @@ class TouchedGroupsNode:
     def _computed(
         self, words: np.ndarray, counts: np.ndarray, sides: np.ndarray, shown: tuple[int, ...] = (OLD, NEW)
     ) -> pa.Table:
-        """The rows of the groups, with their side; of an aggregate without GROUP BY one on each side that is shown."""
+        """The rows of the groups, with their side; of a group of all rows on each side that is shown."""
         import pyarrow as pa
 
         taken = np.repeat(np.arange(len(words)), counts)
@@ -160,11 +160,9 @@ class TouchedGroupsNode:
         found = found.rename_columns([*(name for name, _ in self.groups.columns), SIDE])
         lacking = [] if self.groups.empty is None else sorted(set(shown) - set(sides[taken].tolist()))
         if lacking:
-            [empty] = self._evaluate.query(rows.slice(0, 0), types, self.groups.empty or "").to_batches()
-            parts = [
-                pa.Table.from_arrays([*empty.columns, pa.array([side], pa.int8())], schema=found.schema)
-                for side in lacking
-            ]
+            empty = self._evaluate.query(rows.slice(0, 0), types, self.groups.empty or "")
+            stamps = [pa.array(np.full(empty.num_rows, side, np.int8)) for side in lacking]
+            parts = [pa.Table.from_arrays([*empty.columns, stamp], schema=found.schema) for stamp in stamps]
             found = pa.concat_tables([found, *parts])
         return found.combine_chunks()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,9 +16,22 @@ from sqlfront.cut.completed_orders import completed_query
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
+from sqlfront.planner.algebra.rewriting import with_changed
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
-from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Join, Made, Map, SetOperation, Term, Top, Values
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Join,
+    Made,
+    Map,
+    SetOperation,
+    Term,
+    Top,
+    Values,
+    inputs_of,
+)
+from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, parse_query, printed
@@ -75,7 +89,17 @@ def bind_view(
     definition = with_branches(definition, blocks.branches)
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean)
-    return ViewQuery(definition, completed_query(tree, sql_select, bound.notes, blocks.settled))
+    if blocks.completed:
+        completed = to_sql(_completed(term, blocks.completed), list(zip(term.columns, (name for name, _ in columns))))
+    else:
+        completed = completed_query(tree, sql_select, bound.notes, blocks.settled)
+    return ViewQuery(definition, completed)
+
+
+def _completed(term: Term, completed: Mapping[Term, Term]) -> Term:
+    """A term with the operators that DuckDB computes under orders that leave nothing open."""
+    found = completed.get(term, term)
+    return with_changed(found, [_completed(one, completed) for one in inputs_of(found)])
 
 
 def _check_tree(tree: exp.Expr, notes: Notes) -> None:

@@ -30,7 +30,7 @@ def update_weights(
     """
     from sqlfront.database.catalog import EngineCatalog
 
-    tables = {atom.table for atom in definition.atoms}
+    tables = definition.tables
     if options.get("updates"):
         declared = _read(options["updates"], EngineCatalog(database, con))
         numbers = {names.get(table, table): number for table, number in declared.items()}
@@ -48,7 +48,7 @@ def check_updates(options: Mapping[str, Any], definition: Definition, catalog: E
     if "updates" not in options:
         return
     blocks = dict(definition.derived)
-    names = {atom.table for block in (definition, *blocks.values()) for atom in block.atoms} - blocks.keys()
+    names = {table for block in (definition, *blocks.values()) for table in block.tables} - blocks.keys()
     names -= dict(definition.unions).keys()
     tables = {re.sub(r"#\d+$", "", name) for name in names}  # Behind # is which build of a view is read.
     for table, name in _read(options["updates"], catalog, strict=True).items():

@@ -19,9 +19,10 @@ from sqlfront.database.stored_views import register_all, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
-from sqlfront.define.build import bind, build_view, discard, orders_of, plan_parts
+from sqlfront.define.build import bind, build_view, discard, orders_of
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
+from sqlfront.define.parts import Part, plan_parts
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.statements import CreateMaterializedView, Name
@@ -55,6 +56,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         check_updates(options, bound.definition, catalog)
         if options.keys() & set(OPTIONS):
             own = plan_parts(database, con, bound, "query", options)[-1]
+            assert isinstance(own, Part)
             check_epsilon(shown(name), own.definition, own.plan, options)
         columns = tuple(column for column, _ in bound.definition.columns)
         select = _frozen(con, bound.completed, catalog, bound.definition)
