@@ -276,27 +276,21 @@ class TouchedGroups:
     """Groups, or partitions, of a relation's rows that DuckDB computes: in an epoch only those with changed rows.
 
     `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
-    group). `query` is DuckDB SQL over the rows of some groups, `{rows}`, which have a column SIDE beside the relation's
-    own. It computes the rows of each side for themselves: `columns`, by name and type, and then the side.
-    `empty`, where a group has all rows, computes what there is over no rows, without a side. `label` names the
-    computation for EXPLAIN.
+    group), which are the `shown_keys` of the computed `columns`, in the same order. `query` is DuckDB SQL that computes
+    these over the rows of some groups, `{rows}`. `label` names the computation for EXPLAIN.
     """
 
     table: str
     keys: tuple[str, ...]
     query: str
     columns: tuple[tuple[str, str], ...]
-    empty: str | None = None
+    shown_keys: tuple[str, ...] = ()
     label: str = ""
 
     @property
     def tables(self) -> frozenset[str]:
         """What the groups are read from."""
         return frozenset((self.table,))
-
-
-SIDE = "__side"
-"""The column that tells the rows of groups before an epoch (0) from those after it (1)."""
 
 
 @dataclass(frozen=True)

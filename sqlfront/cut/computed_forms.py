@@ -50,7 +50,7 @@ def computed_forms(shape: Shape, blocks: Blocks) -> Iterator[Form]:
     if shape.mode == "group":
         yield lambda: _in_groups(shape, blocks)
     elif shape.first is not None:
-        yield lambda: _numbered(shape)
+        yield lambda: _numbered(shape, blocks)
     elif shape.mode == "bag" and any(isinstance(part, Window) for part in walk(shape.core)):
         yield lambda: _with_numbers(shape, blocks)
 
@@ -92,15 +92,30 @@ def _block(term: Term, blocks: Blocks) -> Common:
 
 
 def _in_groups(shape: Shape, blocks: Blocks) -> Shape:
-    """The rows of the groups as DuckDB computes them."""
-    groups: Term = in_touched_groups(Aggregate(shape.core, shape.groups, shape.aggregates), blocks)
-    if shape.having is not None:
-        groups = Filter(groups, shape.having)
-    return replace(shape, core=groups, mode="bag", groups=(), aggregates=(), having=None, scalar=False)
+    """The rows of the groups as DuckDB computes them, with what the block computes of them."""
+    made: dict[Scalar, Column] = {Ref(group): group for group in shape.groups}
+    for value in (*shape.items, *(one.value for order in shape.orders for one in order)):
+        if columns_of(value) and value not in made:
+            made[value] = blocks.new.column("value", value.type)
+
+    def above(groups: Term) -> Term:
+        kept = groups if shape.having is None else Filter(groups, shape.having)
+        return Map(kept, tuple(Made(column, value) for value, column in made.items()))
+
+    def read(value: Scalar) -> Scalar:
+        return Ref(made[value]) if value in made else value
+
+    core = in_touched_groups(Aggregate(shape.core, shape.groups, shape.aggregates), blocks, above)
+    orders = [[replace(one, value=read(one.value)) for one in order] for order in shape.orders]
+    return replace(
+        shape, core=core, items=[read(value) for value in shape.items], orders=orders, mode="bag", groups=(),
+        aggregates=(), having=None, scalar=False,
+    )  # fmt: skip
 
 
-def _numbered(shape: Shape) -> Shape:
+def _numbered(shape: Shape, blocks: Blocks) -> Shape:
     """The first rows of groups as rows with their numbers, filtered."""
+    blocks.computes_windows = True
     first = shape.first
     assert first is not None
     number = Ref(first.numbering.column)

@@ -1,21 +1,20 @@
 """Operators without a native form become touched groups: DuckDB computes the groups that an epoch changes.
 
-The rows below the operator are a block of their own. The operator is printed as SQL over the rows of some groups, told
-apart by side: as they were before an epoch, and as they are after it. A column SIDE joins the groups and partitions.
+The rows below the operator are a block of their own. The operator is printed as SQL over the rows of some groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.planner.algebra.rewriting import passed, projected
-from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of
-from sqlfront.planner.algebra.terms import Aggregate, Common, Distinct, Made, Map, Scan, Window, scalars_of
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
+from sqlfront.planner.algebra.terms import Aggregate, Common, Distinct, Made, Map, Scan, Term, Window, scalars_of
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.algebra.total_orders import name_of, with_total_orders
-from sqlfront.planner.model.query import SIDE, TouchedGroups
+from sqlfront.planner.model.query import TouchedGroups
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
@@ -24,32 +23,33 @@ Computed = Aggregate | Window | Distinct
 _ROWS = "__rows"
 
 
-def in_touched_groups(term: Computed, blocks: Blocks) -> Common:
-    """A term that reads the operator's rows as a block that DuckDB computes. Raises NotSupportedError for what is below
-    it."""
+def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Term] = lambda term: term) -> Common:
+    """A term that reads the operator's rows as a block that DuckDB computes, with the operators `above`, which pass the
+    columns of its groups on. Raises NotSupportedError for what is below it."""
     written, term = term, _over_columns(term, blocks)
     columns = _needed(term)
-    term = replace(term, input=projected(term.input, columns))
+    one = Made(blocks.new.column("one", "INTEGER"), Constant("1", "INTEGER"))  # A relation has a column.
+    rows = projected(term.input, columns) if columns else Map(term.input, (one,))
+    columns, term = rows.columns, replace(term, input=rows)
     ordered = with_total_orders(term, columns)
     blocks.completed[written] = ordered
     table = blocks.derive(ordered.input)
     names = [name for name, _ in blocks.definitions[table].columns]
-    side = blocks.new.column(SIDE, "TINYINT")
-    over = replace(ordered, input=Scan((_ROWS,), (*zip(names, columns, strict=True), (SIDE, side))))
-    shown = tuple((f"c{place}", column.type) for place, column in enumerate(term.columns))
-    keys = _keys(term)
+    over = above(replace(ordered, input=Scan((_ROWS,), tuple(zip(names, columns, strict=True)))))
+    shown = {column: f"c{place}" for place, column in enumerate(over.columns)}
+    keys = [(name, shown[column]) for name, column in zip(names, columns, strict=True) if column in _keys(term)]
     groups = TouchedGroups(
         table,
-        tuple(name for name, column in zip(names, columns, strict=True) if column in keys),
-        _printed(_sided(over, side), (*term.columns, side)),
-        shown,
-        _printed(over, term.columns) if _has_whole_group(term) else None,
+        tuple(name for name, _ in keys),
+        to_sql(over, tuple(shown.items())).replace(f'"{_ROWS}"', "{rows}"),
+        tuple((name, column.type) for column, name in shown.items()),
+        tuple(name for _, name in keys),
         _label(term),
     )
     name = f'"__derived"."{len(blocks.definitions) + 1}"'
     blocks.definitions[name] = groups
     blocks.shared[name] = name
-    return Common(name, written, written.columns)
+    return Common(name, above(written), over.columns)
 
 
 def _over_columns(term: Computed, blocks: Blocks) -> Computed:
@@ -92,30 +92,6 @@ def _keys(term: Computed) -> frozenset[Column]:
             return frozenset(on or ())
         case Window(functions=functions):
             return frozenset.intersection(*(columns_of(*one.partition) for one in functions))
-
-
-def _sided(term: Computed, side: Column) -> Computed:
-    """The operator for each side by itself."""
-    match term:
-        case Aggregate(groups=groups, sets=sets):
-            sided = None if sets is None else tuple(one | {side} for one in sets)
-            return replace(term, groups=(*groups, side), sets=sided)
-        case Distinct(on=on):
-            return replace(term, on=(*(on or ()), side))
-        case Window(functions=functions):
-            made = tuple(replace(one, partition=(*one.partition, Ref(side))) for one in functions)
-            return replace(term, functions=made)
-
-
-def _printed(term: Computed, columns: Iterable[Column]) -> str:
-    """The operator as SQL over `{rows}`."""
-    names = [(column, SIDE if column.name == SIDE else f"c{place}") for place, column in enumerate(columns)]
-    return to_sql(term, names).replace(f'"{_ROWS}"', "{rows}")
-
-
-def _has_whole_group(term: Computed) -> bool:
-    """Whether one group has all rows, and so is there over no rows too."""
-    return isinstance(term, Aggregate) and frozenset() in (term.sets or (frozenset(term.groups),))
 
 
 def _label(term: Computed) -> str:

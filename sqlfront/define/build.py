@@ -248,7 +248,6 @@ def _fill(database: Database, con: Any, parts: Parts, epsilon: float, undo: Exit
         if isinstance(part, ComputedPart):
             engine.create_groups(part.name, part.groups, load)
             undo.callback(_drop, engine, part.name)
-            engine.expose(part.name, inner=True)
             continue
         own = epsilon if part is parts[-1] else EPSILON
         room = _room(con, part)

@@ -129,10 +129,8 @@ def _notes(parts: Parts) -> Iterator[str]:
     branches: dict[str, list[str]] = {}
     for part in parts:
         if isinstance(part, ComputedPart):
-            yield (
-                f"{part.groups.label}: DuckDB computes the groups that a change touches, old against new, from their "
-                f"rows{', which are kept' if part.groups.keys else ': all rows are one group'}"
-            )
+            rows = "which are kept by group" if part.groups.keys else "all rows being one group"
+            yield f"{part.groups.label}: DuckDB computes the groups that a change touches, from their rows, {rows}"
         elif part.feeds == part.name:
             blocks[_spelled(part.definition), _kept(part)] += 1
         elif part.feeds is not None:

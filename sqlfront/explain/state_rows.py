@@ -66,8 +66,9 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
                 rows += [(shown(entry.name), node + of, kind, *table.figures(), False) for node, kind, table in kept]
         for name, groups in database.engine.nodes.items():
             if isinstance(groups, TouchedGroupsNode) and name.startswith(f"{entry.maintained.name}/"):
-                figures, shared = groups.store.table.figures(), len(groups.store.users) > 1
-                rows.append((shown(entry.name), f"rows of block {name.rpartition('/')[2]}", "groups", *figures, shared))
+                block = f"block {name.rpartition('/')[2]}"
+                for what, store in ((f"rows of {block}", groups.kept.store), (block, groups.own.store)):
+                    rows.append((shown(entry.name), what, "groups", *store.table.figures(), len(store.users) > 1))
     for relation in database.engine.relations.values():
         if relation.base is not None:
             rows.append((None, relation.name, "table", *relation.base.table.figures(), True))

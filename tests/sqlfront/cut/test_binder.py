@@ -31,6 +31,7 @@ SUPPORTED = (
     "unions",
     "orders",
     "rewritten",
+    "computed",
 )
 
 
