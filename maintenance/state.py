@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
-from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
+from sqlfront.maintenance.output.touched_groups import GroupStore, TouchedGroupsNode
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
@@ -132,27 +132,38 @@ class State:
             return view
 
     def create_groups(self, name: str, groups: TouchedGroups, load: Load) -> TouchedGroupsNode:
-        """Keep groups of a relation's rows that DuckDB computes; `expose` makes them a relation. O(rows) to fill."""
+        """Keep groups of a relation's rows that DuckDB computes, as a relation of this name. O(rows) to fill."""
         with self.lock:
             relation = self.relations[groups.table]
             known = set(relation.stores)
             node = TouchedGroupsNode(name, groups, self._number(), relation, self.machine, self._evaluate)
-            old = node.store.table
-            renewed = relation.reindex(node.store, [node.index], [False])
             try:
-                if node.store.key not in known:
-                    rows, count = self._present_rows(relation, load)
-                    fill_store(self.machine, relation, node.store, rows, count, self._rescale)
-                elif renewed:
-                    refill(self.machine, old, node.store)
+                self._open_groups(node.kept, known, lambda: self._present_rows(relation, load))
+                self.nodes[name] = node
+                self.expose(name, inner=True)
+                self._open_groups(node.feed(self.relations[name]), (), lambda: (node.batches(), 0))
             except BaseException:
-                self._close_store(relation, node.store, name)
+                self.nodes.pop(name, None)
+                self._close_store(relation, node.kept.store, name)
+                if name in self.relations:
+                    self.drop_table(name)
                 self._assemble()
                 raise
-            self.nodes[name] = node
             self._rebuilt += 1
             self._assemble()
             return node
+
+    def _open_groups(
+        self, groups: GroupStore, known: Collection[object], rows: Callable[[], tuple[Iterable[Any], int]]
+    ) -> None:
+        """Index a store by group; fill it with rows unless it is among the `known` ones."""
+        old, store = groups.store.table, groups.store
+        renewed = groups.relation.reindex(store, [groups.index], [False])
+        if store.key not in known:
+            found, count = rows()
+            fill_store(self.machine, groups.relation, store, found, count, self._rescale)
+        elif renewed:
+            refill(self.machine, old, store)
 
     def set_epsilon(self, name: str, epsilon: float, plan: Plan) -> None:
         """Tell a triangle's heavy values from light ones by another epsilon, and keep the plan that says so.
@@ -183,7 +194,7 @@ class State:
             if view is not None:
                 self._close_stores(view)
             elif isinstance(node, TouchedGroupsNode):
-                self._close_store(node.relation, node.store, name)
+                self._close_store(node.relation, node.kept.store, name)
             self._rebuilt += 1
             self._assemble()
             self.drop_unread()

@@ -12,7 +12,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from sqlfront.planner.model.query import Atom, Definition, DistinctValues, LeafColumn, RawColumn
+from sqlfront.planner.model.query import (
+    Atom,
+    Definition,
+    DistinctValues,
+    LeafColumn,
+    RawColumn,
+    TouchedGroups,
+)
 
 Row = tuple[Any, ...]
 
@@ -53,7 +60,7 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
         return names[table] if table in names else tables(table)
 
     for table, inner in definition.derived:
-        rows = evaluate_definition(inner, con, read)
+        rows = _groups(inner, con, read) if isinstance(inner, TouchedGroups) else evaluate_definition(inner, con, read)
         columns = ", ".join(f"{_quote(name)} {type_}" for name, type_ in inner.columns)
         con.execute(f"CREATE OR REPLACE TEMP TABLE {names[table]} ({columns})")
         if rows:
@@ -67,6 +74,12 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
     for name in names.values():
         con.execute(f"DROP TABLE {name}")
     return found
+
+
+def _groups(groups: TouchedGroups, con: Any, tables: Callable[[str], str]) -> list[Row]:
+    """The rows of all groups, computed by DuckDB."""
+    rows: list[Row] = con.execute(groups.query.replace("{rows}", tables(groups.table))).fetchall()
+    return rows
 
 
 def _kept_values(

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
-from sqlfront.define.build import block_cost
 from sqlfront.define.epsilon import EPSILON, with_epsilon
+from sqlfront.define.parts import block_cost
 from sqlfront.planner.classify import plan_view
 
 ROOT = Path(__file__).parent.parent

@@ -1,9 +1,10 @@
-"""A node that keeps rows by group and lets DuckDB compute the groups that an epoch touches, old against new.
+"""A node that keeps rows by group and lets DuckDB compute the groups that an epoch touches.
 
-The rows are a store of the relation that the node reads, indexed by the group's columns: the relation's program keeps
-the store, and undoes it. The groups of the delta's rows are *touched*. Their rows now are listed from the index. Their
-rows before the epoch are those less the delta. One query of DuckDB computes both sides, and the rows that differ are
-the node's output. So a change costs O(rows of the touched groups), which are the node's steps.
+The rows are a store of the relation that the node reads, indexed by the group's columns. The node's own rows are a
+store of the relation that it feeds, indexed likewise. The programs of the two relations keep the stores, and undo them.
+The groups of the delta's rows are *touched*. DuckDB computes their rows anew, in one query over the kept rows; what
+differs from the rows that the node has stored is its output. So a change costs O(rows of the touched groups), which are
+the node's steps. The former rows are not computed again: a floating aggregate rounds another order of rows otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
 from sqlfront.maintenance.program.netting import net
-from sqlfront.planner.model.query import SIDE, LeafColumn, TouchedGroups
+from sqlfront.planner.model.query import LeafColumn, TouchedGroups
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads, key_lookups, upkeep
 from sqlfront.storage.sql_text import quote
@@ -27,13 +28,15 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate, LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
 
-OLD, NEW = 0, 1
-
 
 class TouchedGroupsNode:
-    """The groups of one relation; see `Node`. `rows_computed` counts the rows handed to DuckDB."""
+    """The groups of one relation; see `Node`. `rows_computed` counts the rows handed to DuckDB.
+
+    `kept` are the rows of the relation, `own` those of the node, which `feed` opens.
+    """
 
     inner = True
+    own: GroupStore
 
     def __init__(
         self, name: str, groups: TouchedGroups, number: int, relation: Relation, machine: Machine, evaluate: Evaluate
@@ -41,11 +44,12 @@ class TouchedGroupsNode:
         self.name, self.groups, self.number, self.relation = name, groups, number, relation
         self.rows_computed = 0
         self._machine, self._evaluate = machine, evaluate
-        columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
-        self.store: LeafStore = relation.open_store(columns, (), (), (), 0)
-        self.index = tuple(sorted(quote(key) for key in groups.keys))
-        self.store.users.add(name)
-        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        self.kept = GroupStore(relation, groups.keys, name)
+
+    def feed(self, relation: Relation) -> GroupStore:
+        """Keep the node's rows as those of the relation that it feeds."""
+        self.own = GroupStore(relation, self.groups.shown_keys, self.name)
+        return self.own
 
     @property
     def relations(self) -> set[str]:
@@ -65,60 +69,65 @@ class TouchedGroupsNode:
         """Nothing is kept of an epoch."""
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
-        delta = [self._delta(item) for item in done if item.relation is self.relation]
-        words = np.concatenate([rows for rows, _ in delta])
-        weights = np.concatenate([own for _, own in delta])
-        new, counts = self._members(self._touched(words))
-        old, old_counts = _netted(np.concatenate([new, words]), np.concatenate([counts, -weights]))
-        sides = np.repeat(np.array([OLD, NEW]), [len(old), len(new)])
-        found = self._computed(np.concatenate([old, new]), np.concatenate([old_counts, counts]), sides)
-        signs = np.where(found.column(SIDE).to_numpy() == NEW, 1, -1)
-        rows = found.drop_columns([SIDE])
-        positions, sums = net(rows.columns, signs)
+        import pyarrow as pa
+
+        delta = np.concatenate([self.kept.rows_of(item) for item in done if item.relation is self.relation])
+        keys = self.kept.keys_of(delta)
+        old, counts = self.own.members(keys)
+        gone = self.own.decoded(old)
+        come = self._computed(*self.kept.members(keys))
+        rows = pa.concat_tables([gone, come.cast(gone.schema)])
+        positions, sums = net(rows.columns, np.concatenate([-counts, np.ones(len(come), np.int64)]))
         return OutputChange(rows.take(positions), sums, np.where(sums > 0, INSERT, DELETE))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        words, counts = self._all()
-        found = self._computed(words, counts, np.full(len(words), NEW), (NEW,))
-        yield from found.drop_columns([SIDE]).combine_chunks().to_batches()
+        yield from self._computed(*self.kept.all_rows()).to_batches()
 
-    # Rows as words, in the columns of the store ------------------------------------------------------
+    def _computed(self, words: np.ndarray, counts: np.ndarray) -> pa.Table:
+        """The rows of the groups that these rows, each so often there, are all rows of."""
+        taken = np.repeat(np.arange(len(words)), counts)
+        self.rows_computed += len(taken)
+        self._machine.counters[self.number] += len(taken)
+        types = {column.name: column.type for column in self.relation.columns}
+        groups = self.groups
+        found = self._evaluate.query(self.kept.decoded(words[taken]), types, groups.query, groups.settings)
+        return found.rename_columns([name for name, _ in groups.columns]).combine_chunks()
 
-    def _delta(self, item: Encoded) -> tuple[np.ndarray, np.ndarray]:
-        """The changed rows of an epoch, and their weights."""
-        data = item.keep[: item.rows]
-        places = [
-            place
-            for column in self.store.variables
-            for input_ in [self.store.inputs["key " + column.expression]]
-            for place in range(input_.place, input_.place + input_.words)
-        ]
-        return np.ascontiguousarray(data[:, places]), np.ascontiguousarray(data[:, -1])
 
-    def _places(self, expressions: Sequence[str]) -> list[int]:
-        """The places of the words of some columns in a row of the store."""
-        starts = dict(
-            zip([c.expression for c in self.store.variables], np.cumsum([0, *self.store.widths[:-1]]), strict=True)
-        )
-        widths = dict(zip([c.expression for c in self.store.variables], self.store.widths, strict=True))
-        return [int(starts[one]) + word for one in expressions for word in range(widths[one])]
+class GroupStore:
+    """The rows of a relation in a store of all its columns, indexed by those that name a row's group."""
 
-    def _touched(self, words: np.ndarray) -> np.ndarray:
+    def __init__(self, relation: Relation, keys: Sequence[str], user: str) -> None:
+        columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
+        self.relation, self._names = relation, [column.name for column in columns]
+        self.store: LeafStore = relation.open_store(columns, (), (), (), 0)
+        self.index = tuple(quote(key) for key in keys)
+        self.store.users.add(user)
+        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+
+    def rows_of(self, item: Encoded) -> np.ndarray:
+        """The words of the changed rows of an epoch."""
+        inputs = [self.store.inputs["key " + column.expression] for column in self.store.variables]
+        places = [place for one in inputs for place in range(one.place, one.place + one.words)]
+        return np.ascontiguousarray(item.keep[: item.rows][:, places])
+
+    def keys_of(self, words: np.ndarray) -> np.ndarray:
         """The key words of the groups that rows belong to, each once."""
         if not self.index:
             return np.zeros((1, 1), np.int64)
-        return np.unique(words[:, self._places(self.index)], axis=0)
+        places = self._places()
+        return np.unique(words[:, [place for column in self.index for place in places[column]]], axis=0)
 
-    def _members(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def members(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the groups with these keys, group after group, and how often each is there."""
         table, number = self.store.table, self.store.indexes.index(self.index)
-        group, scratch = table.groups[number], self._scratch.ctypes.data
+        group, scratch, count = table.groups[number], self._scratch.ctypes.data, len(keys)
         keys, places = np.ascontiguousarray(keys), np.arange(keys.shape[1])
-        found, sizes = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
-        data, count = keys.ctypes.data, len(keys)
+        found, sizes = np.empty(count, np.int64), np.empty(count, np.int64)
         key_lookups.find_rows(
-            group.address, scratch, data, keys.shape[1], count, places.ctypes.data, group.keys, 0, found.ctypes.data
-        )
+            group.address, scratch, keys.ctypes.data, keys.shape[1], count, places.ctypes.data, group.keys, 0,
+            found.ctypes.data,
+        )  # fmt: skip
         group_reads.sizes(group.address, found.ctypes.data, count, sizes.ctypes.data)
         addresses = np.empty(int(sizes.sum()), np.int64)
         group_reads.members(
@@ -129,52 +138,35 @@ class TouchedGroupsNode:
             group_reads.word_of(addresses.ctypes.data, len(addresses), place, 0, words[place].ctypes.data)
         return np.ascontiguousarray(words[:-1].T), words[-1]
 
-    def _all(self) -> tuple[np.ndarray, np.ndarray]:
+    def all_rows(self) -> tuple[np.ndarray, np.ndarray]:
         """All rows, and how often each is there."""
         table = self.store.table
         words = np.empty((table.used, table.keys + table.limbs), np.int64)
         words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
         return words[:, : table.keys], np.ascontiguousarray(words[:, table.keys])
 
-    # Groups, by DuckDB --------------------------------------------------------------------------------
-
-    def _computed(
-        self, words: np.ndarray, counts: np.ndarray, sides: np.ndarray, shown: tuple[int, ...] = (OLD, NEW)
-    ) -> pa.Table:
-        """The rows of the groups, with their side; of an aggregate without GROUP BY one on each side that is shown."""
+    def decoded(self, words: np.ndarray) -> pa.Table:
+        """Rows in the relation's columns."""
         import pyarrow as pa
 
-        taken = np.repeat(np.arange(len(words)), counts)
-        self.rows_computed += len(taken)
-        self._machine.counters[self.number] += len(taken)
-        arrays, names, place = [], [], 0
-        for column, width in zip(self.store.variables, self.store.widths, strict=True):
+        arrays, places = {}, self._places()
+        for column in self.store.variables:
             codec = self.store.inputs["key " + column.expression].codec
             assert codec is not None
-            arrays.append(codec.decode([np.ascontiguousarray(words[taken, place + word]) for word in range(width)]))
-            names.append(column.name)
-            place += width
-        rows = pa.table([*arrays, pa.array(sides[taken].astype(np.int8))], names=[*names, SIDE])
-        types = {column.name: column.type for column in self.store.variables} | {SIDE: "TINYINT"}
-        found = self._evaluate.query(rows, types, self.groups.query)
-        found = found.rename_columns([*(name for name, _ in self.groups.columns), SIDE])
-        lacking = [] if self.groups.empty is None else sorted(set(shown) - set(sides[taken].tolist()))
-        if lacking:
-            [empty] = self._evaluate.query(rows.slice(0, 0), types, self.groups.empty or "").to_batches()
-            parts = [
-                pa.Table.from_arrays([*empty.columns, pa.array([side], pa.int8())], schema=found.schema)
-                for side in lacking
-            ]
-            found = pa.concat_tables([found, *parts])
-        return found.combine_chunks()
+            code = [np.ascontiguousarray(words[:, place]) for place in places[column.expression]]
+            arrays[column.name] = codec.decode(code)
+        fields = [self._field(name) for name in self._names]
+        return pa.Table.from_arrays([arrays[name] for name in self._names], schema=pa.schema(fields))
 
+    def _field(self, name: str) -> pa.Field:
+        codec = self.store.inputs["key " + quote(name)].codec
+        assert codec is not None
+        return codec.arrow_field(name)
 
-def _netted(words: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, each once, with the sums of their weights; without those whose weights cancel."""
-    if not len(words):
-        return words, weights
-    found, inverse = np.unique(words, axis=0, return_inverse=True)
-    sums = np.zeros(len(found), np.int64)
-    np.add.at(sums, inverse.reshape(-1), weights)
-    kept = sums != 0
-    return found[kept], sums[kept]
+    def _places(self) -> dict[str, range]:
+        """The places of each column's words in a row of the store, by its expression."""
+        found, start = {}, 0
+        for column, width in zip(self.store.variables, self.store.widths, strict=True):
+            found[column.expression] = range(start, start + width)
+            start += width
+        return found

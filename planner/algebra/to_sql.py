@@ -99,8 +99,10 @@ def quoted(name: str) -> str:
 
 def _select(term: Term) -> str:
     match term:
-        case Scan(table=table, read=read):
-            return f"SELECT {_list(f'{quoted(name)} AS {c}' for name, c in read)} FROM {'.'.join(map(quoted, table))}"
+        case Scan(table=table, read=read, alias=alias):
+            called = f" AS {quoted(alias)}" if alias not in ("", table[-1]) else ""
+            columns = _list(f"{quoted(name)} AS {c}" for name, c in read)
+            return f"SELECT {columns} FROM {'.'.join(map(quoted, table))}{called}"
         case Values():
             return _values(term)
         case Filter(input=input, condition=condition):

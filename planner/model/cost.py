@@ -64,6 +64,13 @@ MATERIALIZED = Cost(
 """Koch et al. 2014: every intermediate join is stored; the result is the last of them."""
 
 
+TOUCHED = Cost(preprocessing="O(N)", update="O(rows of the touched groups)", delay="O(1)", space="O(N)")
+"""Groups that DuckDB computes from their rows: those that a change touches, before it and after it."""
+
+TOUCHED_WHOLE = replace(TOUCHED, update="O(N)")
+"""The same where all rows are one group."""
+
+
 _POWER = re.compile(r"1|log N|N(\^([\d.]+|\([\d/]+\)))?")
 
 

@@ -276,22 +276,22 @@ class TouchedGroups:
     """Groups, or partitions, of a relation's rows that DuckDB computes: in an epoch only those with changed rows.
 
     `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
-    group). `query` is DuckDB SQL over the rows of some groups, `{rows}`, which have a column SIDE beside the relation's
-    own. It computes the rows of each side for themselves: `columns`, by name and type, and then the side.
-    `empty`, for an aggregate without GROUP BY, computes the one row over no rows, without a side. `label` names the
-    computation for EXPLAIN.
+    group), which are the `shown_keys` of the computed `columns`, in the same order. `query` is DuckDB SQL that computes
+    these over the rows of some groups, `{rows}`, under `settings` of DuckDB. `label` names the computation for EXPLAIN.
     """
 
     table: str
     keys: tuple[str, ...]
     query: str
     columns: tuple[tuple[str, str], ...]
-    empty: str | None = None
+    shown_keys: tuple[str, ...] = ()
     label: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
 
-
-SIDE = "__side"
-"""The column that tells the rows of groups before an epoch (0) from those after it (1)."""
+    @property
+    def tables(self) -> frozenset[str]:
+        """What the groups are read from."""
+        return frozenset((self.table,))
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,8 @@ class Definition:
     aggregates which are no sums need (MIN, MAX, DISTINCT). `orders` are those in which rows are asked for, that of
     ORDER BY first; with a `limit` the view's rows are only the first ones of the first order. `derived` are the
     definitions of query blocks that are views of their own, by the table name under which atoms read them, each after
-    those it reads; `unions` are tables whose rows are those of several of them, each with their names.
+    those it reads, or groups that DuckDB computes;
+    `unions` are tables whose rows are those of several of them, each with their names.
     `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
     `branches` are those of the union whose first rows the view is, if their orders may be merged; `merged` says that
     they are: then the view has no atoms, and its variables, of which its rows consist, are the columns of the union.
@@ -354,7 +355,7 @@ class Definition:
     distinct_sets: tuple[DistinctValues, ...] = ()
     orders: tuple[Order, ...] = ()
     limit: Limit | None = None
-    derived: tuple[tuple[str, Definition], ...] = ()
+    derived: tuple[tuple[str, Definition | TouchedGroups], ...] = ()
     unions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     boolean: bool = False
@@ -362,6 +363,16 @@ class Definition:
     merged: bool = False
     settings: tuple[tuple[str, str], ...] = ()
     is_frozen: bool = False
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """What the atoms read."""
+        return frozenset(atom.table for atom in self.atoms)
+
+    @property
+    def own_blocks(self) -> tuple[tuple[str, Definition], ...]:
+        """The blocks that are queries of their own, without the groups that DuckDB computes."""
+        return tuple((table, block) for table, block in self.derived if isinstance(block, Definition))
 
     @property
     def is_filtered(self) -> bool:

@@ -51,7 +51,7 @@ class Blocks:
     """The blocks of a query, by the names under which atoms read them."""
 
     def __init__(self, definition: Definition) -> None:
-        self._derived, self._unions = dict(definition.derived), dict(definition.unions)
+        self._derived, self._unions = dict(definition.own_blocks), dict(definition.unions)
 
     def read_by(self, atom: Atom, path: Path) -> list[tuple[Path, Definition]]:
         """The blocks whose rows the atom at `path` reads, several of a union, with their paths; none for a table."""

@@ -10,6 +10,7 @@ from sqlfront.binding.bound_calls import replaced
 from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
+from sqlfront.cut.computed_forms import computed_forms
 from sqlfront.cut.first_of_groups import FirstRows
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import KeptValues, without_nulls
@@ -27,6 +28,7 @@ from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Definition, Limit, RawColumn
 from sqlfront.planner.passes.orders import may_be_null
 from sqlfront.planner.theory.group_changes import spreading_atom
+from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
@@ -39,7 +41,24 @@ class BlockBinder:
         self._blocks, self._notes, self._con = blocks, blocks.notes, blocks.con
 
     def bind(self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool = False) -> Definition:
-        """The definition of a block; `in_order`: with an order by all its columns."""
+        """The definition of a block; `in_order`: with an order by all its columns.
+
+        What is no sum over the join is computed row by row first, in a block below; else DuckDB computes the groups.
+        """
+        kept = self._blocks.state()
+        try:
+            return self._bound(shape, names, columns, in_order)
+        except NotSupportedError as refused:
+            error = refused
+        for other in computed_forms(shape, self._blocks):
+            self._blocks.restore(kept)
+            try:
+                return self._bound(other(), names, columns, in_order)
+            except NotSupportedError as refused:
+                error = refused
+        raise error
+
+    def _bound(self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool) -> Definition:
         core = JoinCore()
         self._blocks.collect(shape.core, core)
         if not core.atoms:

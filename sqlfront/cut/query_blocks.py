@@ -8,6 +8,7 @@ greatest z is. What has no operator yet is refused here, by its name and place.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.touched_groups import in_touched_groups
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
@@ -56,7 +58,7 @@ from sqlfront.planner.algebra.terms import (
     Window,
     walk,
 )
-from sqlfront.planner.model.query import Definition, output_keys
+from sqlfront.planner.model.query import Definition, TouchedGroups, output_keys
 
 _LATER = {
     "left": ("LEFT JOIN", "rows without a partner come and go with the other table, which comes later"),
@@ -81,19 +83,23 @@ _OF_SUBQUERIES = ("left", "anti", "mark", "single")
 class Blocks:
     """The views that a query's blocks become, by the table name under which the join reads them.
 
-    A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns.
+    A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns,
+    `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
+    leave nothing open. `computes_windows`: row numbers are columns, not the places of first rows.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
         self.bound, self.con, self.catalog, self.facts = bound, con, catalog, facts
         self.defaults = defaults_of(bound.settings)
         self.notes, self.types, self.new = bound.notes, ComparedTypes(con), NewColumns(term)
-        self.definitions: dict[str, Definition] = {}
+        self.definitions: dict[str, Definition | TouchedGroups] = {}
         self.unions: dict[str, tuple[str, ...]] = {}
         self.branches: dict[str, list[tuple[str, Definition]]] = {}
         self.settled: dict[int, int] = {}
         self.more_labels: list[str] = []
-        self._shared: dict[str, str] = {}
+        self.shared: dict[str, str] = {}
+        self.completed: dict[Term, Term] = {}
+        self.computes_windows = False
         self.binder = BlockBinder(self)
 
     def definition(
@@ -101,6 +107,19 @@ class Blocks:
     ) -> Definition:
         """The definition of a query, or a block, with columns of these names."""
         return self.binder.bind(shape_of(term, len(names), more), names, columns)
+
+    def state(self) -> dict[str, Any]:
+        """What has been bound so far, for `restore`."""
+        names = ("definitions", "unions", "branches", "settled", "shared", "completed")
+        return {name: dict(getattr(self, name)) for name in names} | {
+            "more_labels": list(self.more_labels),
+            "computes_windows": self.computes_windows,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Forget what has been bound since; a state may be restored several times."""
+        for name, value in state.items():
+            setattr(self, name, copy(value))
 
     def collect(self, term: Term, core: JoinCore) -> None:
         """Make a term part of a join. Raises NotSupportedError."""
@@ -122,6 +141,8 @@ class Blocks:
                 self._common(term, core)
             case Aggregate(sets=None) | Distinct(on=None) | SetOperation() | Top():
                 self.add_block(term, core)
+            case Aggregate() | Distinct() | Window():
+                self.collect(in_touched_groups(term, self), core)
             case _:
                 self._refuse(term)
 
@@ -162,7 +183,8 @@ class Blocks:
         definition = self.definitions[table]
         pairs = zip(columns, definition.columns, strict=True)
         found = [AtomColumn(column, name) for column, (name, _) in pairs]
-        core.add_atom(alias, table, found, output_keys(definition))
+        keys = output_keys(definition) if isinstance(definition, Definition) else []
+        core.add_atom(alias, table, found, keys)
 
     def _alias(self, columns: Sequence[Column], default: str) -> str:
         """What FROM calls the query that these are the columns of."""
@@ -178,7 +200,7 @@ class Blocks:
         core.add_atom(alias, table, columns, catalog.keys(table), catalog.references(table), at)
 
     def _filter(self, term: Filter, core: JoinCore) -> None:
-        first = first_rows(term)
+        first = None if self.computes_windows else first_rows(term)
         if first is None:
             self.collect(term.input, core)
             core.add_conditions(term.condition)
@@ -192,7 +214,7 @@ class Blocks:
 
     def _common(self, term: Common, core: JoinCore) -> None:
         """A shared term that only selects, projects and joins is put in its place; any other is one view."""
-        if _is_plain(term.term):
+        if term.name not in self.shared and _is_plain(term.term):
             own, columns = copied(term.term, self.new)
             pairs = zip(term.columns, term.term.columns, strict=True)
             self.notes.aliases |= {
@@ -200,10 +222,10 @@ class Blocks:
             }
             self.collect(Map(own, tuple(Made(use, Ref(columns[old])) for use, old in pairs)), core)
             return
-        if term.name not in self._shared:
-            self._shared[term.name] = self.derive(term.term)
+        if term.name not in self.shared:
+            self.shared[term.name] = self.derive(term.term)
         alias = self._alias(term.columns, _first_table(term))
-        self.add_atom(self._shared[term.name], term.columns, core, alias)
+        self.add_atom(self.shared[term.name], term.columns, core, alias)
 
     # Joins ------------------------------------------------------------------------------------------
 
@@ -299,7 +321,7 @@ class Blocks:
     def _union(self, term: SetOperation, core: JoinCore, alias: str) -> str:
         """Make the branches of a UNION ALL an atom of the join, whose rows are those of all of them."""
         tables = [self.derive(branch, in_order=True) for branch in _branches(term)]
-        bound = [self.definitions[table] for table in tables]
+        bound = [one for table in tables if isinstance(one := self.definitions[table], Definition)]
         names = unique_names([column.name for column in term.columns])
         columns = [(name, column.type) for name, column in zip(names, term.columns)]
         unfit = unfit_cast(bound, columns, self.con)
@@ -335,20 +357,10 @@ class Blocks:
     def _refuse(self, term: Term) -> None:
         notes = self.notes
         match term:
-            case Window(functions=functions):
-                raise self._window_refused([one.column for one in functions])
             case Unnest(elements=elements):
                 place = notes.place(*(one.column for one in elements))
                 why = "one row becomes many, which the counts of a join do not show"
                 raise notes.refusal("unnest", place, why, "store the elements as rows of a table and join it")
-            case Aggregate(groups=groups):
-                place = notes.place(*groups, *map(Ref, groups))
-                why, hint = "each set is a view of its own", "create one view for each set"
-                raise notes.refusal("GROUPING SETS (ROLLUP, CUBE)", place, why, hint)
-            case Distinct(on=on):
-                place = notes.place(*(on or ()), *map(Ref, on or ()))
-                why = "it keeps one row of each group by an order that the query leaves open"
-                raise notes.refusal("DISTINCT ON", place, why, "use GROUP BY with aggregates")
             case Values(columns=columns):
                 why = "its rows do not come from a table whose changes can be followed"
                 place = notes.place(*columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +18,22 @@ from sqlfront.cut.completed_orders import complete_orders
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
+from sqlfront.planner.algebra.rewriting import with_changed
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
-from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Join, Made, Map, SetOperation, Term, Top, Values
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Join,
+    Made,
+    Map,
+    SetOperation,
+    Term,
+    Top,
+    Values,
+    inputs_of,
+)
+from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, parse_query, printed
@@ -91,8 +105,18 @@ def bind_view(
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean)
     definition = _under(definition, settings)
-    complete_orders(tree, bound.notes, blocks.settled)
+    if blocks.completed:
+        named = [(column, name) for column, (name, _) in zip(term.columns, columns, strict=False)]
+        tree = parse_one(to_sql(_completed(term, blocks.completed), named))
+    else:
+        complete_orders(tree, bound.notes, blocks.settled)
     return ViewQuery(definition, tree, bound.settings)
+
+
+def _completed(term: Term, completed: Mapping[Term, Term]) -> Term:
+    """A term with the operators that DuckDB computes under orders that leave nothing open."""
+    found = completed.get(term, term)
+    return with_changed(found, [_completed(one, completed) for one in inputs_of(found)])
 
 
 def _under(definition: Definition, settings: Pairs) -> Definition:
@@ -100,7 +124,10 @@ def _under(definition: Definition, settings: Pairs) -> Definition:
     return replace(
         definition,
         settings=settings,
-        derived=tuple((table, _under(block, settings)) for table, block in definition.derived),
+        derived=tuple(
+            (table, _under(block, settings) if isinstance(block, Definition) else replace(block, settings=settings))
+            for table, block in definition.derived
+        ),
         distinct_sets=tuple(replace(s, definition=_under(s.definition, settings)) for s in definition.distinct_sets),
         branches=tuple(replace(one, definition=_under(one.definition, settings)) for one in definition.branches),
     )

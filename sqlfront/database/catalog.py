@@ -10,7 +10,7 @@ from sqlfront.binding.session_settings import asks_time_zone, deviating, setting
 from sqlfront.binding.table_catalog import Column, DuckDBCatalog, ForeignKey
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ViewEntry
-from sqlfront.planner.model.query import output_keys
+from sqlfront.planner.model.query import Definition, output_keys
 from sqlfront.sql.name_parts import split_name
 from sqlfront.storage.capture.capture import QualifiedName
 
@@ -84,7 +84,7 @@ class EngineCatalog(DuckDBCatalog):
             return super().inlined(table)
         self.views_read[table] = view
         definitions = (view.definition, *(block for _, block in view.definition.derived))
-        limited = any(block.limit is not None for block in definitions)
+        limited = any(not isinstance(block, Definition) or block.limit is not None for block in definitions)
         if view.definition.mode != "bag" or limited or view.definition.unions or self._is_frozen(view):
             return None
         return list(view.column_names), qualified_query(view.select, self.database)

@@ -31,7 +31,7 @@ def update_weights(
 
     A declared mix is the whole: a table that it does not name hardly changes.
     """
-    tables = {atom.table for atom in definition.atoms}
+    tables = definition.tables
     if options.get("updates"):
         declared = _read(options["updates"], catalog)
         numbers = {names.get(table, table): number for table, number in declared.items()}
@@ -49,7 +49,7 @@ def check_updates(options: Mapping[str, Any], definition: Definition, catalog: E
     if "updates" not in options:
         return
     blocks = dict(definition.derived)
-    names = {atom.table for block in (definition, *blocks.values()) for atom in block.atoms} - blocks.keys()
+    names = {table for block in (definition, *blocks.values()) for table in block.tables} - blocks.keys()
     names -= dict(definition.unions).keys()
     tables = {re.sub(r"#\d+$", "", name) for name in names}  # Behind # is which build of a view is read.
     for table, name in _read(options["updates"], catalog, strict=True).items():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -16,26 +15,17 @@ from sqlfront.database.database import Database
 from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
-from sqlfront.database.update_mix import update_weights
 from sqlfront.database.user_settings import frozen
-from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
+from sqlfront.define.epsilon import EPSILON, epsilon_of
 from sqlfront.define.following import following
+from sqlfront.define.parts import ComputedPart, Part, Parts, plan_parts
 from sqlfront.maintenance import epoch
 from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.classify import plan_view
-from sqlfront.planner.model.cost import exponent, leading_power
-from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, is_grouped
-from sqlfront.planner.model.whole_cost import Block
-from sqlfront.planner.passes.merging import merge_branches, merged_definition, unmerged
-from sqlfront.planner.rules.materialize import TooManyJoins
+from sqlfront.planner.model.query import Definition, TouchedGroups
 from sqlfront.planner.theory.core import minimise
-from sqlfront.planner.theory.keys import closure
-from sqlfront.planner.theory.wording import table_name
 from sqlfront.sql.tokens import split
-from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,21 +48,21 @@ class Bound:
     settings: Settings = field(default_factory=dict)
 
     @property
-    def definitions(self) -> list[Definition]:
-        """Those of the query's own derived views, and the query's, each after those it reads."""
+    def definitions(self) -> list[Definition | TouchedGroups]:
+        """Those of the query's own blocks, and the query's, each after those it reads."""
         return [*(definition for _, definition in self.definition.derived), self.definition]
 
     @property
     def fed(self) -> dict[str, ViewEntry]:
         """Those whose rows are the definition's; the others are inlined."""
-        tables = {atom.table for definition in self.definitions for atom in definition.atoms}
+        tables = {table for definition in self.definitions for table in definition.tables}
         return {key: source for key, source in self.sources.items() if key in tables}
 
     @property
     def tables(self) -> set[str]:
         """The tables and change tables that are read."""
         made = {table for table, _ in (*self.definition.derived, *self.definition.unions)}
-        return {atom.table for one in self.definitions for atom in one.atoms} - self.fed.keys() - made
+        return {table for one in self.definitions for table in one.tables} - self.fed.keys() - made
 
 
 def bind(
@@ -81,7 +71,9 @@ def bind(
     """Bind and minimise a query; the rest is as for `bind_view`. On any error nothing has changed."""
     found = bind_view(query, con, catalog, statement=statement, offset=offset, **shape)
     definition = minimise(found.definition)
-    derived = tuple((table, minimise(inner)) for table, inner in definition.derived)
+    derived = tuple(
+        (table, minimise(inner) if isinstance(inner, Definition) else inner) for table, inner in definition.derived
+    )
     definition = replace(definition, derived=derived)
     bound = Bound(definition, dict(catalog.views_read), query, catalog, found.tree, found.settings)
     notes = [
@@ -114,7 +106,7 @@ class Draft:
 
     view: StoredView
     bound: Bound
-    parts: Sequence[Part]
+    parts: Parts
 
 
 def draft(database: Database, view: StoredView, bound: Bound) -> Draft:
@@ -145,161 +137,8 @@ def fill(database: Database, con: Any, drafted: Draft, undo: ExitStack) -> ViewE
     tables = bound.tables.union(*(source.tables for source in bound.fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
-        view.settings, drafted.parts[-1].definition, maintained, tables, bound.sources,
+        view.settings, maintained.definition, maintained, tables, bound.sources,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Part:
-    """One of the engine's views that a materialized view consists of: its own is the last.
-
-    The others feed the relation called `feeds`: their own, or that of a union, with its other branches; None, if they
-    are merged when the view is read. A `stateless` branch stores no rows.
-    """
-
-    name: str
-    definition: Definition
-    plan: Plan
-    feeds: str | None
-    stateless: bool = False
-
-
-def plan_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
-    """Plans for a query, whose view is called `name`, and for its derived views, for which its epsilon is not meant.
-
-    Views that they read are called as the engine calls them: so those that take their places may be built beside them.
-    Of a union whose first rows the query is, the branches are merged if each keeps nothing but a ranked tree.
-    """
-    if bound.definition.branches and not options.get("strategy"):
-        merged = replace(bound, definition=merged_definition(bound.definition))
-        parts = _planned_parts(database, merged, name, options)
-        lacking = unmerged([part.plan for part in parts if part.feeds is None])
-        if lacking is None:
-            return parts
-        note = f"the rows of the branches are stored, as one of them has no ranked tree ({lacking})"
-        noted = replace(bound.definition, notes=(*bound.definition.notes, note))
-        bound = replace(bound, definition=noted)
-    return _planned_parts(database, bound, name, options)
-
-
-def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping[str, Any]) -> list[Part]:
-    """The parts of a query; without its own if its branches were to be merged and cannot be."""
-    blocks = {table: f"{name}/{number}" for number, (table, _) in enumerate(bound.definition.derived, 1)}
-    unions = {table: f"{name}/union {number}" for number, (table, _) in enumerate(bound.definition.unions, 1)}
-    names = blocks | unions | {table: source.maintained.name for table, source in bound.fed.items()}
-    feeds: dict[str, str | None] = {}
-    feeds |= {blocks[branch]: unions[table] for table, branches in bound.definition.unions for branch in branches}
-    if bound.definition.merged:
-        feeds |= {blocks[branch.table]: None for branch in bound.definition.branches}
-    unchecked = {database.relation_key(table.name) for table in database.change_tables.values() if not table.retain}
-    parts: list[Part] = []
-    rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
-    for own, definition in zip([*blocks.values(), name], bound.definitions, strict=True):
-        definition = renamed(definition, names)
-        if definition.merged:
-            plans = [part.plan for part in parts if part.feeds is None]
-            if unmerged(plans) is None:
-                merged = replace(merge_branches(definition, plans), blocks=_costs(parts))
-                parts.append(Part(own, definition, merged, own))
-            return parts
-        notes = definition.notes
-        if own == name:
-            notes = (*notes, *_notes(parts))
-        definition = replace(definition, notes=notes)
-        weights = update_weights(database, bound.catalog, definition, options, names)
-        weights |= {table: rates[table] for table in {atom.table for atom in definition.atoms} & rates.keys()}
-        fed = feeds.get(own, own)
-        rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
-        plan = plan_definition(definition, weights, options.get("strategy"))
-        epsilon = epsilon_of(options) if own == name else EPSILON
-        plan = with_epsilon(definition, plan, epsilon, options if own == name else None)
-        if own == name:
-            plan = replace(plan, blocks=_costs(parts))
-        stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)
-        parts.append(Part(own, definition, plan, fed, stateless))
-    return parts
-
-
-def _is_stateless(definition: Definition, unchecked: Collection[str]) -> bool:
-    """Whether what a branch's change is follows from that of its table alone. Of `unchecked` tables the rows are kept,
-    as nobody else does: a row is not deleted more often than it is there."""
-    is_one = definition.mode == "bag" and len(definition.atoms) == 1 and definition.limit is None
-    return is_one and definition.atoms[0].table not in unchecked
-
-
-def _notes(parts: Sequence[Part]) -> Iterator[str]:
-    """What is kept of a query's blocks, those told once that are kept alike, and of the branches of its unions."""
-    blocks: Counter[tuple[str, str]] = Counter()
-    branches: dict[str, list[str]] = {}
-    for part in parts:
-        if part.feeds == part.name:
-            blocks[_spelled(part.definition), _kept(part)] += 1
-        elif part.feeds is not None:
-            how = "passed on and not stored" if part.stateless else "kept as a view of its own"
-            branches.setdefault(part.feeds, []).append(f"{_spelled(part.definition)} {how} ({_kept(part)})")
-    for (block, how), count in blocks.items():
-        if count == 1:
-            yield f"the block of {block} is kept as a view of its own ({how})"
-        else:
-            yield f"{count} blocks of {block} are kept as views of their own (each {how})"
-    for union, kept in branches.items():
-        stored = f"stores the rows of its {len(kept)} branches, O(their number), and changes as they do"
-        yield f"{table_name(union)} {stored}: {'; '.join(kept)}"
-
-
-def _costs(parts: Sequence[Part]) -> tuple[Block, ...]:
-    """What a query's blocks cost, and the branches of its unions; those merged when it is read are in its own cost."""
-    return tuple(block_cost(part.definition, part.plan) for part in parts if part.feeds is not None)
-
-
-def block_cost(definition: Definition, plan: Plan) -> Block:
-    """What a block costs its view: also reading its first rows at each epoch, if it is these."""
-    cost, decides = plan.stated_cost, definition.free  # The columns that decide a row, or the few rows of a group.
-    if definition.limit is not None and not plan.orders[0].is_ranked:
-        cost = replace(cost, update="O(rows * log N)")
-    elif definition.limit is not None and definition.limit.rows is not None:
-        decides = plan.orders[0].top
-    within = [frozenset(decides) <= closure(atom.scheme, definition.atoms)[0] for atom in definition.atoms]
-    visits_all = any(within) and exponent(leading_power(plan.cost.update)) >= 1
-    return Block(f"the block of {_spelled(definition)}", cost, not any(within), not (all(within) or visits_all))
-
-
-def _spelled(definition: Definition) -> str:
-    tables = ", ".join(dict.fromkeys(atom.name for atom in definition.atoms))
-    kind = {"set": "distinct rows", "group": "groups"}.get(definition.mode, "rows")
-    if definition.limit is not None:
-        kind = f"first {kind}{' of each group' if is_grouped(definition) else ''}"
-    return f"{kind} over {tables}"
-
-
-def _kept(part: Part) -> str:
-    kept = f"{part.plan.shape}, {part.plan.cost.update} per change"
-    if part.definition.limit is None:
-        return kept
-    order, label = part.plan.orders[0], part.definition.orders[0].label
-    if order.root is not None:
-        return f"{kept}, and at each epoch its first rows by {label} are read"
-    return f"{kept}, and at each epoch its rows are sorted by {label}: {order.reason.partition(': ')[2].rstrip('.')}"
-
-
-def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:
-    """The plan of a definition. `strategy` is the view's option. Raises NotSupportedError for too many joins."""
-    try:
-        return plan_view(definition, weights, materialize=strategy == "materialize")
-    except TooManyJoins as error:
-        raise NotSupportedError(
-            "strategy = 'materialize' would store too many joins",
-            why=f"each change must find its join with all other tables ready, and that makes {error}",
-            hint="leave the option out: strategy = 'auto' stores no join that a tree can do without",
-        ) from None
-
-
-def renamed(definition: Definition, names: Mapping[str, str]) -> Definition:
-    """The definition and its distinct values with tables called by `names`."""
-    atoms = tuple(replace(atom, table=names.get(atom.table, atom.table)) for atom in definition.atoms)
-    distinct_sets = tuple(replace(one, definition=renamed(one.definition, names)) for one in definition.distinct_sets)
-    branches = tuple(replace(one, table=names.get(one.table, one.table)) for one in definition.branches)
-    return replace(definition, atoms=atoms, distinct_sets=distinct_sets, branches=branches)
 
 
 # Inside ------------------------------------------------------------------------------------------
@@ -332,7 +171,7 @@ def building(database: Database, con: Any) -> Iterator[ExitStack]:
         engine.commit(applied)
 
 
-def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float, undo: ExitStack) -> MaintainedView:
+def _fill(database: Database, con: Any, parts: Parts, epsilon: float, undo: ExitStack) -> MaintainedView:
     """Build views from the snapshot of the open transaction; the last of them, whose `epsilon` is given."""
     engine = database.engine
 
@@ -343,6 +182,10 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float, u
         return rows, count
 
     for part in parts:
+        if isinstance(part, ComputedPart):
+            engine.create_groups(part.name, part.groups, load)
+            undo.callback(_drop, engine, part.name)
+            continue
         own = epsilon if part is parts[-1] else EPSILON
         room = _room(con, part)
         maintained = engine.create_view(
@@ -359,6 +202,6 @@ def _fill(database: Database, con: Any, parts: Sequence[Part], epsilon: float, u
 
 
 def _drop(engine: Engine, name: str) -> None:
-    """Drop a view that may have gone with its last reader."""
-    if name in engine.views:
+    """Drop a node that may have gone with its last reader."""
+    if name in engine.nodes:
         engine.drop_view(name)

@@ -23,6 +23,7 @@ from sqlfront.define import persistence
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
+from sqlfront.define.parts import Part
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.dialect import parse_query, printed
@@ -64,11 +65,13 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             refuse_circle(database, old, bound)
         check_updates(options, bound.definition, catalog)
         columns = tuple(column for column, _ in bound.definition.columns)
-        select = _frozen(con, tree, catalog, bound.definition)
+        assert bound.tree is not None
+        select = _frozen(con, bound.tree, catalog, bound.definition)
         view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
         drafted = draft(database, view, bound)
         if options.keys() & set(OPTIONS):
             own = drafted.parts[-1]
+            assert isinstance(own, Part)
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
         put_in_place(database, con, drafted, old)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlfront.binding.session_settings import settings_of
 from sqlfront.database.database import SCHEMA, Database
-from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
+from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
@@ -166,10 +166,15 @@ def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
         "AND schema_name = ? AND table_name = ? ORDER BY column_index",
         [name.schema, name.name],
     ).fetchall()
-    if tuple(described) != entry.definition.columns and not database.read_only:
+    renamed = bool(entry.definition.derived) and _raw_names(con, name, database.scan_name(scan)) != _raw(entry)
+    if (tuple(described) != entry.definition.columns or renamed) and not database.read_only:
         with transaction(con):
             forget_view(database, con, name)
             store_view(database, con, entry)
+
+
+def _raw(entry: ViewEntry) -> tuple[str, ...]:
+    return tuple(column.name for column in entry.definition.raw) or ("one",)
 
 
 def _raw_names(con: Any, name: QualifiedName, scan: str) -> tuple[str, ...]:

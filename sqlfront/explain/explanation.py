@@ -15,6 +15,7 @@ from sqlfront.explain.kept_orders import kept_orders, order_lines
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
 from sqlfront.explain.tradeoff import choice_plot
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
+from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -23,7 +24,7 @@ from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.view.unbuilt import codecs_of
 from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition
+from sqlfront.planner.model.query import Definition, TouchedGroups
 from sqlfront.planner.model.whole_cost import spell_deciding
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
@@ -33,7 +34,7 @@ from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
-    from sqlfront.define.build import Part
+    from sqlfront.define.parts import Part, Parts
     from sqlfront.shards.shard_explanation import Spread
 
 
@@ -43,15 +44,16 @@ class Explanation:
 
     All three come from the plan and the tree that run; figures of a running view are those of the moment they are
     asked for. `distinct_sets` are the trees of the values kept for MIN, MAX and DISTINCT, `blocks` those of the query's
-    blocks that are views of their own, by name as the definition calls them; `spent()` gives the steps of updates,
-    `views` the tables in the definition whose rows are those of other views; `spread` is about shards, if asked for.
+    blocks that are views of their own, or the groups that DuckDB computes, by name as the definition calls them;
+    `spent()` gives the steps of updates, `views` the tables in the definition whose rows are those of other views;
+    `spread` is about shards, if asked for.
     """
 
     definition: Definition
     plan: Plan
     tree: Tree
     distinct_sets: tuple[Tree, ...] = ()
-    blocks: tuple[tuple[str, Tree], ...] = ()
+    blocks: tuple[tuple[str, Tree | TouchedGroups], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     maintained: MaintainedView | None = None
     spent: partial[int] | None = None
@@ -99,7 +101,7 @@ class Explanation:
             "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
             "orders": kept_orders(self.definition, self.plan, self.maintained),
             "distinct_sets": [_node(tree, tree.root) for tree in self.distinct_sets],
-            "blocks": {table_name(name): _node(tree, tree.root) for name, tree in self.blocks},
+            "blocks": {table_name(name): _block(block) for name, block in self.blocks},
         } | ({} if self.spread is None else {"shards": self.spread.to_dict()})
 
     def lines(self) -> list[tuple[str, str]]:
@@ -192,9 +194,7 @@ class Explanation:
             if order["trees"]:
                 ranked = tuple(map(_ranked_box, order["trees"]))
                 boxes.append(Box(f"ranked by {order['order']}", ("first rows first",), "projection", ranked))
-        for name, tree in self.blocks:
-            boxes.append(Box(table_name(name), ("a view of its own",), "projection", (_box(tree, tree.root),)))
-        return boxes
+        return [*boxes, *(_block_box(table_name(name), block) for name, block in self.blocks)]
 
     # Steps ---------------------------------------------------------------------------------------
 
@@ -259,11 +259,16 @@ def explain_query(
     database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
 ) -> Explanation:
     """The explanation of a query that is not a view: bound and planned, nothing built."""
-    *inner, own = _planned(database, con, query, statement, offset)
+    from sqlfront.define.parts import ComputedPart
+
+    inner, own = _planned(database, con, query, statement, offset)
     definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)
     blocks = tuple(
-        (part.name, _unbuilt(database, part.definition, part.plan, stateless=part.stateless)) for part in inner
+        (part.name, part.groups)
+        if isinstance(part, ComputedPart)
+        else (part.name, _unbuilt(database, part.definition, part.plan, stateless=part.stateless))
+        for part in inner
     )
     kept = zip(definition.distinct_sets, plan.distinct_sets, strict=True)
     distinct_sets = tuple(_unbuilt(database, distinct_set.definition, own) for distinct_set, own in kept)
@@ -271,11 +276,14 @@ def explain_query(
     return Explanation(definition, plan, tree, distinct_sets, blocks, rewrites, views=_views_read(database, definition))
 
 
-def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree], ...]:
-    """The trees of the blocks that a running view consists of besides its own."""
-    engine = database.engine
-    found = [name for name in engine.views if re.fullmatch(rf"{re.escape(view)}/\d+", name)]
-    return tuple((name, engine.views[name].tree) for name in found)
+def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree | TouchedGroups], ...]:
+    """The trees, and the computed groups, of the blocks that a running view consists of besides its own."""
+    nodes = database.engine.nodes
+    found = [(name, node) for name, node in nodes.items() if re.fullmatch(rf"{re.escape(view)}/\d+", name)]
+    return tuple(
+        (name, node.groups if isinstance(node, TouchedGroupsNode) else database.engine.views[name].tree)
+        for name, node in found
+    )
 
 
 def _views_read(database: Database, definition: Definition) -> frozenset[str]:
@@ -293,12 +301,18 @@ def _unbuilt(database: Database, definition: Definition, plan: Plan, *, stateles
     return tree
 
 
-def _planned(database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0) -> list[Part]:
+def _planned(
+    database: Database, con: Any, query: str, statement: str | None = None, offset: int = 0
+) -> tuple[Parts, Part]:
+    """The blocks of a query, and its own part."""
     from sqlfront.database.catalog import EngineCatalog
-    from sqlfront.define.build import bind, plan_parts
+    from sqlfront.define.build import bind
+    from sqlfront.define.parts import ComputedPart, plan_parts
 
     bound = bind(EngineCatalog(database, con), con, query, statement=statement, offset=offset)
-    return plan_parts(database, bound, "query", {})
+    *inner, own = plan_parts(database, bound, "query", {})
+    assert not isinstance(own, ComputedPart)
+    return inner, own
 
 
 def _rewrites(database: Database, con: Any, query: str, definition: Definition, plan: Plan) -> tuple[Rewrite, ...]:
@@ -307,8 +321,21 @@ def _rewrites(database: Database, con: Any, query: str, definition: Definition, 
     fixed = {database.relation_key(table.name) for table in database.change_tables.values()}
     fixed |= _views_read(database, definition)
     return find_rewrites(
-        query, definition, plan, lambda sql: _planned(database, con, sql)[-1].plan, lambda table: table not in fixed
+        query, definition, plan, lambda sql: _planned(database, con, sql)[1].plan, lambda table: table not in fixed
     )
+
+
+def _block(block: Tree | TouchedGroups) -> dict[str, Any]:
+    if isinstance(block, TouchedGroups):
+        return {"computed": block.label, "of": table_name(block.table), "keys": list(block.keys), "sql": block.query}
+    return _node(block, block.root)
+
+
+def _block_box(name: str, block: Tree | TouchedGroups) -> Box:
+    if isinstance(block, TouchedGroups):
+        by = f"by {', '.join(block.keys)}" if block.keys else "all rows are one group"
+        return Box(name, (f"touched groups of {table_name(block.table)} {by}", block.label), "projection")
+    return Box(name, ("a view of its own",), "projection", (_box(block, block.root),))
 
 
 def _node(tree: Tree, view: View) -> dict[str, Any]:

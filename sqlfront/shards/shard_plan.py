@@ -12,9 +12,10 @@ from sqlglot import exp
 
 from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.names import name_parts
-from sqlfront.define.build import Bound, bind, bind_stored, renamed
+from sqlfront.define.build import Bound, bind, bind_stored
+from sqlfront.define.parts import renamed
 from sqlfront.maintenance.relation.base_relation import Column
-from sqlfront.planner.model.query import Atom, Definition
+from sqlfront.planner.model.query import Atom, Definition, TouchedGroups
 from sqlfront.planner.shards.blocks import Blocks
 from sqlfront.planner.shards.combination import Combination, combine
 from sqlfront.planner.shards.partitioning import Partitioning, Stream, partition
@@ -80,11 +81,18 @@ def plan_shards(session: Session, query: str, shards: int, sizes: Mapping[str, f
 
 def with_views(database: Database, con: Any, bound: Bound) -> Definition:
     """The definition of a query, with the materialized views that it reads as blocks."""
-    derived, unions = list(bound.definition.derived), list(bound.definition.unions)
+    computed = [block.label for _, block in bound.definition.derived if isinstance(block, TouchedGroups)]
+    if computed:
+        raise NotSupportedError(
+            f"{computed[0]} is not computed in shards",
+            why="DuckDB computes the groups that a change touches, from rows that one process keeps",
+            hint="leave it out of the sharded view, and compute it over the shards' rows",
+        )
+    derived, unions = list(bound.definition.own_blocks), list(bound.definition.unions)
     for table, view in bound.fed.items():
         own = with_views(database, con, bind_stored(EngineCatalog(database, con), con, view))
-        names = {name: f"{name} of {table}" for name, _ in (*own.derived, *own.unions)}
-        derived += [(names[name], renamed(block, names)) for name, block in own.derived]
+        names = {name: f"{name} of {table}" for name, _ in (*own.own_blocks, *own.unions)}
+        derived += [(names[name], renamed(block, names)) for name, block in own.own_blocks]
         derived.append((table, renamed(replace(own, derived=(), unions=()), names)))
         unions += [(names[name], tuple(names[branch] for branch in branches)) for name, branches in own.unions]
     return replace(bound.definition, derived=tuple(derived), unions=tuple(unions))
@@ -157,8 +165,10 @@ def _columns(catalog: EngineCatalog, table: str) -> tuple[Column, ...]:
 def _atoms(definition: Definition) -> Iterator[Atom]:
     """All that a shard's view has, in distinct values and blocks too."""
     yield from definition.atoms
-    for inner in (*(one.definition for one in definition.distinct_sets), *(block for _, block in definition.derived)):
-        yield from _atoms(inner)
+    for one in definition.distinct_sets:
+        yield from _atoms(one.definition)
+    for _, block in definition.own_blocks:
+        yield from _atoms(block)
 
 
 def _needed(stream: Stream, atoms: Iterable[Atom], columns: Iterable[Column]) -> tuple[Column, ...]:

@@ -32,6 +32,7 @@ SUPPORTED = (
     "unions",
     "orders",
     "rewritten",
+    "computed",
 )
 
 

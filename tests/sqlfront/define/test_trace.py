@@ -23,8 +23,9 @@ from sqlglot import exp
 import sqlfront
 from sqlfront.binding.query_binder import Bound as BoundQuery
 from sqlfront.cut.view_query import ViewQuery
-from sqlfront.define.build import Bound, Draft, Part
+from sqlfront.define.build import Bound, Draft
 from sqlfront.define.ddl import create_view
+from sqlfront.define.parts import Part
 from sqlfront.planner.algebra.terms import Term
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition

@@ -1,0 +1,69 @@
+"""Orders that leave nothing open: what DuckDB's answer depends on where a query does not say, by its rows' columns.
+
+An aggregate that depends on the order of its rows, a row number, LAG and DISTINCT ON are completed by their arguments
+and then by all other columns that are read. RANK and its kin, and frames by RANGE and GROUPS, are left alone: rows that
+tie are peers to them. In such frames the first and the last value are told by an order of the argument.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of
+from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Distinct, Sort, Window, Windowed
+
+ORDERED = frozenset(
+    (
+        *("first", "last", "any_value", "arbitrary", "list", "array_agg", "string_agg", "group_concat", "listagg"),
+        *("arg_min", "argmin", "min_by", "arg_max", "argmax", "max_by", "arg_min_null", "arg_max_null", "mode"),
+        *("approx_quantile", "approx_top_k", "approx_count_distinct", "reservoir_quantile", "json_group_array"),
+        *("json_group_object", "json_group_structure", "map_from_entries"),
+    )
+)
+"""Aggregates whose value depends on the order in which they meet their rows."""
+
+_PLACES = frozenset(("row_number", "lag", "lead", "ntile"))
+_ENDS = frozenset(("first_value", "last_value", "nth_value", "first", "last", "any_value"))
+_NAME = re.compile(r'\s*"?(\w+)"?\s*\(')
+
+
+def with_total_orders(term: Aggregate | Window | Distinct, rows: Sequence[Column]) -> Aggregate | Window | Distinct:
+    """The operator over the columns `rows`, with orders that leave nothing open."""
+    match term:
+        case Aggregate():
+            made = tuple(_aggregated(one, rows) if name_of(one.form) in ORDERED else one for one in term.aggregates)
+            return replace(term, aggregates=made)
+        case Distinct():
+            return replace(term, order=_completed(term.order, (), rows))
+        case Window():
+            return replace(term, functions=tuple(_windowed(one, rows) for one in term.functions))
+
+
+def name_of(form: str) -> str:
+    """The function that a form calls, in lower case."""
+    found = _NAME.match(form)
+    return found[1].lower() if found is not None else ""
+
+
+def _aggregated(one: Aggregated, rows: Sequence[Column]) -> Aggregated:
+    return replace(one, order=_completed(one.order, one.arguments, rows))
+
+
+def _windowed(one: Windowed, rows: Sequence[Column]) -> Windowed:
+    name = name_of(one.form)
+    if name in _PLACES or (one.order and one.frame.upper().startswith("ROWS")):
+        return replace(one, order=_completed(one.order, one.arguments, rows))
+    if name in ORDERED | _ENDS:
+        return replace(one, argument_order=_completed((*one.argument_order, *one.order), one.arguments, rows))
+    return one
+
+
+def _completed(order: Sequence[Sort], arguments: Sequence[Scalar], rows: Sequence[Column]) -> tuple[Sort, ...]:
+    """An order, then the arguments and all columns of the rows that it does not have."""
+    found = {one.value: one for one in order}
+    for value in (*arguments, *map(Ref, rows)):
+        if columns_of(value):
+            found.setdefault(value, Sort(value))
+    return tuple(found.values())

@@ -1,0 +1,132 @@
+"""Other forms of a block whose query is no sum over its join: computed row by row, or group by group.
+
+The first form has its expressions as columns of a block below, which DuckDB computes for the changed rows of the join:
+O(change of the join). The second has its groups from DuckDB: O(rows of the touched groups).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.touched_groups import in_touched_groups
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Column,
+    Compare,
+    Constant,
+    Ref,
+    Scalar,
+    columns_of,
+    conjunction,
+)
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Common,
+    Filter,
+    Join,
+    Made,
+    Map,
+    Sort,
+    Term,
+    Window,
+    walk,
+)
+
+if TYPE_CHECKING:
+    from sqlfront.cut.query_blocks import Blocks
+
+Form = Callable[[], Shape]
+
+
+def computed_forms(shape: Shape, blocks: Blocks) -> Iterator[Form]:
+    """The forms of a block, the cheapest first. A form derives the blocks that it reads when it is called."""
+    joins = any(isinstance(part, Join) for part in walk(shape.core))
+    if shape.mode != "bag" and joins:
+        yield lambda: _row_by_row(shape, blocks)
+    if shape.mode == "group":
+        yield lambda: _in_groups(shape, blocks)
+    elif shape.first is not None:
+        yield lambda: _numbered(shape, blocks)
+    elif shape.mode == "bag" and any(isinstance(part, Window) for part in walk(shape.core)):
+        yield lambda: _with_numbers(shape, blocks)
+
+
+def _row_by_row(shape: Shape, blocks: Blocks) -> Shape:
+    """The block over a block that computes its expressions."""
+    made: dict[Scalar, Column] = {}
+
+    def column(value: Scalar) -> Scalar:
+        if not columns_of(value):
+            return value
+        if value not in made:
+            name = value.column.name if isinstance(value, Ref) else "value"
+            made[value] = blocks.new.column(name, value.type)
+        return Ref(made[value])
+
+    for group in shape.groups:
+        made[Ref(group)] = group
+    if shape.mode == "group":
+        aggregates = tuple(_over(one, column) for one in shape.aggregates)
+        found = replace(shape, aggregates=aggregates)
+    else:
+        orders = [[replace(one, value=column(one.value)) for one in order] for order in shape.orders]
+        found = replace(shape, items=[column(value) for value in shape.items], orders=orders)
+    rows = Map(shape.core, tuple(Made(new, value) for value, new in made.items()))
+    return replace(found, core=_block(rows, blocks))
+
+
+def _over(one: Aggregated, column: Callable[[Scalar], Scalar]) -> Aggregated:
+    order = tuple(Sort(column(item.value), item.descending, item.nulls_first) for item in one.order)
+    condition = one.filter if one.filter == TRUE else column(one.filter)
+    return replace(one, arguments=tuple(map(column, one.arguments)), order=order, filter=condition)
+
+
+def _block(term: Term, blocks: Blocks) -> Common:
+    table = blocks.derive(term)
+    blocks.shared[table] = table
+    return Common(table, term, term.columns)
+
+
+def _in_groups(shape: Shape, blocks: Blocks) -> Shape:
+    """The rows of the groups as DuckDB computes them, with what the block computes of them."""
+    made: dict[Scalar, Column] = {Ref(group): group for group in shape.groups}
+    for value in (*shape.items, *(one.value for order in shape.orders for one in order)):
+        if columns_of(value) and value not in made:
+            made[value] = blocks.new.column("value", value.type)
+
+    def above(groups: Term) -> Term:
+        kept = groups if shape.having is None else Filter(groups, shape.having)
+        return Map(kept, tuple(Made(column, value) for value, column in made.items()))
+
+    def read(value: Scalar) -> Scalar:
+        return Ref(made[value]) if value in made else value
+
+    core = in_touched_groups(Aggregate(shape.core, shape.groups, shape.aggregates), blocks, above)
+    orders = [[replace(one, value=read(one.value)) for one in order] for order in shape.orders]
+    return replace(
+        shape, core=core, items=[read(value) for value in shape.items], orders=orders, mode="bag", groups=(),
+        aggregates=(), having=None, scalar=False,
+    )  # fmt: skip
+
+
+def _numbered(shape: Shape, blocks: Blocks) -> Shape:
+    """The first rows of groups as rows with their numbers, filtered."""
+    blocks.computes_windows = True
+    first = shape.first
+    assert first is not None
+    number = Ref(first.numbering.column)
+    bounds: list[Scalar] = [Compare(">", number, Constant(str(first.offset), "INTEGER"))] if first.offset else []
+    if first.rows is not None:
+        bounds.append(Compare("<=", number, Constant(str(first.offset + first.rows), "INTEGER")))
+    core = Filter(Window(first.input, (first.numbering,)), conjunction(bounds))
+    return replace(shape, core=core, first=None, orders=shape.orders[1:], labels=shape.labels[1:])
+
+
+def _with_numbers(shape: Shape, blocks: Blocks) -> Shape:
+    """The block with its row numbers as columns."""
+    blocks.computes_windows = True
+    return shape

@@ -1,0 +1,107 @@
+"""Operators without a native form become touched groups: DuckDB computes the groups that an epoch changes.
+
+The rows below the operator are a block of their own. The operator is printed as SQL over the rows of some groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlfront.planner.algebra.rewriting import passed, projected
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
+from sqlfront.planner.algebra.terms import Aggregate, Common, Distinct, Made, Map, Scan, Term, Window, scalars_of
+from sqlfront.planner.algebra.to_sql import to_sql
+from sqlfront.planner.algebra.total_orders import name_of, with_total_orders
+from sqlfront.planner.model.query import TouchedGroups
+
+if TYPE_CHECKING:
+    from sqlfront.cut.query_blocks import Blocks
+
+Computed = Aggregate | Window | Distinct
+_ROWS = "__rows"
+
+
+def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Term] = lambda term: term) -> Common:
+    """A term that reads the operator's rows as a block that DuckDB computes, with the operators `above`, which pass the
+    columns of its groups on. Raises NotSupportedError for what is below it."""
+    written, term = term, _over_columns(term, blocks)
+    columns = _needed(term)
+    one = Made(blocks.new.column("one", "INTEGER"), Constant("1", "INTEGER"))  # A relation has a column.
+    rows = projected(term.input, columns) if columns else Map(term.input, (one,))
+    columns, term = rows.columns, replace(term, input=rows)
+    ordered = with_total_orders(term, columns)
+    blocks.completed[written] = ordered
+    table = blocks.derive(ordered.input)
+    names = [name for name, _ in blocks.definitions[table].columns]
+    over = above(replace(ordered, input=Scan((_ROWS,), tuple(zip(names, columns, strict=True)))))
+    shown = {column: f"c{place}" for place, column in enumerate(over.columns)}
+    keys = [(name, shown[column]) for name, column in zip(names, columns, strict=True) if column in _keys(term)]
+    groups = TouchedGroups(
+        table,
+        tuple(name for name, _ in keys),
+        to_sql(over, tuple(shown.items())).replace(f'"{_ROWS}"', "{rows}"),
+        tuple((name, column.type) for column, name in shown.items()),
+        tuple(name for _, name in keys),
+        _label(term),
+    )
+    name = f'"__derived"."{len(blocks.definitions) + 1}"'
+    blocks.definitions[name] = groups
+    blocks.shared[name] = name
+    return Common(name, above(written), over.columns)
+
+
+def _over_columns(term: Computed, blocks: Blocks) -> Computed:
+    """A window whose partitions are columns of its input; any other term as it is."""
+    if not isinstance(term, Window):
+        return term
+    made: dict[Scalar, Column] = {}
+    for one in term.functions:
+        for value in one.partition:
+            if not isinstance(value, Ref) and value not in made:
+                made[value] = blocks.new.column("part", value.type)
+    if not made:
+        return term
+    below = Map(term.input, (*passed(term.input.columns), *(Made(column, value) for value, column in made.items())))
+    functions = tuple(
+        replace(one, partition=tuple(Ref(made[value]) if value in made else value for value in one.partition))
+        for one in term.functions
+    )
+    return Window(below, functions)
+
+
+def _needed(term: Computed) -> tuple[Column, ...]:
+    """The columns of its input that an operator reads or passes on, in their order there."""
+    read = set(columns_of(*scalars_of(term)))
+    if isinstance(term, Aggregate):
+        read |= {*term.groups, *(column for _, columns in term.grouping for column in columns)}
+    else:
+        read |= set(term.input.columns)
+    return tuple(column for column in term.input.columns if column in read)
+
+
+def _keys(term: Computed) -> frozenset[Column]:
+    """The columns whose values name the group of a row; none where all rows are one group."""
+    match term:
+        case Aggregate(groups=groups, sets=None):
+            return frozenset(groups)
+        case Aggregate(sets=sets):
+            return frozenset.intersection(*(sets or ()))
+        case Distinct(on=on):
+            return frozenset(on or ())
+        case Window(functions=functions):
+            return frozenset.intersection(*(columns_of(*one.partition) for one in functions))
+
+
+def _label(term: Computed) -> str:
+    """What DuckDB computes, for people."""
+    match term:
+        case Aggregate(sets=sets) if sets is not None:
+            return "grouping sets"
+        case Aggregate(aggregates=aggregates):
+            return ", ".join(dict.fromkeys(name_of(one.form) for one in aggregates)) or "groups"
+        case Distinct():
+            return "DISTINCT ON"
+        case Window(functions=functions):
+            return ", ".join(dict.fromkeys(f"{name_of(one.form)}() OVER" for one in functions))

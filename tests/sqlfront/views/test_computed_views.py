@@ -1,0 +1,159 @@
+"""Views that DuckDB computes on the changed rows of a join, or group by group: equal to their queries, always."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlfront
+from sqlfront.sql.tokens import split
+from tests.definition_oracle import same_bag
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "computed"
+
+
+def statements(name: str) -> list[str]:
+    text = (FIXTURES / f"{name}.sql").read_text()
+    return [text[start:end] for start, end in split(text)]
+
+
+QUERIES = statements("views")
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    for statement in statements("schema"):
+        connection.execute(statement)
+    yield connection
+    connection.close()
+
+
+def change(con: sqlfront.Connection, rng: random.Random) -> None:
+    """One random statement: duplicates, NULLs, rows that change their group, and tables that become empty."""
+    number = lambda: rng.choice(["NULL", "0", "1", "1", "2"])  # noqa: E731
+    shop, day = number(), number()
+    kind = rng.random()
+    if kind < 0.5:
+        rows = [
+            f"({number()}, {number()}, {rng.choice(['NULL', repr('pen'), repr('ink')])}, "
+            f"{rng.choice(['NULL', '1.25', '2', '-3.5'])}, {rng.choice(['NULL', '0.5', '4'])})"
+            for _ in range(rng.randint(1, 4))
+        ]
+        con.execute(f"INSERT INTO sales VALUES {', '.join(rows + rows[:1])}")
+    elif kind < 0.6:
+        con.execute(f"INSERT INTO shops VALUES ({number()}, {rng.choice(['NULL', repr('Bonn'), repr('Ulm')])}, {day})")
+    elif kind < 0.75:
+        con.execute(f"UPDATE sales SET shop = {shop}, amount = amount + 1 WHERE day = {day}")
+    elif kind < 0.8:
+        con.execute(f"UPDATE shops SET size = size + 1 WHERE shop = {shop}")
+    elif kind < 0.97:
+        con.execute(f"DELETE FROM sales WHERE shop IS NOT DISTINCT FROM {shop} AND day IS NOT DISTINCT FROM {day}")
+    else:
+        con.execute("DELETE FROM sales")
+
+
+def check(con: sqlfront.Connection, names: dict[str, str]) -> dict[str, list[tuple[object, ...]]]:
+    found = {}
+    for name, query in names.items():
+        expected = con.execute(query).fetchall()
+        found[name] = con.execute(f"SELECT * FROM {name}").fetchall()
+        assert same_bag(found[name], expected), f"{query}\nfound    {found[name]}\nexpected {expected}"
+    return found
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    names = {f"v{number}": query for number, query in enumerate(QUERIES)}
+    for name, query in names.items():
+        if rng.random() < 0.8:  # Some views are built over rows that are there already.
+            con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    for _ in range(5):
+        change(con, rng)
+    for name, query in names.items():
+        con.execute(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
+    before, changed = check(con, names), dict.fromkeys(names, 0)
+    for step in range(40):
+        if step % 10 == 9:
+            con.execute("BEGIN")
+            change(con, rng)
+            check(con, names)
+            con.execute("ROLLBACK")
+        change(con, rng)
+        now = check(con, names)
+        for name in names:
+            changed[name] += now[name] != before[name]
+        before = now
+    assert min(changed.values()) >= 2
+    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
+    con.execute("DELETE FROM sales; DELETE FROM shops")
+    check(con, names)
+    for name in names:
+        con.execute(f"DROP MATERIALIZED VIEW {name}")
+    engine = con.session.database.engine
+    assert not engine.nodes
+    assert not engine.relations
+
+
+def test_feeds_replayed_give_the_views(con: sqlfront.Connection) -> None:
+    rng = random.Random(7)
+    feeds: dict[str, tuple[Any, list[tuple[object, ...]]]] = {}
+    for number, query in enumerate(QUERIES):
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+        rows = con.execute(f"SELECT * FROM v{number}").fetchall()
+        feeds[query] = con.view(f"v{number}").subscribe(snapshot=False), rows
+    for _ in range(8):
+        change(con, rng)
+        for query, (feed, rows) in feeds.items():
+            for batch in iter(feed.poll, None):
+                for *values, kind, _, _ in (tuple(row.values()) for row in batch.to_pylist()):
+                    if kind in ("insert", "update_postimage"):
+                        rows.append(tuple(values))
+                    else:
+                        rows.remove(tuple(values))
+            assert same_bag(rows, con.execute(query).fetchall())
+
+
+def test_explain_says_what_is_computed_and_at_what_cost(con: sqlfront.Connection) -> None:
+    explanation = con.explain("SELECT shop, median(amount) AS m FROM sales GROUP BY shop")
+    assert explanation.to_dict()["cost"]["update"] == "O(1 + rows of the touched groups)"
+    assert "median: DuckDB computes the groups that a change touches" in str(explanation)
+    whole = con.explain("SELECT median(amount) AS m FROM sales").to_dict()
+    assert whole["cost"]["update"] == "O(N)"
+    joined = "SELECT amount * size AS w, count(*) AS n FROM sales JOIN shops USING (shop) GROUP BY 1"
+    assert "touched" not in con.explain(joined).to_dict()["cost"]["update"]
+
+
+def test_a_row_that_cannot_be_computed_refuses_the_epoch(con: sqlfront.Connection) -> None:
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT shop, sum(amount / size) AS q FROM sales JOIN shops USING (shop) "
+                "GROUP BY shop")  # fmt: skip
+    con.execute("INSERT INTO shops VALUES (1, 'Ulm', 2); INSERT INTO sales VALUES (1, 1, 'pen', 3, 1)")
+    before = con.execute("SELECT * FROM v").fetchall()
+    with pytest.raises(sqlfront.DataError, match=r"[Dd]ivision by zero"):
+        con.execute("INSERT INTO shops VALUES (1, 'Bonn', 0)")
+    assert con.execute("SELECT * FROM v").fetchall() == before
+    assert con.execute("SELECT count(*) FROM shops").fetchall() == [(1,)]
+
+
+def test_a_file_opened_again_has_the_views(tmp_path: Path) -> None:
+    rng = random.Random(11)
+    con = sqlfront.connect(tmp_path / "shops.duckdb")
+    for statement in statements("schema"):
+        con.execute(statement)
+    names = {f"v{number}": query for number, query in enumerate(QUERIES)}
+    for name, query in names.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    for _ in range(3):
+        change(con, rng)
+    con.close()
+    con = sqlfront.connect(tmp_path / "shops.duckdb")
+    for _ in range(3):
+        change(con, rng)
+        check(con, names)
+    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
+    con.close()
