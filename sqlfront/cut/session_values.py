@@ -4,7 +4,7 @@ or chance."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sqlfront.binding.query_binder import Bound
@@ -25,7 +25,7 @@ _ZONED, _ZONED_TIME = "TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"
 # An instant, a time with an offset, or a nested type that holds one.
 _INSTANT = re.compile(r"(TIME|TIMESTAMP)(_NS)? WITH TIME ZONE|TIMESTAMPTZ|TIMETZ")
 _NAME = re.compile(r'[^\W\d]\w*|"([^"]|"")*"')
-_OFFSET = re.compile(r"\d[+-]\d\d")
+_OFFSET = re.compile(r":\d\d(\.\d+)?[+-]\d\d")
 _TEXT = re.compile(r"VARCHAR|JSON|STRING_LITERAL")
 # Operators and functions whose meaning settings change: divisions, and sorting by default_order.
 _SETTINGS_READ = re.compile(r"[/%]|\b(f?mod|divide|\w*(sort|grade_up)|(list|array)_\w+)\b", re.IGNORECASE)
@@ -44,6 +44,7 @@ _ZONE_FREE = frozenset(
         *("epoch", "epoch_ms", "epoch_us", "epoch_ns", "to_timestamp", "timezone", "hash"),
         *("isfinite", "isinf", "coalesce", "least", "greatest", "count", "=", "<>", "!=", "<", ">", "<=", ">="),
         *("struct_pack", "row", "union_value", "len", "length", "array_length", "cardinality", "map_keys"),
+        "timetz_byte_comparable",
     )
 )
 
@@ -121,17 +122,26 @@ def _asks_zone(scalar: Scalar, bound: Bound, con: Any) -> bool:
     if isinstance(scalar, Ref):
         return False
     nodes = [node for node in bound_nodes(con, _over_nulls(scalar)) if node.is_call]
-    # DuckDB folds some constants, whose plan then does not tell how they were computed.
     constants = [part for part in walk(scalar) if not columns_of(part)]
-    folded = [
-        BoundNode(_called(part), part.type, tuple(inner.type for inner in part.arguments))
-        for part in constants
-        if isinstance(part, Call) and not _OFFSET.search(scalar_sql(part))
-    ]
-    for node in (*nodes, *folded):
+    for node in (*nodes, *_folded(scalar, constants)):
         if _reads_clock(node):
             raise _clock(node, scalar, bound)
     return any(map(_asks_time_zone, nodes)) or any(_INSTANT.search(part.type) for part in constants)
+
+
+def _folded(scalar: Scalar, constants: Sequence[Scalar]) -> Iterator[BoundNode]:
+    """The casts and calls of constants, which DuckDB may fold: its plan does not tell then how it computed them. A time
+    that is written with its offset depends on nothing."""
+    for part in constants:
+        if isinstance(part, Call) and not _OFFSET.search(scalar_sql(part)):
+            yield BoundNode(_called(part), part.type, tuple(inner.type for inner in part.arguments))
+    for part in walk(scalar):
+        compared = (
+            parts_of(part) if isinstance(part, Compare) or (isinstance(part, Call) and " IN (" in part.form) else ()
+        )
+        if any(one.type == _ZONED_TIME for one in compared):
+            bare = [one for one in compared if _is_text(one) and not _OFFSET.search(scalar_sql(one))]
+            yield from (BoundNode("__cast", _ZONED_TIME, ("VARCHAR",)) for _ in bare)
 
 
 def _reads_clock(node: BoundNode) -> bool:
