@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from sqlfront.planner.model.query import Term
 
 ValueOf = Callable[[exp.Expr], Any]
-_WAYS = {exp.LT: (False, False), exp.LTE: (False, True), exp.GT: (True, False), exp.GTE: (True, True)}
+_WAYS: dict[type[exp.Expr], tuple[bool, bool]] = {
+    exp.LT: (False, False),
+    exp.LTE: (False, True),
+    exp.GT: (True, False),
+    exp.GTE: (True, True),
+}
 
 
 @dataclass(frozen=True)
