@@ -300,6 +300,18 @@ def test_look_ups_are_right(con, sql, params, expected):
     assert con.execute(sql, params).fetchall() == [(expected,)]
 
 
+def test_a_text_is_read_once_and_only_if_it_names_a_view(con, monkeypatch):
+    from sqlfront.sql import query_trees
+
+    read = []
+    parse = query_trees.parse
+    monkeypatch.setattr(query_trees, "parse", lambda text: read.append(text) or parse(text))
+    for key in (7, 8):
+        assert con.execute("SELECT k /* once */ FROM v WHERE k = ?", [key]).fetchall() == [(key,)]
+        assert con.execute("SELECT count(*) /* vv */ FROM b WHERE k = ?", [key]).fetchall() == [(1,)]
+    assert read == ["SELECT k /* once */ FROM v WHERE k = ?"]
+
+
 def test_absent_texts_read_nothing(con, monkeypatch):
     found, given = steps_of(con, monkeypatch, "SELECT * FROM v WHERE k = 7 AND name = 'never seen'")
     assert found == []
