@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
-from sqlfront.cut.touched_groups import in_touched_groups
+from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Column,

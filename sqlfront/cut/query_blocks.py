@@ -20,7 +20,7 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
-from sqlfront.cut.touched_groups import in_touched_groups
+from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected

@@ -145,19 +145,19 @@ def _deeply(call: Callable[[], T]) -> T:
 def _unterminated(sql: str) -> int:
     """Where the string, quoted name or comment begins that has no end."""
     at = 0
-    while (piece := _COMPLETE.match(sql, at)) is not None:
-        at = piece.end()
+    while (part := _COMPLETE.match(sql, at)) is not None:
+        at = part.end()
     return at
 
 
 def _masked(sql: str) -> str:
     """The text with `?1` for a parameter `$1`: sqlglot reads `$1,$` as the opening mark of a string."""
 
-    def piece(match: re.Match[str]) -> str:
+    def text(match: re.Match[str]) -> str:
         lone = match.group() == "$" and not _IN_NAME.match(sql, match.start() - 1)
         return "?" if lone else match.group()
 
-    return _COMPLETE.sub(piece, sql)
+    return _COMPLETE.sub(text, sql)
 
 
 def _split_numbers(found: list[Token], sql: str) -> list[Token]:

@@ -59,5 +59,5 @@ def may_write(text: str) -> bool:
 
 def words(text: str) -> Set[str]:
     """The words of a text in lower case, in quotes or not. Where a text spells a name, it has all the name's words:
-    DuckDB tells only ASCII letters' cases apart, and delimits names by signs that are in no word."""
+    DuckDB tells only cases of ASCII apart, and delimits names by signs that are in no word."""
     return frozenset(_WORD.findall(text.casefold()))
