@@ -12,8 +12,10 @@ from typing import Any
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
 from sqlfront.define.epsilon import EPSILON, with_epsilon
-from sqlfront.define.parts import block_cost
+from sqlfront.define.parts import block_cost, computed_cost
 from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.query import Definition, TouchedGroups
+from sqlfront.planner.model.whole_cost import Block
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
@@ -29,6 +31,7 @@ SUPPORTED = (
     "unions",
     "orders",
     "rewritten",
+    "computed",
 )
 
 HEAD = """# SQL support matrix
@@ -61,9 +64,13 @@ def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     """One supported query with the class its plan states."""
     definition = bind_view(query, con, catalog).definition
     plan = with_epsilon(definition, plan_view(definition), EPSILON)
-    plan = replace(plan, blocks=tuple(block_cost(block, plan_view(block)) for _, block in definition.derived))
+    plan = replace(plan, blocks=tuple(_cost(block) for _, block in definition.derived))
     cost = plan.stated_cost
     return f"| `{cell(query)}` | {plan.shape} | {cost.update} | {cost.delay} |"
+
+
+def _cost(block: Definition | TouchedGroups) -> Block:
+    return computed_cost(block) if isinstance(block, TouchedGroups) else block_cost(block, plan_view(block))
 
 
 def refusals(text: str) -> list[str]:

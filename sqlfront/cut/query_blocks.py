@@ -18,9 +18,9 @@ from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
+from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
-from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected

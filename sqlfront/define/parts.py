@@ -152,9 +152,12 @@ def _costs(parts: Parts) -> tuple[Block, ...]:
 
 
 def _cost(part: Part | ComputedPart) -> Block:
-    if isinstance(part, Part):
-        return block_cost(part.definition, part.plan)
-    return Block(f"the groups of {part.groups.label}", TOUCHED if part.groups.keys else TOUCHED_WHOLE)
+    return block_cost(part.definition, part.plan) if isinstance(part, Part) else computed_cost(part.groups)
+
+
+def computed_cost(groups: TouchedGroups) -> Block:
+    """What groups that DuckDB computes cost the view that reads them."""
+    return Block(f"the groups of {groups.label}", TOUCHED if groups.keys else TOUCHED_WHOLE)
 
 
 def block_cost(definition: Definition, plan: Plan) -> Block:
