@@ -329,8 +329,8 @@ class Engine(State):
             hint="check the changes of this epoch; nothing of it has been applied",
         )
 
-    def _assemble(self) -> None:
-        super()._assemble()
+    def _make_programs(self) -> None:
+        super()._make_programs()
         for gate in self.gates.values():
             gate.close()
         self.gates, self._ingests = {}, {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -54,11 +55,24 @@ class State:
         self._highest = 0
         self._rebuilt = 0
         self._counts = self.machine.counters[:1].copy()
+        self._holding = 0
 
     @property
     def version(self) -> int:
         """Another number after each change of the state."""
         return self._rebuilt + self.machine.runs
+
+    @contextmanager
+    def assembling_once(self) -> Iterator[None]:
+        """Make the programs once, after the body, which creates and drops views: one time for all its parts. It applies
+        no changes."""
+        with self.lock:
+            self._holding += 1
+            try:
+                yield
+            finally:
+                self._holding -= 1
+                self._assemble()
 
     def create_table(self, name: str, columns: Sequence[Column], *, retain: bool) -> None:
         """Register a base table. With `retain`, its rows are kept here."""
@@ -187,7 +201,7 @@ class State:
 
     def drop_view(self, name: str) -> None:
         """Forget a view, or another node; stores that no other node reads go with it."""
-        with self.lock:
+        with self.assembling_once():
             node = self.nodes.pop(name)
             self._subscribers.close(name)
             view = self.views.pop(name, None)
@@ -196,7 +210,6 @@ class State:
             elif isinstance(node, TouchedGroupsNode):
                 self._close_store(node.relation, node.kept.store, name)
             self._rebuilt += 1
-            self._assemble()
             self.drop_unread()
             for branch in view.branches if view is not None else ():
                 self.drop_view(branch.name)
@@ -392,6 +405,10 @@ class State:
         """Make all programs anew, after tables, views or widths have changed."""
         for view in self._members():
             view.refresh(self.machine)
+        if not self._holding:
+            self._make_programs()
+
+    def _make_programs(self) -> None:
         for name, relation in self.relations.items():
             body = relation.program(partial(self._add_paths, self._readers(relation)), self._owner)
             check, sweep = Assembler(), Assembler()

@@ -247,14 +247,14 @@ class MaintainedView:
             self.balance.refresh(machine, room)
 
     def _fill(self, machine: Machine, room: Room | None) -> int:
-        flags = 0
-        for view in self.tree.stored_inner() if not self.divided else ():
+        flags, any_rows = 0, any(store.table.live for store in self._stores().values())
+        for view in self.tree.stored_inner() if any_rows and not self.divided else ():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
             assert view.table is not None and view.shape is not None
             goal = self._goal(view.table, view.shape.variables, view)
             flags |= self._run(machine, assembler, scanned, goal, room)
-        if self.tree.output is not None:
+        if any_rows and self.tree.output is not None:
             assembler = Assembler()
             scanned = build_projection(self.tree, assembler, self.number, self.limbs)
             assert self.tree.projection is not None

@@ -181,23 +181,24 @@ def _fill(database: Database, con: Any, parts: Parts, epsilon: float, undo: Exit
             undo.callback(rows.close)  # A reader left half-way would be in the way of ROLLBACK.
         return rows, count
 
-    for part in parts:
-        if isinstance(part, ComputedPart):
-            engine.create_groups(part.name, part.groups, load)
+    with engine.assembling_once():
+        for part in parts:
+            if isinstance(part, ComputedPart):
+                engine.create_groups(part.name, part.groups, load)
+                undo.callback(_drop, engine, part.name)
+                continue
+            own = epsilon if part is parts[-1] else EPSILON
+            room = _room(con, part)
+            maintained = engine.create_view(
+                part.name, part.definition, part.plan, load, own, room, stateless=part.stateless
+            )
             undo.callback(_drop, engine, part.name)
-            continue
-        own = epsilon if part is parts[-1] else EPSILON
-        room = _room(con, part)
-        maintained = engine.create_view(
-            part.name, part.definition, part.plan, load, own, room, stateless=part.stateless
-        )
-        undo.callback(_drop, engine, part.name)
-        feeding = [one.name for one in parts if one.feeds == part.feeds]
-        if part is not parts[-1] and part.feeds is not None and part.name == feeding[-1]:
-            engine.expose(part.feeds, feeding, inner=True)
-    for part in parts:
-        if part.stateless:
-            engine.pass_on(part.name)
+            feeding = [one.name for one in parts if one.feeds == part.feeds]
+            if part is not parts[-1] and part.feeds is not None and part.name == feeding[-1]:
+                engine.expose(part.feeds, feeding, inner=True)
+        for part in parts:
+            if part.stateless:
+                engine.pass_on(part.name)
     return maintained
 
 
