@@ -64,8 +64,8 @@ class Evaluator:
         """The expressions' values over the columns cast to `types`, in row order. DataError if one has none.
 
         They are computed under DuckDB's defaults but for `settings`. `filters` are columns that are computed from those
-        first. If they are given, if only as {}, DuckDB evaluates an
-        expression under TRY, CASE or COALESCE just where it is needed.
+        first. If they are given, if only as {}, DuckDB evaluates an expression under TRY, CASE or COALESCE just where
+        it is needed.
         """
         import duckdb
         import pyarrow as pa
