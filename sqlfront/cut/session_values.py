@@ -155,7 +155,7 @@ def _clock(node: BoundNode, scalar: Scalar, bound: Bound) -> NotSupportedError:
     is_cast = node.function == "__cast"
     what = f"A cast from {node.argument_types[0]} to {node.type}" if is_cast else f"{node.function} on {_ZONED_TIME}"
     why = f"the offset of a {_ZONED_TIME} in a time zone is that of the present day, which changes"
-    place = bound.notes.place_of(_placed(scalar, node.function))
+    place = bound.notes.place_of(_placed(scalar, node))
     return bound.notes.refusal(what, place, why, f"use a {_ZONED}, whose day decides the offset")
 
 
@@ -163,14 +163,13 @@ def _called(part: Call) -> str:
     return "__cast" if part.form.startswith(("CAST(", "TRY_CAST(")) else function_name(part.form) or part.form
 
 
-def _placed(scalar: Scalar, function: str) -> Scalar:
-    """The part of an expression that calls a function; the whole for an implicit cast."""
+def _placed(scalar: Scalar, node: BoundNode) -> Scalar:
+    """The part of an expression that calls a function; the comparison, or the whole, for an implicit cast."""
     for part in walk(scalar):
-        if isinstance(part, Call) and _called(part).lower() == function.lower():
+        is_called = isinstance(part, Call) and _called(part).lower() == node.function.lower()
+        if is_called and [inner.type for inner in parts_of(part)][-1:] == [node.argument_types[-1]]:
             return part
-    return (
-        next((part for part in walk(scalar) if isinstance(part, Compare)), scalar) if function == "__cast" else scalar
-    )
+    return next((part for part in walk(scalar) if isinstance(part, Compare)), scalar)
 
 
 def _asks_time_zone(node: BoundNode) -> bool:

@@ -56,7 +56,8 @@ def test_a_changing_value_is_refused_with_its_place(con, query, condition):
     "query",
     [
         "SELECT a, epoch(t) AS e, age(t, TIMESTAMP '2024-01-01') AS b FROM r WHERE age(DATE '2024-01-01', d) > '1 day'",
-        "SELECT a, 'now' AS b, count(*) AS current_date FROM r WHERE epoch(TIMESTAMPTZ '2024-01-01+00') > a GROUP BY a",
+        "SELECT a, 'now' AS b, count(*) AS current_date FROM r WHERE epoch('2024-01-01 00:00+00'::TIMESTAMPTZ) > a "
+        "GROUP BY a",
         "SELECT a FROM r WHERE length(CAST(TIMESTAMPTZ '2024-01-01 00:00:00+02' AS VARCHAR)) > a",
         'SELECT r.a AS "current_user", u."user" FROM r JOIN u ON r.a = u."user"',
     ],
