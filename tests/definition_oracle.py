@@ -235,7 +235,7 @@ def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:
         sort = f" ORDER BY {items or 1} LIMIT {rows_kept} OFFSET {limit.offset}"
         if limit.clause is not None:
             groups = ", ".join(f"({expression})" for expression in limit.by) or "1"
-            number = f"{limit.numbering}() OVER (PARTITION BY {groups} ORDER BY {items})"
+            number = f"{limit.numbering}() OVER (PARTITION BY {groups} ORDER BY {items or 1})"
             sort = f" QUALIFY {number} BETWEEN {limit.offset + 1} AND {limit.end or 2**62}"
     result = con.execute(f"SELECT {', '.join(definition.projection)} FROM oracle_raw{having}{sort}").fetchall()
     con.execute("DROP TABLE oracle_raw")

@@ -45,7 +45,11 @@ class Grouping:
         term = block.subqueries.attached(term, [*self.values, *(part for call in calls for part in call.arguments)])
         term, self.values = with_elements(term, self.values, block)
         term, columns = self._columns(term, block)
-        replacing: dict[Scalar, Scalar] = {value: Ref(column) for value, column in zip(written, columns)}
+        replacing: dict[Scalar, Scalar] = {
+            value: Ref(column)
+            for value, column in zip(written, columns)
+            if self.sets is not None or not isinstance(value, Constant)  # A bound in QUALIFY stays a number.
+        }
         aggregates: list[Aggregated] = []
         for call in dict.fromkeys(calls):
             assert isinstance(call, AggregateCall)

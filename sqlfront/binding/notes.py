@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -133,8 +134,10 @@ class Notes:
         return None if place is None else caret(self.text, *place)
 
     def refusal(self, construct: str, at: exp.Expr | Span | None, why: str, hint: str) -> NotSupportedError:
-        """The error for a construct that views do not support."""
-        return NotSupportedError(f"{construct} is not supported in a view", where=self.where(at), why=why, hint=hint)
+        """The error for a construct that views do not support; what a rule made of the query stands where that does."""
+        found = _QUERY.search(self.text) if at is None else None
+        where = self.where(at if found is None else found.span())
+        return NotSupportedError(f"{construct} is not supported in a view", where=where, why=why, hint=hint)
 
 
 def _key(what: Hashable) -> Hashable:
@@ -142,4 +145,5 @@ def _key(what: Hashable) -> Hashable:
     return scalar_sql(what) if isinstance(what, _EXPRESSIONS) else what
 
 
+_QUERY = re.compile(r"\b(?:SELECT|FROM|VALUES)\b", re.IGNORECASE)
 _EXPRESSIONS = (Call, Compare, Constant, IsNull, Logic, Not, Ref)

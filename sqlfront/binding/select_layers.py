@@ -70,7 +70,7 @@ def _with_windows(
         column = block.environment.numbers.column(call.template.partition("(")[0], call.type)
         functions.append(_settled(call.windowed(column), call, ties, tree, block))
         columns[call] = Ref(column)
-        block.notes.note_at(column, block.notes.place(call))
+        block.notes.note_at(column, block.notes.place_of(call))  # Over groups only what it reads has a place.
     lowered = [replaced(value, columns.get) for value in every]
     return Window(term, tuple(functions)), lowered[: len(values)], lowered[-1] if qualify is not None else None
 

@@ -17,6 +17,7 @@ from sqlfront.planner.algebra.rewriting import rewrite
 from sqlfront.planner.algebra.scalars import (
     FALSE,
     MIRRORED,
+    Call,
     Column,
     Compare,
     Constant,
@@ -43,6 +44,7 @@ from sqlfront.planner.algebra.terms import (
 )
 
 MOST_KNOWN = 64
+IDENTICAL = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "DATE"}
 FOR_RIGHT = ("inner", "left", "semi", "anti", "single")
 FOR_LEFT = ("inner", "semi")
 
@@ -70,7 +72,8 @@ class _Closing:
         sides = [frozenset(term.right.columns)]
         sides += [frozenset(term.left.columns)] if term.kind in FOR_LEFT else []
         keys = {_key(one) for one in every}
-        found = (one for one in [*_consequences(every), *_branches(own, term)] if _key(one) not in keys)
+        following = [*_consequences(every), *_with_constants(every, own), *_branches(own, term)]
+        found = (one for one in following if _key(one) not in keys)
         new = _unique([one for one in found if any(columns_of(one) <= side for side in sides)])
         return replace(term, condition=conjunction([term.condition, *new])) if new else term
 
@@ -93,10 +96,13 @@ class _Closing:
                 return self._known(left) if kind != "full" else {}
             case Map(made=made, input=input):
                 names: dict[Column, Scalar] = {}
+                constant: Known = {}
                 for one in made:
                     if isinstance(one.value, Ref):
                         names.setdefault(one.value.column, Ref(one.column))
-                return _renamed(self._known(input), names)
+                    elif isinstance(one.value, Constant) and one.value.sql.isdigit():
+                        constant[Compare("=", Ref(one.column), one.value)] = None
+                return _renamed(self._known(input), names) | constant
             case Common(term=shared):
                 return _renamed(self._known(shared), {old: Ref(new) for old, new in zip(shared.columns, term.columns)})
             case Aggregate(input=input, groups=groups, sets=None) if groups:
@@ -127,15 +133,35 @@ def _consequences(conditions: list[Scalar]) -> list[Scalar]:
     return found
 
 
+def _with_constants(every: Iterable[Scalar], own: Iterable[Scalar]) -> list[Scalar]:
+    """A join's conditions with constants in the places of columns known to be these."""
+    constants: dict[Column, Scalar] = {}
+    for one in every:
+        match one:
+            case Compare(operator="=", left=Ref() as left, right=Constant() as right):
+                if left.type == right.type and _is_identical(left):
+                    constants[left.column] = right
+    known = constants.keys()
+    return [substitute(one, constants) for one in own if columns_of(one) & known and columns_of(one) - known]
+
+
 def _is_portable(condition: Scalar) -> bool:
-    """Whether a condition holds for equal values alike: comparisons of a column with constants, and ANDs and ORs."""
+    """Whether a condition on one column holds for equal values alike: comparisons with constants, ANDs and ORs."""
     match condition:
         case Compare(operator=operator, left=left, right=right):
-            sides = {type(left), type(right)}
-            return sides == {Ref, Constant} and left.type == right.type and "DISTINCT" not in operator
+            sides, column = {type(left), type(right)}, left if isinstance(left, Ref) else right
+            fits = left.type == right.type or _is_identical(column)
+            return sides == {Ref, Constant} and fits and "DISTINCT" not in operator
+        case Call():
+            return all(_is_identical(Ref(column)) for column in columns_of(condition))
         case Logic(parts=parts):
             return all(map(_is_portable, parts))
     return False
+
+
+def _is_identical(value: Scalar) -> bool:
+    """Whether equal values of its type are one value, of which all else that is computed is equal too."""
+    return value.type in IDENTICAL or value.type.startswith("DECIMAL")
 
 
 def _classes(conditions: list[Scalar]) -> dict[Column, list[Column]]:
