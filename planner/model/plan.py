@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.whole_cost import Block, deciding, whole_cost
 
 if TYPE_CHECKING:
@@ -53,16 +54,6 @@ class Node:
 def needed(node: Node) -> frozenset[str]:
     """The variables that the join of a node's children is over: its own, and those that it compares."""
     return frozenset(node.variables).union(*(test.scheme for test in node.comparisons))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Asymptotic cost; N is the number of rows in the view's tables."""
-
-    preprocessing: str
-    update: str
-    delay: str
-    space: str
 
 
 @dataclass(frozen=True)
@@ -140,7 +131,7 @@ class Plan:
     def keeps_number(self) -> bool:
         """Whether the number of distinct tuples that several nodes hold together is kept: where each change takes a
         constant number of steps. Elsewhere keeping it would cost more than the view itself does."""
-        return self.cost.update.startswith("O(1)")
+        return self.cost.update.is_constant
 
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from sqlfront.planner.heavy_light.ring_rows import listed_ring
-from sqlfront.planner.model.cost import bag_cost
+from sqlfront.planner.model.cost import Cost, bag_cost
 from sqlfront.planner.model.hypergraph import Edges, hypergraph
-from sqlfront.planner.model.plan import Cost, Node, Plan
+from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.decomposition import Decomposition, decompose_best, spell_cut
 from sqlfront.planner.search.join_tree import Weights

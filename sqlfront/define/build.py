@@ -24,6 +24,7 @@ from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.cost import BLOCK_SORTED
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, is_grouped
 from sqlfront.planner.model.whole_cost import Block
@@ -245,7 +246,7 @@ def block_cost(definition: Definition, plan: Plan) -> Block:
     """What a block costs its view: also reading its first rows at each epoch, if it is these."""
     cost, decides = plan.stated_cost, definition.free  # The columns that decide a row, or the few rows of a group.
     if definition.limit is not None and not plan.orders[0].is_ranked:
-        cost = replace(cost, update="O(rows * log N)")
+        cost = replace(cost, update=BLOCK_SORTED)
     elif definition.limit is not None and definition.limit.rows is not None:
         decides = plan.orders[0].top
     schemes = [frozenset(column.name for column in atom.variables) for atom in definition.atoms]

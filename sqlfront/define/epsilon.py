@@ -13,9 +13,10 @@ from typing import Any
 
 from sqlfront.planner.heavy_light.rings import find_ring
 from sqlfront.planner.heavy_light.unions import exponents, find_union
-from sqlfront.planner.model.cost import bag_cost, exponent, leading_power, power_cost
+from sqlfront.planner.model.bound import Bound
+from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.heavy_light import Union
-from sqlfront.planner.model.plan import Cost, Plan
+from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.passes.distinct_plans import add_distinct_sets
 from sqlfront.planner.passes.orders import over_part_trees
@@ -65,7 +66,7 @@ def divides(definition: Definition, plan: Plan, options: Mapping[str, Any]) -> b
     rows = 0.0 if not size else atoms / (atoms - 1) if size > 2 else 1.0
     _, update, delay, _ = exponents(union, size, Fraction(1, 2))
     costs = []
-    for change, wait in ((exponent(leading_power(plan.cost.update)), 0), (update, delay)):
+    for change, wait in ((plan.cost.update.power, 0), (update, delay)):
         costs.append((1 - reads) * NOMINAL_ROWS ** float(change) + reads * NOMINAL_ROWS ** (rows + float(wait)))
     return costs[1] < costs[0]
 
@@ -73,8 +74,7 @@ def divides(definition: Definition, plan: Plan, options: Mapping[str, Any]) -> b
 def epsilon_cost(union: Union, epsilon: float, free: int) -> Cost:
     """What a strategy costs with that many free variables."""
     building, update, delay, space = exponents(union, free, Fraction(str(epsilon)))
-    cost = replace(bag_cost(building, update, space), delay=power_cost(delay))
-    return replace(cost, update=f"{cost.update} amortised") if 0 < epsilon < 1 else cost
+    return Cost(Bound(building), Bound(update, amortised=0 < epsilon < 1), Bound(delay), Bound(space))
 
 
 def is_single(options: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +69,10 @@ class Explanation:
         {epsilon, choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason,
         crossover, after, trees}, distinct values, blocks,
         shards (if asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
-        cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
             "strategy": self.plan.strategy,
-            "cost": asdict(cost),
+            "cost": self.plan.stated_cost.to_dict(),
             "decided by": self.plan.decided_by,
             "reason": " ".join((*(f"{note}." for note in self.definition.notes), self.plan.reason, *self._symmetry())),
             "witness": self.plan.witness,
@@ -88,7 +87,7 @@ class Explanation:
                 }
                 for task in self.tasks
             },
-            "rewrites": [{"what": r.what, "sql": r.sql, "update": r.update} for r in self.rewrites],
+            "rewrites": [{"what": r.what, "sql": r.sql, "update": str(r.update)} for r in self.rewrites],
             "steps": self._steps(),
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
@@ -110,7 +109,7 @@ class Explanation:
             rows += [("rewrite", f"{rewrite.what}: {rewrite.update} per change"), ("", rewrite.sql)]
         rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
-        rows += [("heavy", line) for line in skew_lines(data["heavy"])]
+        rows += [("heavy", line) for line in skew_lines(data["heavy"], self.definition, self.plan)]
         rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
 

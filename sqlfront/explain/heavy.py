@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlfront.define.epsilon import CHOICES, EPSILON, with_epsilon
-from sqlfront.explain.tradeoff import choice_table
+from sqlfront.define.epsilon import EPSILON
+from sqlfront.explain.tradeoff import choice_table, cost_choices
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.heavy_light.partition import part_name
@@ -14,6 +14,7 @@ from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import column
 from sqlfront.storage.stores.table import Table
 
@@ -26,12 +27,11 @@ def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, 
     """
     if plan.union is None:
         return None
-    costs = [(epsilon, with_epsilon(tree.definition, plan, epsilon).stated_cost) for epsilon in CHOICES]
     return {
         "epsilon": EPSILON if view is None else view.epsilon,
         "choices": [
-            {"epsilon": epsilon, "update": cost.update, "delay": cost.delay, "space": cost.space}
-            for epsilon, cost in costs
+            {"epsilon": epsilon, "update": str(cost.update), "delay": str(cost.delay), "space": str(cost.space)}
+            for epsilon, cost in cost_choices(tree.definition, plan)
         ],
         "part_trees": [
             {"name": part_tree.name, "parts": dict(part_tree.parts), "reading": part_tree.reading}
@@ -42,7 +42,7 @@ def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, 
     }
 
 
-def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
+def skew_lines(data: dict[str, Any] | None, definition: Definition, plan: Plan) -> Iterator[str]:
     """What `skew_data` found, for people."""
     if data is None:
         return
@@ -62,7 +62,7 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
         kept = figures["part_trees"].get(part_tree["name"]) if figures is not None else None
         rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
         yield f"part tree {part_tree['name']}, {part_tree['reading']} ({parts}){rows}"
-    yield from choice_table(data["choices"], data["epsilon"])
+    yield from choice_table(cost_choices(definition, plan), data["epsilon"])
 
 
 def heavy_tables(part_trees: PartTrees) -> Iterator[tuple[str, str, Table]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.cost import AMORTISED, CONSTANT, LINEAR, PROJECTED, PROJECTED_AMORTISED, PROJECTED_CONSTANT
 from sqlfront.planner.model.hypergraph import hypergraph
 from sqlfront.planner.model.plan import Plan
@@ -29,7 +30,7 @@ class Rewrite:
 
     what: str
     sql: str
-    update: str
+    update: Bound
 
 
 def find_rewrites(

@@ -134,7 +134,7 @@ def test_whole_loomis_whitney_joins(query):
     assert stream(kept, query, 6, 4) > 0
     for view in kept.views.values():
         assert [part_tree.reading for part_tree in view.plan.union.part_trees].count("enumerated") == 4
-        assert view.plan.cost.delay == "O(1)"
+        assert str(view.plan.cost.delay) == "O(1)"
 
 
 def test_a_whole_loomis_whitney_join_of_five():
