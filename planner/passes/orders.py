@@ -42,20 +42,18 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     )
 
 
-def over_part_trees(planned: OrderPlan, order: Order, union: Union, cost: Cost) -> OrderPlan:
+def over_part_trees(planned: OrderPlan, order: Order, union: Union, cost: Cost, *, distinct: bool) -> OrderPlan:
     """The plan of an order, `planned` without, whose view, kept at this cost, has no bags but those of a union's
-    part trees."""
-    if not planned.bags and not planned.part_trees and not union.first_rows:
+    part trees. `distinct`: these trees are only read to find distinct rows."""
+    if not planned.bags and not planned.part_trees and not distinct:
         return planned
-    delay = _delay(order, cost.delay.in_order()) if union.first_rows else planned.cost.delay
+    delay = _delay(order, cost.delay.in_order()) if distinct else planned.cost.delay
     cost = Cost(cost.preprocessing.in_order(), cost.update.in_order(), delay, cost.space)
     if planned.part_trees:
         return replace(planned, cost=cost)
     if planned.top or any(part_tree.reading != "enumerated" for part_tree in union.part_trees):
         return _sorted("its rows are kept in heavy and light parts, not in bags")
-    trees = tuple(
-        _without_lone_root(_over_bags(part_tree.root, distinct=union.first_rows)) for part_tree in union.part_trees
-    )
+    trees = tuple(_without_lone_root(_over_bags(part_tree.root, distinct=distinct)) for part_tree in union.part_trees)
     reason = f"{planned.reason} Each of the {len(trees)} part trees has such a tree; what they find is merged."
     return OrderPlan(None, cost, reason, part_trees=trees)
 

@@ -58,7 +58,7 @@ def test_a_bound_in_words(bound: Bound, words: str) -> None:
 def test_bounds_are_ordered_by_growth() -> None:
     rising = [Bound(), Bound(logs=1), Bound(Fraction(1, 3)), LINEAR_BOUND, LINEAR_BOUND.in_order(), Bound(Fraction(2))]
     rising += [Bound().plus(VALUES_KEPT), LINEAR_BOUND.plus(VALUES_KEPT)]
-    assert sorted(rising[::-1]) == rising
+    assert sorted([*rising[3:], *rising[:3]]) == rising
     assert max(Bound(), Bound(amortised=True)).is_constant and not Bound(logs=1).is_constant
 
 

@@ -13,7 +13,6 @@ import sqlfront
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.ring_rows import ADJACENT, OPPOSITE, TURNED, ring_rows
-from sqlfront.planner.heavy_light.unions import exponents
 from tests.maintenance.heavy_light.test_part_trees import slope
 from tests.maintenance.heavy_light.test_rings import FOUR, ONE, RING, RING_OF_ONE, Rings, Rows, fits, median_steps
 from tests.planner.notation import parse_definition
@@ -228,7 +227,7 @@ def test_an_update_costs_what_is_stated(epsilon):
         rings.apply(worst_case(base, epsilon))
         rings.create("v", epsilon, f"SELECT {COLUMNS} {RING}")
         steps.append(median_steps(rings))
-    stated = exponents(maintained(rings).plan.union, 4, Fraction(str(epsilon)))[1]
+    stated = maintained(rings).plan.union.exponents.update.at(Fraction(str(epsilon)))
     assert stated == max(1 - Fraction(str(epsilon)), 2 * Fraction(str(epsilon)))
     assert -0.2 < slope(sizes, steps) - float(stated) < 0.05, steps
 

@@ -11,9 +11,13 @@ how differs from atom to atom, so each has its own part trees. The bound is that
 
 from __future__ import annotations
 
-from collections import Counter
+from fractions import Fraction
 
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Union
+from sqlfront.planner.heavy_light.reasons import say_apart, say_query
+from sqlfront.planner.heavy_light.ring import Ring, find_ring
+from sqlfront.planner.model.bound import Bound
+from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, least, line
+from sqlfront.planner.model.heavy_light import PartTree, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -38,40 +42,34 @@ def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     for i in range(4):
         part_trees += trees.changes(i)
     bag = Node(tuple(edge.first for edge in ring), tuple(trees.leaf(i) for i in range(4)))
-    return Union(ring, tuple(part_trees), Node((), (bag,), connex=True))
+    return Union(RING_SUM, ring, tuple(part_trees), Node((), (bag,), connex=True), _EXPONENTS)
 
 
-def find_ring(definition: Definition, size: int) -> tuple[Edge, ...] | None:
-    """As many atoms in rotation, of which each shares one variable with the next one and one with the one before, and
-    none with others."""
-    met = Counter(column.name for atom in definition.atoms for column in atom.variables)
-    left = {atom.name: [column.name for column in atom.variables if met[column.name] > 1] for atom in definition.atoms}
-    if len(left) != size or any(len(variables) != 2 for variables in left.values()):
-        return None
-    name, (first, here) = next(iter(left.items()))
-    edges, start = [Edge(name, ((first,), (here,)))], first
-    del left[name]
-    while left:
-        found = next((name for name, variables in left.items() if here in variables), None)
-        if found is None:
-            return None
-        (after,) = [variable for variable in left.pop(found) if variable != here]
-        edges.append(Edge(found, ((here,), (after,))))
-        here = after
-    closed = here == start and len({edge.first for edge in edges}) == size
-    return tuple(edges) if closed else None
+def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
+    kept = sum(part_tree.reading == "looked up" for part_tree in union.part_trees)
+    cost = union.exponents.cost(epsilon)
+    return (
+        f"{say_query(definition, union, free)} {say_apart(epsilon)}. What two tables join, by the status of their "
+        f"values, is summed over the column that they share where that meets few rows, {kept} sums in all with those "
+        "of three tables for pairs of heavy values. A change lists what is few in the others and looks up the rest. "
+        f"It costs {cost.update}, with the rebalances that it makes necessary, and space {cost.space}; epsilon = 2/3 "
+        f"makes a change cheapest, {Bound(union.exponents.update.at(Fraction(2, 3)))} ({union.strategy.source})."
+    )
 
 
-class Ring:
-    """The edges of a ring, numbered in rotation, and the leaves of their atoms."""
+_EXPONENTS = Exponents(
+    building=greatest(line(1, 1), least(line(2), line(3, -2))),
+    update=greatest(EPSILON, least(line(1), line(2, -2))),
+    delay=line(0),
+    space=greatest(line(1, 1), line(2, -2)),
+)
 
-    def __init__(self, definition: Definition, ring: tuple[Edge, ...]) -> None:
-        self.ring = ring
-        self._columns = [tuple(column.name for column in definition.atom(edge.atom).variables) for edge in ring]
-
-    def leaf(self, i: int) -> Node:
-        """The leaf of the edge of a number, counted on beyond the last one from the first."""
-        return Node(self._columns[i % len(self.ring)], atom=self.ring[i % len(self.ring)].atom)
+RING_SUM = Strategy(
+    ring_sum,
+    "the rings",
+    "the bound of Hanauer, Henzinger and Hua 2022, Fully dynamic four-vertex subgraph counting",
+    _reason,
+)
 
 
 class _Trees(Ring):
