@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading
+from sqlfront.planner.model.parts import RowPart
 from sqlfront.planner.model.plan import Node
 
 
@@ -23,7 +24,9 @@ def divide_by_next(
     size = len(edges)
 
     def part_tree(key: Sequence[str], root: Node, reading: Reading) -> PartTree:
-        parts = ((edge.atom, own + "*" * (len(edge.groups) - 1)) for edge, own in zip(edges, key, strict=True))
+        parts = (
+            (edge.atom, RowPart.of(own + "*" * (len(edge.groups) - 1))) for edge, own in zip(edges, key, strict=True)
+        )
         return PartTree("".join(key), tuple(parts), root, reading)
 
     joined = [key for key in product("HL", repeat=size) if not any(_alone(key, i) for i in range(size))]

@@ -11,7 +11,7 @@ from fractions import Fraction
 from sqlfront.planner.heavy_light.lacking import divide_by_next
 from sqlfront.planner.heavy_light.reasons import BEYOND_TRIANGLES, TRIANGLES, say_division
 from sqlfront.planner.model.exponents import LEAST_MORE, MOST, Exponents, greatest, line
-from sqlfront.planner.model.heavy_light import Edge, Strategy, Union
+from sqlfront.planner.model.heavy_light import Edge, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -51,7 +51,7 @@ def _divided(definition: Definition, plan: Plan, strategy: Strategy) -> Union | 
         joined = Node(tuple(variables), others, connex=shows)
         return Node((), (Node(leaves[i].variables, (leaves[i], joined), connex=shows),), connex=True)
 
-    part_trees = divide_by_next(edges, root, closed, ("shared", "enumerated" if shows else "shared"))
+    part_trees = divide_by_next(edges, root, closed, (Reading.SHARED, Reading.ENUMERATED if shows else Reading.SHARED))
     return Union(strategy, tuple(edges), part_trees, root, _exponents(size, shows=shows))
 
 

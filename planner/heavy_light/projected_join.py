@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from sqlfront.planner.heavy_light.reasons import say_division
 from sqlfront.planner.model.exponents import EPSILON, REST, Exponents, line
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Strategy, Union
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.parts import RowPart
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -31,8 +32,9 @@ def projected_join(definition: Definition, plan: Plan) -> Union | None:
     output = Node((), (Node(free, (Node(own.variables, (own, closing)),), connex=True),), connex=True)
     inner = Node(own.variables, (own,), connex=True)
     upper = Node((), (Node(closing.variables, (closing, inner), connex=True),), connex=True)
-    light = PartTree("L", ((own.atom or "", "L"), (closing.atom or "", "")), output, "shared")
-    heavy = PartTree("H", ((own.atom or "", "H"), (closing.atom or "", "")), upper, "enumerated")
+    parts = {letter: ((edges[0].atom, RowPart.of(letter)), (edges[1].atom, RowPart.of(""))) for letter in ("L", "H")}
+    light = PartTree("L", parts["L"], output, Reading.SHARED)
+    heavy = PartTree("H", parts["H"], upper, Reading.ENUMERATED)
     exponents = Exponents(line(1), EPSILON, REST, line(1), rows=Fraction(1))
     return Union(PROJECTED_JOIN, edges, (light, heavy), output, exponents)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlfront.planner.model.heavy_light import Union
+from sqlfront.planner.model.heavy_light import Reading, Union
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import are, labels
 
@@ -39,7 +39,7 @@ def say_division(definition: Definition, union: Union, free: tuple[str, ...], ep
 
 
 def _how_read(union: Union) -> str:
-    listed = [part_tree.name for part_tree in union.part_trees if part_tree.reading == "enumerated"]
+    listed = [part_tree.name for part_tree in union.part_trees if part_tree.reading == Reading.ENUMERATED]
     if len(listed) == len(union.part_trees):
         return ", enumerated: no two have a row in common"
     if not listed:

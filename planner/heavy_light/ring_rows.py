@@ -14,7 +14,8 @@ from sqlfront.planner.heavy_light.reasons import say_apart, say_query
 from sqlfront.planner.heavy_light.ring import Ring, all_variables, find_ring, listed_ring
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.exponents import REST, Exponents, greatest, least, line
-from sqlfront.planner.model.heavy_light import PartTree, Strategy, Union
+from sqlfront.planner.model.heavy_light import PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.parts import RowPart
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -84,8 +85,8 @@ class _Trees(Ring):
 
     def part_tree(self, status: str, root: Node) -> PartTree:
         """The rings whose values a, b, c and d have this status."""
-        parts = ((edge.atom, status[i] + status[(i + 1) % 4]) for i, edge in enumerate(self.ring))
-        return PartTree(status, tuple(parts), root, "enumerated")
+        parts = ((edge.atom, RowPart.of(status[i] + status[(i + 1) % 4])) for i, edge in enumerate(self.ring))
+        return PartTree(status, tuple(parts), root, Reading.ENUMERATED)
 
     def opposite(self, i: int) -> Node:
         """For i = 0: a and c, under which the bags (a, b, c) and (c, d, a) are listed. O(1) for each row of a bag."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 
 from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, line
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Strategy, Union
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.parts import RowPart
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import enumerate_words, labels
@@ -59,9 +60,9 @@ def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon
         f"The query is the distinct {enumerate_words(ends)} of {union.strategy.what}, whose tables share other "
         f"columns. What N^{epsilon:g} rows of a table have is heavy there. Rows whose ends are all heavy are stored; "
         f"the others are found along {trees}, where a row is come to no more often than its light end has rows. What "
-        f"they find is merged. A change meets {cost.update} rows of that store, one of a light end O(1), with the rebalances that "
-        f"it makes necessary; a row is come to {cost.delay} times, each in O(log N); space is {cost.space} "
-        f"({union.strategy.source})."
+        f"they find is merged. A change meets {cost.update} rows of that store, one of a light end O(1), with the "
+        f"rebalances that it makes necessary; a row is come to {cost.delay} times, each in O(log N); space is "
+        f"{cost.space} ({union.strategy.source})."
     )
 
 
@@ -89,5 +90,5 @@ def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, 
 
 
 def _part_tree(edges: tuple[Edge, ...], part_key: dict[Edge, str], root: Node) -> PartTree:
-    parts = tuple((edge.atom, part_key.get(edge, "*" if edge.groups else "")) for edge in edges)
-    return PartTree("".join(part for _, part in parts), parts, root, "enumerated")
+    parts = tuple((edge.atom, RowPart.of(part_key.get(edge, "*" if edge.groups else ""))) for edge in edges)
+    return PartTree("".join(str(part) for _, part in parts), parts, root, Reading.ENUMERATED)

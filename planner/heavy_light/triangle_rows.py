@@ -10,7 +10,7 @@ from sqlfront.planner.heavy_light.lacking import divide_by_next
 from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_division
 from sqlfront.planner.heavy_light.ring import Ring, all_variables, find_ring, listed_ring
 from sqlfront.planner.heavy_light.triangles import LISTED
-from sqlfront.planner.model.heavy_light import Strategy, Union
+from sqlfront.planner.model.heavy_light import Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import labels
@@ -33,7 +33,7 @@ def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
         pairs = Node((ring[i].first, ring[i].second), (trees.side(i), trees.join(i + 1)), connex=True)
         return Node((), (pairs,), connex=True)
 
-    part_trees = divide_by_next(ring, whole, closed, ("enumerated", "enumerated"), first=2)
+    part_trees = divide_by_next(ring, whole, closed, (Reading.ENUMERATED, Reading.ENUMERATED), first=2)
     free = tuple(dict.fromkeys((*plan.free, *all_variables(definition))))
     root = Node((), (Node(free, tuple(map(trees.leaf, range(3))), connex=True),), connex=True)
     return Union(TRIANGLE_ROWS, ring, part_trees, root, LISTED)

@@ -12,11 +12,13 @@ from sqlfront.planner.heavy_light.lacking import divide_by_next
 from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_apart, say_division, say_query
 from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, MOST, REST, Exponent, Exponents, greatest, least, line
 from sqlfront.planner.model.heavy_light import Cover, Edge, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.parts import RowPart
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.decomposition import STRATEGY
 
-WHOLE = "**"
+WHOLE, HH, HL, LH = map(RowPart.of, ("**", "HH", "HL", "LH"))
+HEAVY, LIGHT, LL = map(RowPart.of, ("H*", "L*", "LL"))
 Edges = tuple[Edge, Edge, Edge]
 
 
@@ -31,9 +33,9 @@ def triangle_sum(definition: Definition, plan: Plan) -> Union | None:
         return None
     covers = (
         Cover(False, WHOLE, WHOLE),
-        Cover(True, WHOLE, "HH"),
-        Cover(True, "HH", "LH"),
-        Cover(True, "HL", "LH", listed=False),
+        Cover(True, WHOLE, HH),
+        Cover(True, HH, LH),
+        Cover(True, HL, LH, listed=False),
     )
     space = greatest(line(1), least(line(1, 1), line(2, -2)))
     products = tuple(map(trees.product, range(3)))
@@ -46,13 +48,13 @@ def triangle_ends(definition: Definition, plan: Plan) -> Union | None:
     if trees is None:
         return None
     part_trees = (
-        trees.listed("HHH", "H*", "H*", "H*"),
-        trees.listed("LLL", "L*", "L*", "L*"),
-        trees.listed("(LL)*H", "LL", WHOLE, "H*"),
-        trees.listed("(LH)*(HH)", "LH", WHOLE, "HH"),
-        trees.paired("HL*", 2, "H*", "L*", WHOLE),
-        trees.paired("*HL", 0, WHOLE, "H*", "L*"),
-        trees.enumerated("(LH)*(HL)", 1, "LH", WHOLE, "HL"),
+        trees.listed("HHH", HEAVY, HEAVY, HEAVY),
+        trees.listed("LLL", LIGHT, LIGHT, LIGHT),
+        trees.listed("(LL)*H", LL, WHOLE, HEAVY),
+        trees.listed("(LH)*(HH)", LH, WHOLE, HH),
+        trees.paired("HL*", 2, HEAVY, LIGHT, WHOLE),
+        trees.paired("*HL", 0, WHOLE, HEAVY, LIGHT),
+        trees.enumerated("(LH)*(HL)", 1, LH, WHOLE, HL),
     )
     exponents = _exponents(least(line(0, 2), line(2, -2)), LEAST_MORE, rows=1)
     return Union(TRIANGLE_ENDS, trees.edges, part_trees, trees.root, exponents)
@@ -65,13 +67,13 @@ def triangle_pairs(definition: Definition, plan: Plan) -> Union | None:
     if trees is None:
         return None
     part_trees = (
-        trees.listed("HHH", "H*", "H*", "H*"),
-        trees.listed("LLL", "L*", "L*", "L*"),
-        trees.listed("H(LL)*", "H*", "LL", WHOLE),
-        trees.listed("L*(HH)", "L*", WHOLE, "HH"),
-        trees.paired("*HL", 0, WHOLE, "H*", "L*"),
-        trees.enumerated("H(LH)*", 2, "H*", "LH", WHOLE),
-        trees.enumerated("L*(HL)", 1, "L*", WHOLE, "HL"),
+        trees.listed("HHH", HEAVY, HEAVY, HEAVY),
+        trees.listed("LLL", LIGHT, LIGHT, LIGHT),
+        trees.listed("H(LL)*", HEAVY, LL, WHOLE),
+        trees.listed("L*(HH)", LIGHT, WHOLE, HH),
+        trees.paired("*HL", 0, WHOLE, HEAVY, LIGHT),
+        trees.enumerated("H(LH)*", 2, HEAVY, LH, WHOLE),
+        trees.enumerated("L*(HL)", 1, LIGHT, WHOLE, HL),
     )
     exponents = _exponents(least(EPSILON, REST), LEAST_MORE, rows=1)
     return Union(TRIANGLE_PAIRS, trees.edges, part_trees, trees.root, exponents)
@@ -82,7 +84,9 @@ def listed_triangles(definition: Definition, plan: Plan) -> Union | None:
     trees = _trees(definition, plan, 3)
     if trees is None:
         return None
-    part_trees = divide_by_next(trees.edges, trees.joined(), trees.closed, ("shared", "enumerated"), first=2)
+    part_trees = divide_by_next(
+        trees.edges, trees.joined(), trees.closed, (Reading.SHARED, Reading.ENUMERATED), first=2
+    )
     return Union(LISTED_TRIANGLES, trees.edges, part_trees, trees.root, LISTED)
 
 
@@ -173,21 +177,21 @@ class _Trees:
             for edge in edges
         ]
 
-    def listed(self, name: str, *parts: str) -> PartTree:
+    def listed(self, name: str, *parts: RowPart) -> PartTree:
         """All three joined at once, by the shortest lists, and added to the output."""
-        return self._part_tree(name, parts, self.joined(), "shared")
+        return self._part_tree(name, parts, self.joined(), Reading.SHARED)
 
     def joined(self) -> Node:
         """The tree of such a part tree."""
         return self._output(Node(self._all(0), tuple(self._leaves)))
 
-    def paired(self, name: str, closing: int, *parts: str) -> PartTree:
+    def paired(self, name: str, closing: int, *parts: RowPart) -> PartTree:
         """The join of two kept by the variables of the third, `closing`, and with it added to the output."""
-        return self._part_tree(name, parts, self._output(self._pair(closing)), "shared")
+        return self._part_tree(name, parts, self._output(self._pair(closing)), Reading.SHARED)
 
-    def enumerated(self, name: str, closing: int, *parts: str) -> PartTree:
+    def enumerated(self, name: str, closing: int, *parts: RowPart) -> PartTree:
         """The join of two with all its variables, under those of the third: rows are listed without a dead end."""
-        return self._part_tree(name, parts, self.closed(closing), "enumerated")
+        return self._part_tree(name, parts, self.closed(closing), Reading.ENUMERATED)
 
     def closed(self, closing: int) -> Node:
         """The tree of such a part tree."""
@@ -201,9 +205,9 @@ class _Trees:
         one, other = self.edges[first], self.edges[(first + 1) % 3]
         pair = Node(self._all(first), (self._leaves[first], self._leaves[(first + 1) % 3]))
         root = Node((one.first, other.second), (pair,))
-        return PartTree(f"{one.atom} HL * {other.atom} LH", ((one.atom, "HL"), (other.atom, "LH")), root, "looked up")
+        return PartTree(f"{one.atom} HL * {other.atom} LH", ((one.atom, HL), (other.atom, LH)), root, Reading.LOOKED_UP)
 
-    def _part_tree(self, name: str, parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
+    def _part_tree(self, name: str, parts: tuple[RowPart, ...], root: Node, reading: Reading) -> PartTree:
         return PartTree(name, tuple((e.atom, part) for e, part in zip(self.edges, parts, strict=True)), root, reading)
 
     def _all(self, first: int) -> tuple[str, ...]:

@@ -10,21 +10,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal, Protocol
 
 from sqlfront.planner.model.exponents import Exponents
+from sqlfront.planner.model.parts import RowPart
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
-Reading = Literal["shared", "enumerated", "looked up", "added"]
-"""How a part tree is read.
 
-- shared: its rows are added to an output that part trees share.
-- enumerated: its rows are enumerated from its tree, by the values they have in the tree's upper part.
-- looked up: its rows only serve other part trees.
-- added: the delta of one atom is added, to the output or to a part tree that serves others. So the deltas of each atom
-  may be divided differently.
-"""
+class Reading(Enum):
+    """How a part tree is read.
+
+    - shared: its rows are added to an output that part trees share.
+    - enumerated: its rows are enumerated from its tree, by the values they have in the tree's upper part.
+    - looked up: its rows only serve other part trees.
+    - added: the delta of one atom is added, to the output or to a part tree that serves others. So the deltas of each
+      atom may be divided differently.
+    """
+
+    SHARED = "shared"
+    ENUMERATED = "enumerated"
+    LOOKED_UP = "looked up"
+    ADDED = "added"
 
 
 @dataclass(frozen=True)
@@ -47,20 +55,20 @@ class Edge:
 
 @dataclass(frozen=True)
 class PartTree:
-    """One view tree of a union; `parts` gives the part of each of its atoms, a letter for each group of variables.
+    """One view tree of a union; `parts` gives the part of each of its atoms, by its groups of variables.
 
-    A part may be several, apart by |. `changed` is the atom whose changes alone are added, `target` the part tree to
+    `changed` is the atom whose changes alone are added, `target` the part tree to
     which (None: the output).
     """
 
     name: str
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[tuple[str, RowPart], ...]
     root: Node
     reading: Reading
     changed: str | None = None
-    target: str | None = None
+    target: PartTree | None = None
 
-    def part(self, atom: str) -> str:
+    def part(self, atom: str) -> RowPart:
         return dict(self.parts)[atom]
 
 
@@ -73,8 +81,8 @@ class Cover:
     """
 
     both: bool
-    after: str
-    before: str
+    after: RowPart
+    before: RowPart
     listed: bool = True
 
 
@@ -134,10 +142,5 @@ class Strategy:
         """The strategy's name at an epsilon."""
         if self.undivided is not None and not 0 < epsilon < 1:
             return f"{self.undivided} (epsilon = {epsilon:g}: no values apart)"
-        apart = {0: "all values heavy", 1: "all values light"}.get(epsilon, "heavy and light values apart")
+        apart = {0.0: "all values heavy", 1.0: "all values light"}.get(epsilon, "heavy and light values apart")
         return f"IVM^eps with epsilon = {epsilon:g}, {apart}"
-
-
-def is_whole(part: str) -> bool:
-    """Whether a part is all rows of an atom."""
-    return set(part) <= {"*"}

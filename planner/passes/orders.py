@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, ROUNDED, SORTED, Cost
-from sqlfront.planner.model.heavy_light import Union
+from sqlfront.planner.model.heavy_light import Reading, Union
 from sqlfront.planner.model.hypergraph import ordered_variables
 from sqlfront.planner.model.plan import Node, OrderPlan, Plan
 from sqlfront.planner.model.query import Definition, Order, Term, is_grouped
@@ -51,7 +51,7 @@ def over_part_trees(planned: OrderPlan, order: Order, union: Union, cost: Cost, 
     cost = Cost(cost.preprocessing.in_order(), cost.update.in_order(), delay, cost.space)
     if planned.part_trees:
         return replace(planned, cost=cost)
-    if planned.top or any(part_tree.reading != "enumerated" for part_tree in union.part_trees):
+    if planned.top or any(part_tree.reading != Reading.ENUMERATED for part_tree in union.part_trees):
         return _sorted("its rows are kept in heavy and light parts, not in bags")
     trees = tuple(_without_lone_root(_over_bags(part_tree.root, distinct=distinct)) for part_tree in union.part_trees)
     reason = f"{planned.reason} Each of the {len(trees)} part trees has such a tree; what they find is merged."

@@ -20,7 +20,6 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.prediction import Spending, predict, predicted_mean, spending
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.view.unbuilt import codecs_of
-from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import spell_deciding
@@ -170,11 +169,11 @@ class Explanation:
         if self.maintained is not None and self.maintained.tuple_count is not None:
             boxes.append(_tuple_count(self.maintained.tuple_count))
         for kept in (one for one in self._part_trees() if one.planned.changed is None):
-            parts = ", ".join(f"{atom} {part}" for atom, part in kept.planned.parts if not is_whole(part))
+            parts = ", ".join(f"{atom} {part}" for atom, part in kept.planned.parts if not part.is_whole)
             boxes.append(
                 Box(
                     f"part tree {kept.planned.name}",
-                    (kept.planned.reading, parts),
+                    (kept.planned.reading.value, parts),
                     "projection",
                     (_box(kept.tree, kept.tree.root),),
                 )

@@ -119,7 +119,7 @@ def test_each_ring_is_in_one_part_tree():
     for part_tree in union.part_trees:
         part_key = dict(zip("abcd", part_tree.name, strict=True))
         for edge in union.edges:
-            assert part_tree.part(edge.atom) == part_key[edge.first] + part_key[edge.second]
+            assert str(part_tree.part(edge.atom)) == part_key[edge.first] + part_key[edge.second]
 
 
 def test_each_part_tree_has_the_rings_of_its_status():

@@ -15,6 +15,7 @@ from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.ring import find_ring
 from sqlfront.planner.heavy_light.ring_sum import _Trees
 from sqlfront.planner.heavy_light.strategies import find_union
+from sqlfront.planner.model.parts import Cell, RowPart, Status
 from tests.maintenance.heavy_light.test_part_trees import EPSILONS, slope
 from tests.planner.notation import parse_definition
 
@@ -117,10 +118,10 @@ def test_a_change_meets_each_combination_of_parts_once():
     definition = parse_definition("R(a,b), S(b,c), T(c,d), U(d,a) ->")
     ring = find_ring(definition, 4)
     assert ring is not None
-    cells = ["".join(part_key) for part_key in product("HL", repeat=2)]
+    cells = list(product((Status.HEAVY, Status.LIGHT), repeat=2))
 
-    def inside(part: str) -> set[str]:
-        return {cell for cell in cells if any(fits(one, cell) for one in part.split("|"))}
+    def inside(part: RowPart) -> set[Cell]:
+        return {cell for cell in cells if part.has(cell)}
 
     for i in range(4):
         met = Counter(

@@ -15,6 +15,7 @@ import sqlfront
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.loomis_whitney import single_triangles
 from sqlfront.planner.heavy_light.strategies import find_union
+from sqlfront.planner.model.heavy_light import Reading
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Comparison
 from tests.maintenance.heavy_light.test_part_trees import EPSILONS, THREE, Views, figure, hub_rows, slope
@@ -134,7 +135,7 @@ def test_whole_loomis_whitney_joins(query):
     kept = Kept(tables, [query.format(joined=joined)], [0, 0.1, 0.2, 1])
     assert stream(kept, query, 6, 4) > 0
     for view in kept.views.values():
-        assert [part_tree.reading for part_tree in view.plan.union.part_trees].count("enumerated") == 4
+        assert [part_tree.reading for part_tree in view.plan.union.part_trees].count(Reading.ENUMERATED) == 4
         assert str(view.plan.cost.delay) == "O(1)"
 
 
