@@ -60,8 +60,9 @@ def needed(node: Node) -> frozenset[str]:
 class OrderPlan:
     """How the rows of one order are found: along a ranked tree or, without a `root`, by sorting them at each read.
 
-    `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order. Rows that
-    differ in `top`, variables of the root, are ordered apart. Of a union there is a tree for each of the `part_trees`.
+    `reason` says why; `obstacle` is the cause where the rows are sorted. The cost is that of what the order adds, its
+    delay that of rows read in this order. Rows that differ in `top`, variables of the root, are ordered apart. Of a
+    union there is a tree for each of the `part_trees`.
     """
 
     root: Node | None
@@ -69,6 +70,7 @@ class OrderPlan:
     reason: str
     top: tuple[str, ...] = ()
     part_trees: tuple[Node, ...] = ()
+    obstacle: str | None = None
 
     @property
     def is_ranked(self) -> bool:

@@ -15,7 +15,7 @@ def unmerged(plans: Sequence[Plan]) -> str | None:
     """Why branches with these plans are not merged, as one keeps more than a ranked tree; None if they are."""
     for plan in plans:
         if not plan.ranked_only or plan.orders[0].root is None:
-            return plan.orders[0].reason.partition(": ")[2].rstrip(".")
+            return plan.orders[0].obstacle or "its rows are kept in heavy and light parts, not in bags"
     return None
 
 

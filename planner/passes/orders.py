@@ -75,7 +75,7 @@ def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weigh
 
 
 def _sorted(why: str) -> OrderPlan:
-    return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.")
+    return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.", obstacle=why)
 
 
 def _ranked_tree(

@@ -267,9 +267,9 @@ def _kept(part: Part) -> str:
     if part.definition.limit is None:
         return kept
     order, label = part.plan.orders[0], part.definition.orders[0].label
-    if order.root is not None:
+    if order.is_ranked:
         return f"{kept}, and at each epoch its first rows by {label} are read"
-    return f"{kept}, and at each epoch its rows are sorted by {label}: {order.reason.partition(': ')[2].rstrip('.')}"
+    return f"{kept}, and at each epoch its rows are sorted by {label}: {order.obstacle}"
 
 
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:
