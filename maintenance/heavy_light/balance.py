@@ -25,7 +25,7 @@ from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.paths import side_of
 from sqlfront.maintenance.tree.view_tree import View
-from sqlfront.planner.model.parts import RowPart, Status
+from sqlfront.planner.model.part_key import PartKey, Status
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
@@ -245,7 +245,7 @@ class Balance:
             light = degrees.keys() - heavy
             assert all(degrees[key] < 1.5 * theta for key in light), "a light value has too many tuples"
             status.append((set(column.routing.rows()), places))
-        expected: dict[RowPart, dict[tuple[int, ...], tuple[int, ...]]] = {part: {} for part in partition.parts}
+        expected: dict[PartKey, dict[tuple[int, ...], tuple[int, ...]]] = {part: {} for part in partition.parts}
         for key, values in partition.store.table.rows().items():
             cell = tuple(
                 Status.HEAVY if tuple(key[p] for p in places) in heavy else Status.LIGHT for heavy, places in status
@@ -309,7 +309,7 @@ def recomputed(view: View) -> dict[tuple[int, ...], tuple[int, ...]]:
 def _sizes(partition: Partition) -> dict[str, int]:
     """The sizes of a partition's parts; of the one that nobody reads, if there is just one, too."""
     sizes = {part: table.live for part, table in partition.parts.items()}
-    every = [RowPart((cell,)) for cell in product((Status.HEAVY, Status.LIGHT), repeat=len(partition.columns))]
+    every = [PartKey((cell,)) for cell in product((Status.HEAVY, Status.LIGHT), repeat=len(partition.columns))]
     missing = [single for single in every if single not in sizes]
     if len(missing) == 1 and len(sizes) == len(every) - 1:
         sizes[missing[0]] = partition.store.table.live - sum(sizes.values())

@@ -15,7 +15,7 @@ from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.paths import Delta, side_of
 from sqlfront.planner.model.heavy_light import Cover
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.storage.stores.table import Table
 
 
@@ -77,7 +77,7 @@ class _Path:
         delta = self._extend(delta, [(listed, self.here.second), (partner, self.here.first)], partner.shape.variables)
         self._add_up(delta, partner)
 
-    def _part(self, atom: str, part: RowPart) -> Operand:
+    def _part(self, atom: str, part: PartKey) -> Operand:
         leaf = self.tree.leaves[atom]
         assert leaf.table is not None and leaf.shape is not None
         if part.is_whole:

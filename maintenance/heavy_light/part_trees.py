@@ -31,7 +31,7 @@ from sqlfront.maintenance.tree.paths import build_path, climb
 from sqlfront.maintenance.tree.view_tables import view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import OrderPlan
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
@@ -47,7 +47,7 @@ class StoredPartTree:
 
     planned: PartTree
     tree: Tree
-    store_parts: dict[str, RowPart] = field(default_factory=dict)
+    store_parts: dict[str, PartKey] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     ranked: dict[int, RankedIndex] = field(default_factory=dict)
 
@@ -154,7 +154,7 @@ class PartTrees:
         expressions = (self._expression(edge, variable),)
         return next(one for one in self.partition(edge.atom).columns if one.expressions == expressions)
 
-    def joining(self, parts: Mapping[str, RowPart]) -> StoredPartTree:
+    def joining(self, parts: Mapping[str, PartKey]) -> StoredPartTree:
         """The part tree that joins these parts of two atoms, and nothing else."""
         if self.symmetric:
             return self.trees[0]
@@ -249,7 +249,7 @@ class PartTrees:
                 if not kept.planned.part(edge.atom).is_whole:
                     leaf.table, leaf.indexes = self.part(edge, kept.planned.part(edge.atom))
 
-    def part(self, edge: Edge, part: RowPart) -> tuple[Table | None, list[tuple[str, ...]]]:
+    def part(self, edge: Edge, part: PartKey) -> tuple[Table | None, list[tuple[str, ...]]]:
         """The table of a part, and its groupings, in an atom's variables; None of one that joins nothing."""
         partition, own = self.partition(edge.atom), self.store_part(edge, part)
         if own not in partition.parts:
@@ -264,11 +264,11 @@ class PartTrees:
         groups, parts = group_expressions(edge, self.base.definition), self._parts(edge)
         return [group for i, group in enumerate(groups) if any(part.tells(i) for part in parts)]
 
-    def store_part(self, edge: Edge, part: RowPart) -> RowPart:
+    def store_part(self, edge: Edge, part: PartKey) -> PartKey:
         """The part of the store that a part of an atom is."""
         return part_of_store(self.partition(edge.atom), edge, part, self.base.definition)
 
-    def _parts(self, edge: Edge, passing: Collection[PartTree] = ()) -> list[RowPart]:
+    def _parts(self, edge: Edge, passing: Collection[PartTree] = ()) -> list[PartKey]:
         """The parts of an atom that part trees and covers read, but for those `passing` changes on, which join
         nothing."""
         others = (one for one in self.union.part_trees if edge.atom in dict(one.parts) and one not in passing)
@@ -354,7 +354,7 @@ class PartTrees:
             and partition.tells(part, routing)
         ]
 
-        def add(chosen: Iterable[tuple[StoredPartTree, str, RowPart]]) -> None:
+        def add(chosen: Iterable[tuple[StoredPartTree, str, PartKey]]) -> None:
             for kept, atom, part in chosen:
                 leaf = kept.tree.leaves[atom]
                 top = kept.tree.top(leaf)

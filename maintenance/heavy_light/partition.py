@@ -15,7 +15,7 @@ from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.shapes import Shape
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.planner.model.heavy_light import Edge
-from sqlfront.planner.model.parts import RowPart, Status
+from sqlfront.planner.model.part_key import PartKey, Status
 from sqlfront.planner.model.query import Definition
 from sqlfront.storage.stores.table import Table
 
@@ -41,8 +41,8 @@ class Partition:
     bounds: int
     layout: Shape
     columns: list[Column] = field(default_factory=list)
-    parts: dict[RowPart, Table] = field(default_factory=dict)
-    indexes: dict[RowPart, dict[tuple[str, ...], bool]] = field(default_factory=dict)
+    parts: dict[PartKey, Table] = field(default_factory=dict)
+    indexes: dict[PartKey, dict[tuple[str, ...], bool]] = field(default_factory=dict)
 
     def tables(self) -> Iterator[Table]:
         """All tables."""
@@ -50,7 +50,7 @@ class Partition:
         for column in self.columns:
             yield from (column.heavy, column.pending)
 
-    def need(self, part: RowPart, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
+    def need(self, part: PartKey, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
         """Ask for a part with groupings by expressions; before `make`."""
         wanted = self.indexes.setdefault(part, {})
         for index, sums in zip(indexes, summed, strict=True):
@@ -86,7 +86,7 @@ class Partition:
         tell heavy values from light ones by it."""
         changing = [part for part in self.parts if self.tells(part, routing)]
 
-        def add(chosen: Iterable[RowPart]) -> None:
+        def add(chosen: Iterable[PartKey]) -> None:
             for part in chosen:
                 for single in part.singles():
                     assembler.path(owner)
@@ -100,13 +100,13 @@ class Partition:
         with assembler.unless_light():
             add(part for part in changing if part.needs_heavy)
 
-    def tells(self, part: RowPart, routing: Table | None) -> bool:
+    def tells(self, part: PartKey, routing: Table | None) -> bool:
         """Whether a part's rows go by `routing`; any part if it is None."""
         return routing is None or any(
             column.routing is routing and part.tells(place) for place, column in enumerate(self.columns)
         )
 
-    def route(self, assembler: Assembler, single: RowPart) -> None:
+    def route(self, assembler: Assembler, single: PartKey) -> None:
         """Keep the rows of a part of one cell on a path that has just begun."""
         [cell] = single.cells
         wanted = {place: status is Status.HEAVY for place, status in enumerate(cell) if status is not Status.ANY}
@@ -163,11 +163,11 @@ def join_columns(columns: Sequence[Column], every: Sequence[Column]) -> None:
             one.routing = joined
 
 
-def part_of_store(partition: Partition, edge: Edge, part: RowPart, definition: Definition) -> RowPart:
+def part_of_store(partition: Partition, edge: Edge, part: PartKey, definition: Definition) -> PartKey:
     """The part, by the store's columns, that an atom's groups of variables name."""
     groups = group_expressions(edge, definition)
     cells = (dict(zip(groups, cell, strict=True)) for cell in part.cells)
-    return RowPart(tuple(tuple(own.get(c.expressions, Status.ANY) for c in partition.columns) for own in cells))
+    return PartKey(tuple(tuple(own.get(c.expressions, Status.ANY) for c in partition.columns) for own in cells))
 
 
 def group_expressions(edge: Edge, definition: Definition) -> list[tuple[str, ...]]:

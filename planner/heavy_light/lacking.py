@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node
 
 
@@ -25,7 +25,7 @@ def divide_by_next(
 
     def part_tree(key: Sequence[str], root: Node, reading: Reading) -> PartTree:
         parts = (
-            (edge.atom, RowPart.of(own + "*" * (len(edge.groups) - 1))) for edge, own in zip(edges, key, strict=True)
+            (edge.atom, PartKey.of(own + "*" * (len(edge.groups) - 1))) for edge, own in zip(edges, key, strict=True)
         )
         return PartTree("".join(key), tuple(parts), root, reading)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlfront.planner.heavy_light.reasons import BEYOND_TRIANGLES, say_division
 from sqlfront.planner.model.exponents import MOST, Exponents, line
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -29,7 +29,7 @@ def path_sum(definition: Definition, plan: Plan) -> Union | None:
 
     def kept(part: str, own: Node, other: Node) -> PartTree:
         inner = Node(middle.variables, (middle, other))
-        parts = tuple((edge.atom, RowPart.of(part if edge.groups else "")) for edge in edges)
+        parts = tuple((edge.atom, PartKey.of(part if edge.groups else "")) for edge in edges)
         return PartTree(part, parts, Node((), (Node(own.variables, (own, inner)),), connex=True), Reading.SHARED)
 
     part_trees = kept("H*", left, right), kept("LL", left, right), kept("LH", right, left)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from sqlfront.planner.heavy_light.reasons import say_division
 from sqlfront.planner.model.exponents import EPSILON, REST, Exponents, line
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -32,7 +32,7 @@ def projected_join(definition: Definition, plan: Plan) -> Union | None:
     output = Node((), (Node(free, (Node(own.variables, (own, closing)),), connex=True),), connex=True)
     inner = Node(own.variables, (own,), connex=True)
     upper = Node((), (Node(closing.variables, (closing, inner), connex=True),), connex=True)
-    parts = {letter: ((edges[0].atom, RowPart.of(letter)), (edges[1].atom, RowPart.of(""))) for letter in ("L", "H")}
+    parts = {letter: ((edges[0].atom, PartKey.of(letter)), (edges[1].atom, PartKey.of(""))) for letter in ("L", "H")}
     light = PartTree("L", parts["L"], output, Reading.SHARED)
     heavy = PartTree("H", parts["H"], upper, Reading.ENUMERATED)
     exponents = Exponents(line(1), EPSILON, REST, line(1), rows=Fraction(1))

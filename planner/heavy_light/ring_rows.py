@@ -15,7 +15,7 @@ from sqlfront.planner.heavy_light.ring import Ring, all_variables, find_ring, li
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.exponents import REST, Exponents, greatest, least, line
 from sqlfront.planner.model.heavy_light import PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -85,7 +85,7 @@ class _Trees(Ring):
 
     def part_tree(self, status: str, root: Node) -> PartTree:
         """The rings whose values a, b, c and d have this status."""
-        parts = ((edge.atom, RowPart.of(status[i] + status[(i + 1) % 4])) for i, edge in enumerate(self.ring))
+        parts = ((edge.atom, PartKey.of(status[i] + status[(i + 1) % 4])) for i, edge in enumerate(self.ring))
         return PartTree(status, tuple(parts), root, Reading.ENUMERATED)
 
     def opposite(self, i: int) -> Node:

@@ -18,12 +18,12 @@ from sqlfront.planner.heavy_light.ring import Ring, find_ring
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, least, line
 from sqlfront.planner.model.heavy_light import PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
-WHOLE, NOT_HL, NOT_LH, ALIKE = map(RowPart.of, ("**", "HH|L*", "H*|LL", "HH|LL"))
-HEAVY, HL, LH, LL = map(RowPart.of, ("H*", "HL", "LH", "LL"))
+WHOLE, NOT_HL, NOT_LH, ALIKE = map(PartKey.of, ("**", "HH|L*", "H*|LL", "HH|LL"))
+HEAVY, HL, LH, LL = map(PartKey.of, ("H*", "HL", "LH", "LL"))
 
 PAIRS = (
     (HEAVY, NOT_HL), (LL, LH), (LL, ALIKE), (NOT_LH, LH), (NOT_LH, LL), (HL, LL)
@@ -77,7 +77,7 @@ RING_SUM = Strategy(
 class _Trees(Ring):
     """The trees of part trees: the change of edge i, R(a, b), meets S, T and U after it."""
 
-    def pair(self, j: int, one: RowPart, other: RowPart) -> PartTree:
+    def pair(self, j: int, one: PartKey, other: PartKey) -> PartTree:
         """The sums over the variable that two edges share, by their other variables."""
         root = self._paired(j)
         return PartTree(
@@ -123,7 +123,7 @@ class _Trees(Ring):
             self._change(i, (LH, LL, ALIKE), leaves[s], through_d),
         ]
 
-    def _change(self, i: int, parts: tuple[RowPart, RowPart, RowPart], *operands: Node) -> PartTree:
+    def _change(self, i: int, parts: tuple[PartKey, PartKey, PartKey], *operands: Node) -> PartTree:
         own = self._parts((i, WHOLE), *((i + 1 + place, part) for place, part in enumerate(parts)))
         root = Node((), (self._bag(self.leaf(i), *operands),), connex=True)
         return PartTree(
@@ -138,8 +138,8 @@ class _Trees(Ring):
     def _bag(self, *operands: Node) -> Node:
         return Node(tuple(dict.fromkeys(v for operand in operands for v in operand.variables)), operands)
 
-    def _parts(self, *chosen: tuple[int, RowPart]) -> tuple[tuple[str, RowPart], ...]:
+    def _parts(self, *chosen: tuple[int, PartKey]) -> tuple[tuple[str, PartKey], ...]:
         return tuple((self.ring[i % 4].atom, part) for i, part in chosen)
 
-    def _name(self, *chosen: tuple[int, RowPart]) -> str:
+    def _name(self, *chosen: tuple[int, PartKey]) -> str:
         return " * ".join(f"{atom} {part}" for atom, part in self._parts(*chosen))

@@ -12,7 +12,7 @@ from collections import Counter
 
 from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, line
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import enumerate_words, labels
@@ -90,5 +90,5 @@ def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, 
 
 
 def _part_tree(edges: tuple[Edge, ...], part_key: dict[Edge, str], root: Node) -> PartTree:
-    parts = tuple((edge.atom, RowPart.of(part_key.get(edge, "*" if edge.groups else ""))) for edge in edges)
+    parts = tuple((edge.atom, PartKey.of(part_key.get(edge, "*" if edge.groups else ""))) for edge in edges)
     return PartTree("".join(str(part) for _, part in parts), parts, root, Reading.ENUMERATED)

@@ -12,13 +12,13 @@ from sqlfront.planner.heavy_light.lacking import divide_by_next
 from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_apart, say_division, say_query
 from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, MOST, REST, Exponent, Exponents, greatest, least, line
 from sqlfront.planner.model.heavy_light import Cover, Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.decomposition import STRATEGY
 
-WHOLE, HH, HL, LH = map(RowPart.of, ("**", "HH", "HL", "LH"))
-HEAVY, LIGHT, LL = map(RowPart.of, ("H*", "L*", "LL"))
+WHOLE, HH, HL, LH = map(PartKey.of, ("**", "HH", "HL", "LH"))
+HEAVY, LIGHT, LL = map(PartKey.of, ("H*", "L*", "LL"))
 Edges = tuple[Edge, Edge, Edge]
 
 
@@ -177,7 +177,7 @@ class _Trees:
             for edge in edges
         ]
 
-    def listed(self, name: str, *parts: RowPart) -> PartTree:
+    def listed(self, name: str, *parts: PartKey) -> PartTree:
         """All three joined at once, by the shortest lists, and added to the output."""
         return self._part_tree(name, parts, self.joined(), Reading.SHARED)
 
@@ -185,11 +185,11 @@ class _Trees:
         """The tree of such a part tree."""
         return self._output(Node(self._all(0), tuple(self._leaves)))
 
-    def paired(self, name: str, closing: int, *parts: RowPart) -> PartTree:
+    def paired(self, name: str, closing: int, *parts: PartKey) -> PartTree:
         """The join of two kept by the variables of the third, `closing`, and with it added to the output."""
         return self._part_tree(name, parts, self._output(self._pair(closing)), Reading.SHARED)
 
-    def enumerated(self, name: str, closing: int, *parts: RowPart) -> PartTree:
+    def enumerated(self, name: str, closing: int, *parts: PartKey) -> PartTree:
         """The join of two with all its variables, under those of the third: rows are listed without a dead end."""
         return self._part_tree(name, parts, self.closed(closing), Reading.ENUMERATED)
 
@@ -207,7 +207,7 @@ class _Trees:
         root = Node((one.first, other.second), (pair,))
         return PartTree(f"{one.atom} HL * {other.atom} LH", ((one.atom, HL), (other.atom, LH)), root, Reading.LOOKED_UP)
 
-    def _part_tree(self, name: str, parts: tuple[RowPart, ...], root: Node, reading: Reading) -> PartTree:
+    def _part_tree(self, name: str, parts: tuple[PartKey, ...], root: Node, reading: Reading) -> PartTree:
         return PartTree(name, tuple((e.atom, part) for e, part in zip(self.edges, parts, strict=True)), root, reading)
 
     def _all(self, first: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Literal, Protocol
 
 from sqlfront.planner.model.exponents import Exponents
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -62,13 +62,13 @@ class PartTree:
     """
 
     name: str
-    parts: tuple[tuple[str, RowPart], ...]
+    parts: tuple[tuple[str, PartKey], ...]
     root: Node
     reading: Reading
     changed: str | None = None
     target: PartTree | None = None
 
-    def part(self, atom: str) -> RowPart:
+    def part(self, atom: str) -> PartKey:
         return dict(self.parts)[atom]
 
 
@@ -81,8 +81,8 @@ class Cover:
     """
 
     both: bool
-    after: RowPart
-    before: RowPart
+    after: PartKey
+    before: PartKey
     listed: bool = True
 
 

@@ -15,7 +15,7 @@ from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.ring import find_ring
 from sqlfront.planner.heavy_light.ring_sum import _Trees
 from sqlfront.planner.heavy_light.strategies import find_union
-from sqlfront.planner.model.parts import Cell, RowPart, Status
+from sqlfront.planner.model.part_key import Cell, PartKey, Status
 from tests.maintenance.heavy_light.test_part_trees import EPSILONS, slope
 from tests.planner.notation import parse_definition
 
@@ -120,7 +120,7 @@ def test_a_change_meets_each_combination_of_parts_once():
     assert ring is not None
     cells = list(product((Status.HEAVY, Status.LIGHT), repeat=2))
 
-    def inside(part: RowPart) -> set[Cell]:
+    def inside(part: PartKey) -> set[Cell]:
         return {cell for cell in cells if part.has(cell)}
 
     for i in range(4):

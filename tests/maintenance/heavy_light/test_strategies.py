@@ -12,7 +12,7 @@ from sqlfront.planner.heavy_light import strategies
 from sqlfront.planner.heavy_light.reasons import say_division
 from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, Exponent, Exponents, greatest, least, line
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.parts import RowPart
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -29,7 +29,7 @@ def kept_join(definition: Definition, plan: Plan) -> Union | None:
     inner = Node(own.variables, (own,), connex=True)
     upper = Node((), (Node(closing.variables, (closing, inner), connex=True),), connex=True)
     edges = Edge(own.atom or "", (closing.variables,)), Edge(closing.atom or "", ())
-    light, heavy = (((edges[0].atom, RowPart.of(own)), (edges[1].atom, RowPart.of(""))) for own in "LH")
+    light, heavy = (((edges[0].atom, PartKey.of(own)), (edges[1].atom, PartKey.of(""))) for own in "LH")
     part_trees = (
         PartTree("light", light, stored, Reading.SHARED),
         PartTree("heavy", heavy, upper, Reading.ENUMERATED),

@@ -20,15 +20,15 @@ Cell = tuple[Status, ...]
 
 
 @dataclass(frozen=True)
-class RowPart:
+class PartKey:
     """The rows that are in any of some cells, which have no row in common."""
 
     cells: tuple[Cell, ...]
 
     @classmethod
-    def of(cls, letters: str) -> RowPart:
-        """The part that is written so: HL, H*, or HH|L* for two cells."""
-        return cls(tuple(tuple(map(Status, cell)) for cell in letters.split("|")))
+    def of(cls, text: str) -> PartKey:
+        """The part key that is written so: HL, H*, or HH|L* for two cells."""
+        return cls(tuple(tuple(map(Status, cell)) for cell in text.split("|")))
 
     def __str__(self) -> str:
         return "|".join("".join(status.value for status in cell) for cell in self.cells)
@@ -51,6 +51,6 @@ class RowPart:
         """Whether rows whose values have this status are in it."""
         return any(all(one in (Status.ANY, own) for one, own in zip(each, cell, strict=True)) for each in self.cells)
 
-    def singles(self) -> Iterator[RowPart]:
+    def singles(self) -> Iterator[PartKey]:
         """The cells, as parts of their own."""
-        return (RowPart((cell,)) for cell in self.cells)
+        return (PartKey((cell,)) for cell in self.cells)
