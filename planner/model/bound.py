@@ -27,9 +27,7 @@ class Quantity:
 RESULT = Quantity("result", "a block's result", is_result=True)
 RESULT_CHANGE = Quantity("change of the result", "change of a block's result", is_result=True)
 EXTENDED_RESULT = Quantity("extended result", "a block's extended result", is_result=True)
-EXTENDED_CHANGE = Quantity(
-    "change of the extended result", "change of a block's extended result", is_result=True
-)  # fmt: skip
+EXTENDED_CHANGE = Quantity("change of the extended result", "change of a block's extended result", is_result=True)
 INTERMEDIATE_RESULTS = Quantity("intermediate results", "intermediate results of a block", is_result=True)
 INTERMEDIATE_CHANGE = Quantity(
     "change of every intermediate result", "change of every intermediate result of a block", is_result=True
