@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from sqlfront.planner.model.cost import AMORTISED, CONSTANT, leading_power
+from sqlfront.planner.model.bound import CONSTANT_BOUND, LOGARITHMIC_BOUND, ROWS_READ, Bound, Term
+from sqlfront.planner.model.cost import AMORTISED, CONSTANT
 from sqlfront.planner.model.hypergraph import Edges, hypergraph, ordered_variables
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition
@@ -37,15 +38,22 @@ class Task:
     """One question: what theory allows (`verdict`, `bound`, `theorem`), and what the view pays (`here`).
 
     "constant": O(1) per change and answer is possible. "hard": no algorithm is that fast, unless a conjecture fails;
-    `witness` says why. "open": neither is known; `witness` says which proof does not apply.
+    `witness` says why. "open": neither is known; `witness` says which proof does not apply. What is possible is
+    `change` per change, and the answer as the `claim` says.
     """
 
     name: Name
     verdict: Verdict
-    bound: str
+    claim: str
     theorem: str
     here: str
     witness: str | None = None
+    change: Bound | None = None
+
+    @property
+    def bound(self) -> str:
+        """What theory allows, in words."""
+        return self.claim if self.change is None else f"{self.change} per change{self.claim}"
 
 
 @dataclass(frozen=True)
@@ -81,7 +89,7 @@ def classify_tasks(definition: Definition, plan: Plan, views: Collection[str] = 
 def _read(definition: Definition, plan: Plan) -> Task:
     delay = plan.stated_cost.delay
     bounds = {
-        "constant": "O(1) per change, O(1) between rows",
+        "constant": ", O(1) between rows",
         "constant_theorem": "BKS 2017, Theorem 3.2",
         "hard": f"{_CHANGE} between rows unless {OMV} fails",
         "hard_theorem": "BKS 2017, Theorem 3.3",
@@ -106,7 +114,7 @@ def _count(definition: Definition, plan: Plan) -> Task:
     conjecture = OV if first is not None and first.condition == "free" else OMV
     question = _Question(
         query, query, violations,
-        "O(1) per change and answer", "BKS 2017, Theorem 3.2",
+        " and answer", "BKS 2017, Theorem 3.2",
         f"{_CHANGE} answer unless {conjecture} fails", "BKS 2017, Theorem 3.5",
     )  # fmt: skip
     return _decide("count", definition, plan, _counting(definition, plan), question)
@@ -118,7 +126,7 @@ def _exists(definition: Definition, plan: Plan) -> Task:
     query = _core(definition, ())
     question = _Question(
         query, query, violations,
-        "O(1) per change and answer", "BKS 2017, Theorem 3.2",
+        " and answer", "BKS 2017, Theorem 3.2",
         f"{_CHANGE} O(n^(2-e)) per answer unless {OMV} fails", "BKS 2017, Theorem 3.4",
     )  # fmt: skip
     return _decide("exists", definition, plan, _one_tuple(plan), question)
@@ -129,10 +137,10 @@ def _membership(definition: Definition, plan: Plan) -> Task:
     own = definition if definition.mode == "group" else _core(definition, definition.free)
     question = _Question(
         own, _core(definition, definition.free), membership_violations,
-        "O(1) per change and answer", "BKS 2018: the query is t-hierarchical",
+        " and answer", "BKS 2018: the query is t-hierarchical",
         f"{_CHANGE} answer unless {OMV} fails", "BKS 2018: the query is not t-hierarchical",
     )  # fmt: skip
-    found = f"{plan.cost.space} at worst" if hidden else _one_tuple(plan)
+    found = replace(plan.cost.space, remark=" at worst") if hidden else _one_tuple(plan)
     return _decide("membership", definition, plan, found, question)
 
 
@@ -153,29 +161,30 @@ def _with_distinct_sets(task: Task, definition: Definition) -> Task:
             return _opened(task, f"no bound is known for the least and the greatest of {distinct_set.label}")
         if proved is None:
             return _opened(task, _objection(query, found[0]) or "")
-        bound = f"{_CHANGE} answer unless {OV if proved.condition == 'free' else OMV} fails"
+        claim = f"{_CHANGE} answer unless {OV if proved.condition == 'free' else OMV} fails"
         spelled = spell_violation(query, proved)
-        return replace(task, verdict="hard", bound=bound, theorem="BKS 2017, Theorem 3.5", witness=spelled)
+        theorem = "BKS 2017, Theorem 3.5"
+        return replace(task, verdict="hard", claim=claim, theorem=theorem, witness=spelled, change=None)
     if any(distinct_set.ordered for distinct_set in definition.distinct_sets):
-        bound = task.bound.replace("O(1) per change", "O(log N) per change")
-        return replace(task, bound=bound, theorem=f"{task.theorem}; the values of a group in a search tree")
+        theorem = f"{task.theorem}; the values of a group in a search tree"
+        return replace(task, change=LOGARITHMIC_BOUND, theorem=theorem)
     return task
 
 
-def _one_tuple(plan: Plan) -> str:
+def _one_tuple(plan: Plan) -> Bound:
     """What a tuple costs: in a union of overlapping trees as much as a step of their enumeration."""
-    return plan.cost.delay if plan.union is not None else "O(1)"
+    return plan.cost.delay if plan.union is not None else CONSTANT_BOUND
 
 
-def _counting(definition: Definition, plan: Plan) -> str:
+def _counting(definition: Definition, plan: Plan) -> Bound:
     """What counting the rows costs: the number is kept, but for tuples that a union's trees have apart, and for those
     that several nodes hold together where a change takes more than a constant number of steps."""
     if plan.union is None and not plan.keeps_number and not definition.scalar and is_spread(definition, plan):
         return plan.cost.preprocessing
     if plan.union is None or definition.mode == "bag" or definition.scalar:
-        return "O(1)"
-    power = leading_power(plan.cost.delay)
-    return "O(rows)" if power == "1" else f"O(rows * {power})"
+        return CONSTANT_BOUND
+    delay = plan.cost.delay
+    return Bound(terms=(Term(ROWS_READ, delay.power, delay.logs),))
 
 
 def is_spread(definition: Definition, plan: Plan) -> bool:
@@ -185,16 +194,16 @@ def is_spread(definition: Definition, plan: Plan) -> bool:
 
 
 def _one_row(name: Name, plan: Plan) -> Task:
-    return Task(name, "constant", "O(1)", "aggregates without GROUP BY are one row", _here(name, plan, "O(1)"))
+    here = _here(name, plan, CONSTANT_BOUND)
+    return Task(name, "constant", str(CONSTANT_BOUND), "aggregates without GROUP BY are one row", here)
 
 
-def _here(name: Name, plan: Plan, answer: str) -> str:
-    return (
-        f"{plan.stated_cost.update} per change, {answer + ' between rows' if name == 'read all' else 'then ' + answer}"
-    )
+def _here(name: Name, plan: Plan, answer: Bound) -> str:
+    then = f"{answer} between rows" if name == "read all" else f"then {answer}"
+    return f"{plan.stated_cost.update} per change, {then}"
 
 
-def _decide(name: Name, definition: Definition, plan: Plan, answer: str, question: _Question) -> Task:
+def _decide(name: Name, definition: Definition, plan: Plan, answer: Bound, question: _Question) -> Task:
     here = _here(name, plan, answer)
 
     if definition.comparisons:
@@ -206,12 +215,12 @@ def _decide(name: Name, definition: Definition, plan: Plan, answer: str, questio
     if definition.having is not None and name != "read all":
         return Task(name, "open", "none is known", "", here, "HAVING is checked row by row when the view is read")
     if holds(question.own):
-        return Task(name, "constant", question.constant, question.constant_theorem, here)
+        return Task(name, "constant", question.constant, question.constant_theorem, here, change=CONSTANT_BOUND)
     if holds(reduct(question.own)):
-        return Task(name, "constant", question.constant, _KEYS, here)
-    if plan.cost in (CONSTANT, AMORTISED) and answer == "O(1)":
-        bound = question.constant if plan.cost == CONSTANT else f"{question.constant}, amortised"
-        return Task(name, "constant", bound, "the declared keys (Wang and Yi 2020)", here)
+        return Task(name, "constant", question.constant, _KEYS, here, change=CONSTANT_BOUND)
+    if plan.cost in (CONSTANT, AMORTISED) and answer == CONSTANT_BOUND:
+        claim = question.constant if plan.cost == CONSTANT else f"{question.constant}, amortised"
+        return Task(name, "constant", claim, "the declared keys (Wang and Yi 2020)", here, change=CONSTANT_BOUND)
     found = [
         (v, _objection(question.core, v)) for v in question.witnesses(hypergraph(question.core), question.core.free)
     ]
@@ -245,12 +254,12 @@ def _sharpen_triangle(task: Task, core: Definition, answer: str) -> Task:
     pairs = (found for found in violations(edges, ()) if {found.x, found.y} <= set(cycle.variables))
     if all(_objection(core, found) is not None for found in pairs):
         return task
-    bound = f"no algorithm takes O(N^(1/2-g)) per change and O(N^(1-g)) {answer} unless {OMV} fails"
-    return replace(task, bound=bound, theorem="Kara et al. 2020, Proposition 5")
+    claim = f"no algorithm takes O(N^(1/2-g)) per change and O(N^(1-g)) {answer} unless {OMV} fails"
+    return replace(task, claim=claim, theorem="Kara et al. 2020, Proposition 5")
 
 
 def _opened(task: Task, why: str) -> Task:
-    return replace(task, verdict="open", bound="none is known", theorem="", witness=why)
+    return replace(task, verdict="open", claim="none is known", theorem="", witness=why, change=None)
 
 
 def _is_edges_between_loops(core: Definition) -> bool:

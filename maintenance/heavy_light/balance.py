@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
-from sqlfront.maintenance.heavy_light.partition import Column, Partition, part_name, single_keys
+from sqlfront.maintenance.heavy_light.partition import Column, Partition
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.machine import Machine, Program
 from sqlfront.maintenance.program.programs import Assembler, Join
@@ -25,6 +25,7 @@ from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.paths import side_of
 from sqlfront.maintenance.tree.view_tree import View
+from sqlfront.planner.model.part_key import PartKey, Status
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
@@ -244,14 +245,16 @@ class Balance:
             light = degrees.keys() - heavy
             assert all(degrees[key] < 1.5 * theta for key in light), "a light value has too many tuples"
             status.append((set(column.routing.rows()), places))
-        expected: dict[tuple[str, ...], dict[tuple[int, ...], tuple[int, ...]]] = {name: {} for name in partition.parts}
+        expected: dict[PartKey, dict[tuple[int, ...], tuple[int, ...]]] = {part: {} for part in partition.parts}
         for key, values in partition.store.table.rows().items():
-            own = ["H" if tuple(key[p] for p in places) in heavy else "L" for heavy, places in status]
-            for part_key, rows in expected.items():
-                if any(all(map(_fits, single, own)) for single in single_keys(part_key)):
+            cell = tuple(
+                Status.HEAVY if tuple(key[p] for p in places) in heavy else Status.LIGHT for heavy, places in status
+            )
+            for part, rows in expected.items():
+                if part.has(cell):
                     rows[key] = values
-        for part_key, part in partition.parts.items():
-            assert part.rows() == expected[part_key], f"part {part_key} is wrong"
+        for part, table in partition.parts.items():
+            assert table.rows() == expected[part], f"part {part} is wrong"
 
     def _check_views(self) -> None:
         """Each table that part trees keep, or share, is the sum over the joins of the parts that its part trees
@@ -303,19 +306,14 @@ def recomputed(view: View) -> dict[tuple[int, ...], tuple[int, ...]]:
     return found
 
 
-def _fits(letter: str, status: str) -> bool:
-    """Whether a value of this status is in a part with this letter."""
-    return letter in ("*", status)
-
-
 def _sizes(partition: Partition) -> dict[str, int]:
     """The sizes of a partition's parts; of the one that nobody reads, if there is just one, too."""
-    sizes = {part_name(part_key): table.live for part_key, table in partition.parts.items()}
-    every = ["".join(part_key) for part_key in product("HL", repeat=len(partition.columns))]
+    sizes = {part: table.live for part, table in partition.parts.items()}
+    every = [PartKey((cell,)) for cell in product((Status.HEAVY, Status.LIGHT), repeat=len(partition.columns))]
     missing = [single for single in every if single not in sizes]
     if len(missing) == 1 and len(sizes) == len(every) - 1:
         sizes[missing[0]] = partition.store.table.live - sum(sizes.values())
-    return dict(sorted(sizes.items()))
+    return dict(sorted((str(part), size) for part, size in sizes.items()))
 
 
 class _Move:

@@ -14,7 +14,8 @@ from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.paths import Delta, side_of
-from sqlfront.planner.model.heavy_light import Cover, is_whole
+from sqlfront.planner.model.heavy_light import Cover
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.storage.stores.table import Table
 
 
@@ -76,10 +77,10 @@ class _Path:
         delta = self._extend(delta, [(listed, self.here.second), (partner, self.here.first)], partner.shape.variables)
         self._add_up(delta, partner)
 
-    def _part(self, atom: str, part: str) -> Operand:
+    def _part(self, atom: str, part: PartKey) -> Operand:
         leaf = self.tree.leaves[atom]
         assert leaf.table is not None and leaf.shape is not None
-        if is_whole(part):
+        if part.is_whole:
             return Operand(leaf.table, leaf.shape, leaf.atoms, leaf.indexes)
         edge = next(edge for edge in self.part_trees.union.edges if edge.atom == atom)
         table, indexes = self.part_trees.part(edge, part)

@@ -16,13 +16,11 @@ import numpy as np
 from sqlfront.maintenance.heavy_light.partition import (
     Column,
     Partition,
-    PartKey,
     group_expressions,
     join_columns,
-    part_key_of,
+    part_of_store,
     partition_column,
     partition_of,
-    single_keys,
 )
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler
@@ -32,7 +30,8 @@ from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import build_path, climb
 from sqlfront.maintenance.tree.view_tables import view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Union, is_whole
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Union
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import OrderPlan
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
@@ -48,7 +47,7 @@ class StoredPartTree:
 
     planned: PartTree
     tree: Tree
-    part_keys: dict[str, PartKey] = field(default_factory=dict)
+    store_parts: dict[str, PartKey] = field(default_factory=dict)
     positions: dict[str, int] = field(default_factory=dict)
     ranked: dict[int, RankedIndex] = field(default_factory=dict)
 
@@ -76,13 +75,13 @@ class PartTrees:
         self.stores: dict[str, LeafStore] = {}
         self.trees: list[StoredPartTree] = []
         for place, part_tree in enumerate(union.part_trees[: 1 if symmetric else None]):
-            free = base.plan.free if part_tree.reading != "looked up" else ()
+            free = base.plan.free if part_tree.reading != Reading.LOOKED_UP else ()
             orders = tuple(order.of_part_tree(place) for order in base.plan.orders)
             plan = replace(base.plan, root=part_tree.root, free=free, union=None, orders=orders)
-            asked = counted and part_tree.reading != "looked up"
+            asked = counted and part_tree.reading != Reading.LOOKED_UP
             tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=part_tree.changed)
             self.trees.append(StoredPartTree(part_tree, tree, ranked=self._ranked(tree, orders)))
-        serving = (kept for kept in self.trees if kept.planned.reading == "looked up")
+        serving = (kept for kept in self.trees if kept.planned.reading == Reading.LOOKED_UP)
         self._serving = {frozenset(kept.planned.parts): kept for kept in serving}
         for kept in self.trees:
             for view in kept.tree.stored_inner() if kept.planned.changed is not None else ():
@@ -95,7 +94,7 @@ class PartTrees:
 
     def enumerated(self) -> list[StoredPartTree]:
         """The part trees whose rows are read from their trees."""
-        return [kept for kept in self.trees if kept.planned.reading == "enumerated"]
+        return [kept for kept in self.trees if kept.planned.reading == Reading.ENUMERATED]
 
     def overlapping(self) -> list[StoredPartTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
@@ -106,7 +105,7 @@ class PartTrees:
     def whole(self, atom: str) -> Iterator[tuple[Tree, View]]:
         """The trees that read all rows of an atom, with its leaf there."""
         for kept in self.trees:
-            if atom in kept.tree.leaves and is_whole(kept.planned.part(atom)):
+            if atom in kept.tree.leaves and kept.planned.part(atom).is_whole:
                 yield kept.tree, kept.tree.leaves[atom]
 
     def tables(self) -> list[Table]:
@@ -155,7 +154,7 @@ class PartTrees:
         expressions = (self._expression(edge, variable),)
         return next(one for one in self.partition(edge.atom).columns if one.expressions == expressions)
 
-    def joining(self, parts: Mapping[str, str]) -> StoredPartTree:
+    def joining(self, parts: Mapping[str, PartKey]) -> StoredPartTree:
         """The part tree that joins these parts of two atoms, and nothing else."""
         if self.symmetric:
             return self.trees[0]
@@ -171,7 +170,7 @@ class PartTrees:
 
     def _targeted(self, kept: StoredPartTree) -> bool:
         """Whether other part trees are added to this one, which keeps nothing by itself."""
-        return any(one.planned.target == kept.planned.name for one in self.trees)
+        return any(one.planned.target == kept.planned for one in self.trees)
 
     def _served(self, kept: StoredPartTree, view: View) -> StoredPartTree:
         """The part tree that a view inside an added one stands for."""
@@ -204,18 +203,18 @@ class PartTrees:
         passing = [kept.planned for kept in self.trees if not kept.tree.stored_inner()]
         for edge in self.union.edges:
             for part in self._parts(edge, passing):
-                if not is_whole(part):
-                    self.partition(edge.atom).need(self.part_key(edge, part))
+                if not part.is_whole:
+                    self.partition(edge.atom).need(self.store_part(edge, part))
         for kept in self.trees:
             for edge in self._edges(kept):
-                kept.part_keys[edge.atom] = self.part_key(edge, kept.planned.part(edge.atom))
+                kept.store_parts[edge.atom] = self.store_part(edge, kept.planned.part(edge.atom))
                 place = [e.atom for e in self._edges(kept)].index(edge.atom)
                 kept.positions[edge.atom] = place if self.symmetric else sources[edge.atom].position
-                if not is_whole(kept.planned.part(edge.atom)) and kept.planned not in passing:
+                if not kept.planned.part(edge.atom).is_whole and kept.planned not in passing:
                     leaf = kept.tree.leaves[edge.atom]
                     names = [tuple(self._expression(edge, v) for v in index) for index in leaf.indexes]
                     sums = [kept.tree.summed(leaf, index) > 0 for index in leaf.indexes]
-                    self.partition(edge.atom).need(kept.part_keys[edge.atom], names, sums)
+                    self.partition(edge.atom).need(kept.store_parts[edge.atom], names, sums)
         self._need_listed()
         for partition in self.partitions:
             partition.make()
@@ -247,28 +246,29 @@ class PartTrees:
             for edge in self._edges(kept):
                 leaf, own = kept.tree.leaves[edge.atom], self.base.leaves[edge.atom]
                 leaf.shape, leaf.table, leaf.indexes = own.shape, own.table, own.indexes
-                if not is_whole(kept.planned.part(edge.atom)):
+                if not kept.planned.part(edge.atom).is_whole:
                     leaf.table, leaf.indexes = self.part(edge, kept.planned.part(edge.atom))
 
-    def part(self, edge: Edge, part: str) -> tuple[Table | None, list[tuple[str, ...]]]:
+    def part(self, edge: Edge, part: PartKey) -> tuple[Table | None, list[tuple[str, ...]]]:
         """The table of a part, and its groupings, in an atom's variables; None of one that joins nothing."""
-        partition, part_key = self.partition(edge.atom), self.part_key(edge, part)
-        if part_key not in partition.parts:
+        partition, own = self.partition(edge.atom), self.store_part(edge, part)
+        if own not in partition.parts:
             return None, []
         columns = self.base.definition.atom(edge.atom).variables
         names = {column.expression: column.name for column in columns}
-        indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[part_key]]
-        return partition.parts[part_key], indexes
+        indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[own]]
+        return partition.parts[own], indexes
 
     def told(self, edge: Edge) -> list[tuple[str, ...]]:
         """The columns of an atom that one of its parts tells the heavy values of."""
         groups, parts = group_expressions(edge, self.base.definition), self._parts(edge)
-        return [group for i, group in enumerate(groups) if any(part[i] != "*" for part in parts)]
+        return [group for i, group in enumerate(groups) if any(part.tells(i) for part in parts)]
 
-    def part_key(self, edge: Edge, part: str) -> PartKey:
-        return part_key_of(self.partition(edge.atom), edge, part, self.base.definition)
+    def store_part(self, edge: Edge, part: PartKey) -> PartKey:
+        """The part of the store that a part of an atom is."""
+        return part_of_store(self.partition(edge.atom), edge, part, self.base.definition)
 
-    def _parts(self, edge: Edge, passing: Collection[PartTree] = ()) -> list[str]:
+    def _parts(self, edge: Edge, passing: Collection[PartTree] = ()) -> list[PartKey]:
         """The parts of an atom that part trees and covers read, but for those `passing` changes on, which join
         nothing."""
         others = (one for one in self.union.part_trees if edge.atom in dict(one.parts) and one not in passing)
@@ -282,9 +282,9 @@ class PartTrees:
         for cover in (cover for cover in self.union.covers if cover.listed):
             for edge in self.union.edges:
                 for part, variable in ((cover.after, edge.first), (cover.before, edge.second)):
-                    if not is_whole(part):
+                    if not part.is_whole:
                         index = (self._expression(edge, variable),)
-                        self.partition(edge.atom).need(self.part_key(edge, part), [index], [False])
+                        self.partition(edge.atom).need(self.store_part(edge, part), [index], [False])
 
     def _edges(self, kept: StoredPartTree) -> list[Edge]:
         return [edge for edge in self.union.edges if edge.atom in kept.tree.leaves]
@@ -295,15 +295,15 @@ class PartTrees:
 
     def _shared(self, kept: StoredPartTree, view: View) -> View | None:
         """The view of the base tree to which a stored view of a part tree adds; None if it is the part tree's own."""
-        if kept.planned.reading == "looked up":
+        if kept.planned.reading == Reading.LOOKED_UP:
             return None
         if kept.planned.changed is not None and view is not kept.tree.root:
             return self._served(kept, view).tree.root
         if kept.planned.target is not None:
-            return next(one for one in self.trees if one.planned.name == kept.planned.target).tree.root
+            return next(one for one in self.trees if one.planned == kept.planned.target).tree.root
         if view is kept.tree.root:
             return self.base.root
-        if kept.planned.reading == "shared" and view is kept.top() and view.node.connex:
+        if kept.planned.reading == Reading.SHARED and view is kept.top() and view.node.connex:
             return self.base.root.children[0]
         return None
 
@@ -344,21 +344,21 @@ class PartTrees:
     ) -> None:  # fmt: skip
         partition = self.partition_of(store)
         reading = [
-            (kept, atom, part_key)
+            (kept, atom, part)
             for kept in self.trees
-            for atom, part_key in kept.part_keys.items()
+            for atom, part in kept.store_parts.items()
             if self.stores[atom] is store
             and kept.positions[atom] == position
             and kept.planned.changed in (None, atom)
             and not self._targeted(kept)
-            and partition.tells(part_key, routing)
+            and partition.tells(part, routing)
         ]
 
         def add(chosen: Iterable[tuple[StoredPartTree, str, PartKey]]) -> None:
-            for kept, atom, part_key in chosen:
+            for kept, atom, part in chosen:
                 leaf = kept.tree.leaves[atom]
                 top = kept.tree.top(leaf)
-                for single in single_keys(part_key) if top is not None else ():
+                for single in part.singles() if top is not None else ():
                     assert top is not None
                     assembler.path(self.number)
                     partition.route(assembler, single)
@@ -368,9 +368,9 @@ class PartTrees:
                     assembler.path_end()
                 self._add_ranked(assembler, partition, kept, atom, times)
 
-        add(one for one in reading if "H" not in one[2])
+        add(one for one in reading if not one[2].needs_heavy)
         with assembler.unless_light():
-            add(one for one in reading if "H" in one[2])
+            add(one for one in reading if one[2].needs_heavy)
 
     def _add_ranked(
         self, assembler: Assembler, partition: Partition, kept: StoredPartTree, atom: str, times: int = 1
@@ -378,7 +378,7 @@ class PartTrees:
         """Add the paths of an atom's delta, `times` times, into the leaves of a part tree's ranked trees."""
         delta = kept.tree.leaves[atom].shape
         for index in (index for index in kept.ranked.values() if atom in index.leaves):
-            for single in single_keys(kept.part_keys[atom]):
+            for single in kept.store_parts[atom].singles():
                 assembler.path(self.number)
                 partition.route(assembler, single)
                 if times != 1:
@@ -408,7 +408,7 @@ class PartTrees:
             self.add_status(assembler, partition)
             partition.add_parts(assembler, self.number)
             for kept in self.trees:
-                for atom in (atom for atom in kept.part_keys if self.stores[atom] is partition.store):
+                for atom in (atom for atom in kept.store_parts if self.stores[atom] is partition.store):
                     self._add_ranked(assembler, partition, kept, atom)
             flags |= machine.run(assembler.program(), rows=partition.store.table.used)
         own = self.tables() if room is not None else []

@@ -15,11 +15,9 @@ from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.shapes import Shape
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.planner.model.heavy_light import Edge
+from sqlfront.planner.model.part_key import PartKey, Status
 from sqlfront.planner.model.query import Definition
 from sqlfront.storage.stores.table import Table
-
-PartKey = tuple[str, ...]
-"""H, L or * for each column of a partition; of a part that is several together, as many letters for each."""
 
 
 @dataclass
@@ -46,31 +44,25 @@ class Partition:
     parts: dict[PartKey, Table] = field(default_factory=dict)
     indexes: dict[PartKey, dict[tuple[str, ...], bool]] = field(default_factory=dict)
 
-    @property
-    def part_key(self) -> list[PartKey]:
-        """The names of the parts."""
-        return list(self.parts)
-
     def tables(self) -> Iterator[Table]:
         """All tables."""
         yield from self.parts.values()
         for column in self.columns:
             yield from (column.heavy, column.pending)
 
-    def need(self, part_key: PartKey, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
+    def need(self, part: PartKey, indexes: Iterable[tuple[str, ...]] = (), summed: Iterable[bool] = ()) -> None:
         """Ask for a part with groupings by expressions; before `make`."""
-        wanted = self.indexes.setdefault(part_key, {})
+        wanted = self.indexes.setdefault(part, {})
         for index, sums in zip(indexes, summed, strict=True):
             wanted[index] = wanted.get(index, False) or sums
 
     def make(self) -> None:
         """Make the parts asked for, empty."""
         values = len(self.layout.parts)
-        for part_key, wanted in self.indexes.items():
+        for part, wanted in self.indexes.items():
             places = [self.layout.places(index) for index in wanted]
             sums = [values if summed else 0 for summed in wanted.values()]
-            name = part_name(part_key)
-            self.parts[part_key] = Table(self.layout.keys, values, self.store.limbs, places, sums, name=name)
+            self.parts[part] = Table(self.layout.keys, values, self.store.limbs, places, sums, name=str(part))
 
     def fit(self) -> None:
         """Give the values of the parts as many limbs as those of the store have."""
@@ -92,30 +84,32 @@ class Partition:
     def add_parts(self, assembler: Assembler, owner: int, times: int = 1, routing: Table | None = None) -> None:
         """Add a delta whose status is known, counted `times` times, to the parts; with `routing`, to those alone that
         tell heavy values from light ones by it."""
-        changing = [part_key for part_key in self.parts if self.tells(part_key, routing)]
+        changing = [part for part in self.parts if self.tells(part, routing)]
 
         def add(chosen: Iterable[PartKey]) -> None:
-            for part_key in chosen:
-                for single in single_keys(part_key):
+            for part in chosen:
+                for single in part.singles():
                     assembler.path(owner)
                     self.route(assembler, single)
                     if times != 1:
                         assembler.scale(self.delta, times)
-                    assembler.upsert(self.parts[part_key])
+                    assembler.upsert(self.parts[part])
                     assembler.path_end()
 
-        add(part_key for part_key in changing if "H" not in part_key)
+        add(part for part in changing if not part.needs_heavy)
         with assembler.unless_light():
-            add(part_key for part_key in changing if "H" in part_key)
+            add(part for part in changing if part.needs_heavy)
 
-    def tells(self, part_key: PartKey, routing: Table | None) -> bool:
+    def tells(self, part: PartKey, routing: Table | None) -> bool:
         """Whether a part's rows go by `routing`; any part if it is None."""
-        pairs = zip(self.columns, part_key, strict=True)
-        return routing is None or any(column.routing is routing and letter != "*" for column, letter in pairs)
+        return routing is None or any(
+            column.routing is routing and part.tells(place) for place, column in enumerate(self.columns)
+        )
 
-    def route(self, assembler: Assembler, part_key: PartKey) -> None:
-        """Keep the rows of a part, or of one of several, on a path that has just begun."""
-        wanted = {number: letter == "H" for number, letter in enumerate(part_key) if letter != "*"}
+    def route(self, assembler: Assembler, single: PartKey) -> None:
+        """Keep the rows of a part of one cell on a path that has just begun."""
+        [cell] = single.cells
+        wanted = {place: status is Status.HEAVY for place, status in enumerate(cell) if status is not Status.ANY}
         if wanted:
             assembler.route(wanted)
 
@@ -169,20 +163,11 @@ def join_columns(columns: Sequence[Column], every: Sequence[Column]) -> None:
             one.routing = joined
 
 
-def part_key_of(partition: Partition, edge: Edge, part: str, definition: Definition) -> PartKey:
-    """The name, by the store's columns, of a part that an atom's columns name."""
-    own = [dict(zip(group_expressions(edge, definition), single, strict=True)) for single in part.split("|")]
-    return tuple("".join(single.get(column.expressions, "*") for single in own) for column in partition.columns)
-
-
-def single_keys(part_key: PartKey) -> list[PartKey]:
-    """The parts that a part is together, which have no row in common; itself if it is one."""
-    return list(zip(*part_key, strict=True)) or [()]
-
-
-def part_name(part_key: PartKey) -> str:
-    """A part's name, for people."""
-    return "|".join("".join(single) for single in single_keys(part_key))
+def part_of_store(partition: Partition, edge: Edge, part: PartKey, definition: Definition) -> PartKey:
+    """The part, by the store's columns, that an atom's groups of variables name."""
+    groups = group_expressions(edge, definition)
+    cells = (dict(zip(groups, cell, strict=True)) for cell in part.cells)
+    return PartKey(tuple(tuple(own.get(c.expressions, Status.ANY) for c in partition.columns) for own in cells))
 
 
 def group_expressions(edge: Edge, definition: Definition) -> list[tuple[str, ...]]:

@@ -8,10 +8,14 @@ section on unions, divides by the first heavy value of a table; that bounds the 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from fractions import Fraction
 
-from sqlfront.planner.heavy_light.rings import Ring, find_ring
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Union
+from sqlfront.planner.heavy_light.reasons import say_apart, say_query
+from sqlfront.planner.heavy_light.ring import Ring, all_variables, find_ring, listed_ring
+from sqlfront.planner.model.bound import Bound
+from sqlfront.planner.model.exponents import REST, Exponents, greatest, least, line
+from sqlfront.planner.model.heavy_light import PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -40,19 +44,40 @@ def ring_rows(definition: Definition, plan: Plan) -> Union | None:
     part_trees = [trees.part_tree(status, trees.opposite(0)) for status in OPPOSITE]
     part_trees += [trees.part_tree(status, trees.opposite(1)) for status in TURNED]
     part_trees += [trees.part_tree(status, trees.adjacent(i)) for i, status in enumerate(ADJACENT)]
-    free = tuple(dict.fromkeys((*plan.free, *_variables(definition))))
+    free = tuple(dict.fromkeys((*plan.free, *all_variables(definition))))
     bag = Node(free, tuple(map(trees.leaf, range(4))), connex=True)
-    return Union(ring, tuple(part_trees), Node((), (bag,), connex=True), joint=True)
+    root = Node((), (bag,), connex=True)
+    return Union(RING_ROWS, ring, tuple(part_trees), root, _EXPONENTS, joint=True)
 
 
-def listed_ring(definition: Definition, free: tuple[str, ...], size: int) -> tuple[Edge, ...] | None:
-    """The edges of a ring of `size` of which a query that enumerates these variables puts out all rows; else None."""
-    whole = definition.mode == "bag" or set(free) == _variables(definition).keys()
-    return find_ring(definition, size) if free and whole else None
+def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
+    exponents, cost = union.exponents, union.exponents.cost(epsilon)
+    return (
+        f"{say_query(definition, union, free)} {say_apart(epsilon)}; what is heavy in one of the two tables that it "
+        "joins counts as heavy in both. By the status of all four values the rings are divided into "
+        f"{len(union.part_trees)} part trees with none in common, each a tree over bags of three columns, in which a "
+        f"change lists light or heavy values. It costs {cost.update}, with the rebalances that it makes necessary, "
+        f"{Bound(exponents.update.at(Fraction(1, 3)))} at epsilon = 1/3; the bags take {cost.space}, "
+        f"{Bound(exponents.space.at(Fraction(1, 2)))} at 0.5, and rows come at {cost.delay} "
+        f"({union.strategy.source})."
+    )
 
 
-def _variables(definition: Definition) -> dict[str, None]:
-    return dict.fromkeys(column.name for atom in definition.atoms for column in atom.variables)
+_SPACE = greatest(line(2, -1), line(1, 1))
+_EXPONENTS = Exponents(
+    building=_SPACE,
+    update=greatest(REST, least(line(1), line(0, 2))),
+    delay=line(0),
+    space=_SPACE,
+    rows=Fraction(4, 3),
+)
+
+RING_ROWS = Strategy(
+    ring_rows,
+    "the rings",
+    "after the split of cycles by Deep, Hu and Koutris 2022; the division is ours",
+    _reason,
+)
 
 
 class _Trees(Ring):
@@ -60,35 +85,23 @@ class _Trees(Ring):
 
     def part_tree(self, status: str, root: Node) -> PartTree:
         """The rings whose values a, b, c and d have this status."""
-        parts = ((edge.atom, status[i] + status[(i + 1) % 4]) for i, edge in enumerate(self.ring))
-        return PartTree(status, tuple(parts), root, "enumerated")
+        parts = ((edge.atom, PartKey.of(status[i] + status[(i + 1) % 4])) for i, edge in enumerate(self.ring))
+        return PartTree(status, tuple(parts), root, Reading.ENUMERATED)
 
     def opposite(self, i: int) -> Node:
         """For i = 0: a and c, under which the bags (a, b, c) and (c, d, a) are listed. O(1) for each row of a bag."""
         ends = self._start(i), self._start(i + 2)
-        return self._enumerated(Node(ends, (self._bag(i), self._bag(i + 2)), connex=True))
+        return self._enumerated(Node(ends, (self.join(i), self.join(i + 2)), connex=True))
 
     def adjacent(self, i: int) -> Node:
         """For i = 1: S(b, c); for its values the d that T has with c, and the bag (d, a, b) with b, whether S has the
         two or not; and the bag. So a change of S, whose values are heavy, is O(1), and the others list light values."""
         values = self._start(i), self._start(i + 1)
-        upper = Node((*values, self._start(i + 2)), (self._side(i + 1), self._bag(i + 2)), connex=True)
-        return self._enumerated(Node(values, (self._side(i), upper), connex=True))
+        upper = Node((*values, self._start(i + 2)), (self.side(i + 1), self.join(i + 2)), connex=True)
+        return self._enumerated(Node(values, (self.side(i), upper), connex=True))
 
     def _start(self, i: int) -> str:
         return self.ring[i % 4].first
-
-    def _side(self, i: int) -> Node:
-        """An edge in a bag: its leaf, or its two values, under which the rows of a wider table are listed."""
-        leaf, edge = self.leaf(i), self.ring[i % 4]
-        if len(leaf.variables) == 2:
-            return leaf
-        return Node((edge.first, edge.second), (replace(leaf, connex=True),), connex=True)
-
-    def _bag(self, i: int) -> Node:
-        """An edge joined with the next one."""
-        variables = self._start(i), self._start(i + 1), self._start(i + 2)
-        return Node(variables, (self._side(i), self._side(i + 1)), connex=True)
 
     @staticmethod
     def _enumerated(top: Node) -> Node:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Union
+from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, line
+from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.part_key import PartKey
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
+from sqlfront.planner.theory.wording import enumerate_words, labels
 
 
 def star(definition: Definition, plan: Plan) -> Union | None:
@@ -21,7 +24,7 @@ def star(definition: Definition, plan: Plan) -> Union | None:
 
     O(N^((m-1)(1-eps)) log N) a change, O(N^eps log N) delay, O(N^max(1, m(1-eps))) space for m ends.
     """
-    if not plan.ranked_only or plan.orders[0].top or definition.mode != "set":
+    if plan.shape == "cyclic" or not plan.ranked_only or plan.orders[0].top or definition.mode != "set":
         return None
     schemes = {atom.name: tuple(column.name for column in atom.variables) for atom in definition.atoms}
     met = Counter(variable for scheme in schemes.values() for variable in scheme)
@@ -40,7 +43,45 @@ def star(definition: Definition, plan: Plan) -> Union | None:
     part_trees = [_part_tree(edges, dict.fromkeys(parted, "H"), stored)]
     for place, light in enumerate(parted):
         part_trees.append(_part_tree(edges, dict.fromkeys(parted[:place], "H") | {light: "L"}, below))
-    return Union(edges, tuple(part_trees), stored, first_rows=True)
+    return Union(STAR, edges, tuple(part_trees), stored, _exponents(len(parted)))
+
+
+def _exponents(ends: int) -> Exponents:
+    building, update = line(ends, 1 - ends), line(ends - 1, 1 - ends)
+    return Exponents(building, update, EPSILON, greatest(line(1), line(ends, -ends)))
+
+
+def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
+    groups = [group for edge in union.edges for group in edge.groups]
+    ends = [f"({labels(definition, group)})" if len(group) > 1 else labels(definition, group) for group in groups]
+    trees = "a ranked tree" if len(ends) == 1 else f"{len(ends)} ranked trees, one for each first light end"
+    cost = union.exponents.cost(epsilon)
+    return (
+        f"The query is the distinct {enumerate_words(ends)} of {union.strategy.what}, whose tables share other "
+        f"columns. What N^{epsilon:g} rows of a table have is heavy there. Rows whose ends are all heavy are stored; "
+        f"the others are found along {trees}, where a row is come to no more often than its light end has rows. What "
+        f"they find is merged. A change meets {cost.update} rows of that store, one of a light end O(1), with the "
+        f"rebalances that it makes necessary; a row is come to {cost.delay} times, each in O(log N); space is "
+        f"{cost.space} ({union.strategy.source})."
+    )
+
+
+def _refusal(definition: Definition, plan: Plan) -> tuple[str, str | None] | None:
+    if definition.mode != "set" or definition.limit is not None or plan.shape != "acyclic":
+        return None
+    why = "DISTINCT ends of a star are told apart for first rows only, by ORDER BY ... LIMIT"
+    return why, "give the view an order and a LIMIT, or leave the option out"
+
+
+STAR = Strategy(
+    star,
+    "a star",
+    "Deep, Hu and Koutris 2022, Theorem 25",
+    _reason,
+    choice="if asked",
+    distinct=True,
+    refusal=_refusal,
+)
 
 
 def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, ...]) -> Node:
@@ -49,5 +90,5 @@ def _joined(centre: tuple[str, ...], ends: tuple[str, ...], leaves: tuple[Node, 
 
 
 def _part_tree(edges: tuple[Edge, ...], part_key: dict[Edge, str], root: Node) -> PartTree:
-    parts = tuple((edge.atom, part_key.get(edge, "*" if edge.groups else "")) for edge in edges)
-    return PartTree("".join(part for _, part in parts), parts, root, "enumerated")
+    parts = tuple((edge.atom, PartKey.of(part_key.get(edge, "*" if edge.groups else ""))) for edge in edges)
+    return PartTree("".join(str(part) for _, part in parts), parts, root, Reading.ENUMERATED)

@@ -6,17 +6,18 @@ Kara, Nikolic, Ngo, Olteanu and Zhang 2020, section 4; a pair (a, b) of a table 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from sqlfront.planner.heavy_light.ring_rows import listed_ring
-from sqlfront.planner.heavy_light.rings import Ring
-from sqlfront.planner.model.heavy_light import PartTree, Union
+from sqlfront.planner.heavy_light.lacking import divide_by_next
+from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_division
+from sqlfront.planner.heavy_light.ring import Ring, all_variables, find_ring, listed_ring
+from sqlfront.planner.heavy_light.triangles import LISTED
+from sqlfront.planner.model.heavy_light import Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
+from sqlfront.planner.theory.wording import labels
 
 
 def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
-    """The strategy, if the query puts out all rows of a triangle of which a table has columns that do not join; else
+    """The union, if the query puts out all rows of a triangle of which a table has columns that do not join; else
     None.
 
     O(N^max(eps, 1-eps)) a change, O(N^1.5) space, O(1) delay.
@@ -24,45 +25,27 @@ def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
     ring = listed_ring(definition, plan.free, 3) if plan.shape == "cyclic" and not plan.projected else None
     if ring is None or all(len(atom.variables) == 2 for atom in definition.atoms):
         return None
-    trees = _Trees(definition, ring)
-    part_trees = (
-        trees.listed("HHH", "H*", "H*", "H*"),
-        trees.listed("LLL", "L*", "L*", "L*"),
-        trees.closed("HL*", 2, "H*", "L*", "**"),
-        trees.closed("*HL", 0, "**", "H*", "L*"),
-        trees.closed("L*H", 1, "L*", "**", "H*"),
-    )
-    every = (column.name for atom in definition.atoms for column in atom.variables)
-    bag = Node(tuple(dict.fromkeys((*plan.free, *every))), tuple(map(trees.leaf, range(3))), connex=True)
-    return Union(ring, part_trees, Node((), (bag,), connex=True))
+    trees = Ring(definition, ring)
+    whole = Node((), (trees.join(0, 3),), connex=True)
+
+    def closed(i: int) -> Node:
+        """The join of the two other edges, under the pairs of edge i."""
+        pairs = Node((ring[i].first, ring[i].second), (trees.side(i), trees.join(i + 1)), connex=True)
+        return Node((), (pairs,), connex=True)
+
+    part_trees = divide_by_next(ring, whole, closed, (Reading.ENUMERATED, Reading.ENUMERATED), first=2)
+    free = tuple(dict.fromkeys((*plan.free, *all_variables(definition))))
+    root = Node((), (Node(free, tuple(map(trees.leaf, range(3))), connex=True),), connex=True)
+    return Union(TRIANGLE_ROWS, ring, part_trees, root, LISTED)
 
 
-class _Trees(Ring):
-    """The trees of part trees, over the edges R(a, b), S(b, c), T(c, a)."""
+def _refusal(definition: Definition, plan: Plan) -> tuple[str, str | None] | None:
+    ring = find_ring(definition, 3)
+    if ring is None:
+        return None
+    joining = {edge.first for edge in ring}
+    others = labels(definition, [variable for variable in plan.free if variable not in joining])
+    return f"triangles by {others}, which joins no tables, are only told apart if all their rows are put out", None
 
-    def listed(self, name: str, *parts: str) -> PartTree:
-        """All three joined at once, by the shortest lists."""
-        return self._part_tree(name, parts, self._join(*range(3)))
 
-    def closed(self, name: str, closing: int, *parts: str) -> PartTree:
-        """The join of the two other edges, under the pairs of one that close it."""
-        edge = self.ring[closing]
-        pair = self._join(closing + 1, closing + 2)
-        return self._part_tree(name, parts, Node((edge.first, edge.second), (self._side(closing), pair), connex=True))
-
-    def _join(self, *edges: int) -> Node:
-        """The edges joined by their pairs."""
-        first = edges[0]
-        variables = tuple(self.ring[i % 3].first for i in (first, first + 1, first + 2))
-        return Node(variables, tuple(map(self._side, edges)), connex=True)
-
-    def _side(self, i: int) -> Node:
-        """The pairs of an edge: its leaf, or with the rows of a wider table under them."""
-        leaf, edge = self.leaf(i), self.ring[i % 3]
-        if len(leaf.variables) == 2:
-            return leaf
-        return Node((edge.first, edge.second), (replace(leaf, connex=True),), connex=True)
-
-    def _part_tree(self, name: str, parts: tuple[str, ...], top: Node) -> PartTree:
-        own = tuple((edge.atom, part) for edge, part in zip(self.ring, parts, strict=True))
-        return PartTree(name, own, Node((), (top,), connex=True), "enumerated")
+TRIANGLE_ROWS = Strategy(triangle_rows, "the triangles", TRIANGLES, say_division, refusal=_refusal)

@@ -6,22 +6,134 @@ Kara, Nikolic, Ngo, Olteanu and Zhang 2020, "Maintaining triangle queries under 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 
-from sqlfront.planner.model.heavy_light import Cover, Edge, PartTree, Reading, Union
-from sqlfront.planner.model.plan import Node
+from sqlfront.planner.heavy_light.lacking import divide_by_next
+from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_apart, say_division, say_query
+from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, MOST, REST, Exponent, Exponents, greatest, least, line
+from sqlfront.planner.model.heavy_light import Cover, Edge, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
+from sqlfront.planner.search.decomposition import STRATEGY
 
-WHOLE = "**"
+WHOLE, HH, HL, LH = map(PartKey.of, ("**", "HH", "HL", "LH"))
+HEAVY, LIGHT, LL = map(PartKey.of, ("H*", "L*", "LL"))
 Edges = tuple[Edge, Edge, Edge]
 
 
-def triangle_union(definition: Definition, root: Node) -> Union | None:
-    """The strategy for a plan's tree: by the number of variables it enumerates; None if it is no triangle."""
-    edges = triangle_edges(root)
+def triangle_sum(definition: Definition, plan: Plan) -> Union | None:
+    """A sum over all triangles: each table partitioned by both columns (section 3.4).
+
+    A change R(a, b) lists c heavy in T, or of a light value; for two heavy values the sum over light c is looked up.
+    Kept by covers, as each atom lists other parts.
+    """
+    trees = _trees(definition, plan, 0)
+    if trees is None:
+        return None
+    covers = (
+        Cover(False, WHOLE, WHOLE),
+        Cover(True, WHOLE, HH),
+        Cover(True, HH, LH),
+        Cover(True, HL, LH, listed=False),
+    )
+    space = greatest(line(1), least(line(1, 1), line(2, -2)))
+    products = tuple(map(trees.product, range(3)))
+    return Union(TRIANGLE_SUM, trees.edges, products, trees.root, _exponents(line(0), space), covers)
+
+
+def triangle_ends(definition: Definition, plan: Plan) -> Union | None:
+    """Triangles by one variable: R and T partitioned by both columns, S by b (section 6)."""
+    trees = _trees(definition, plan, 1)
+    if trees is None:
+        return None
+    part_trees = (
+        trees.listed("HHH", HEAVY, HEAVY, HEAVY),
+        trees.listed("LLL", LIGHT, LIGHT, LIGHT),
+        trees.listed("(LL)*H", LL, WHOLE, HEAVY),
+        trees.listed("(LH)*(HH)", LH, WHOLE, HH),
+        trees.paired("HL*", 2, HEAVY, LIGHT, WHOLE),
+        trees.paired("*HL", 0, WHOLE, HEAVY, LIGHT),
+        trees.enumerated("(LH)*(HL)", 1, LH, WHOLE, HL),
+    )
+    exponents = _exponents(least(line(0, 2), line(2, -2)), LEAST_MORE, rows=1)
+    return Union(TRIANGLE_ENDS, trees.edges, part_trees, trees.root, exponents)
+
+
+def triangle_pairs(definition: Definition, plan: Plan) -> Union | None:
+    """Triangles by two variables: R partitioned by a; S and T by both columns, so that a pair (a, b) has few candidates
+    c (section 5)."""
+    trees = _trees(definition, plan, 2)
+    if trees is None:
+        return None
+    part_trees = (
+        trees.listed("HHH", HEAVY, HEAVY, HEAVY),
+        trees.listed("LLL", LIGHT, LIGHT, LIGHT),
+        trees.listed("H(LL)*", HEAVY, LL, WHOLE),
+        trees.listed("L*(HH)", LIGHT, WHOLE, HH),
+        trees.paired("*HL", 0, WHOLE, HEAVY, LIGHT),
+        trees.enumerated("H(LH)*", 2, HEAVY, LH, WHOLE),
+        trees.enumerated("L*(HL)", 1, LIGHT, WHOLE, HL),
+    )
+    exponents = _exponents(least(EPSILON, REST), LEAST_MORE, rows=1)
+    return Union(TRIANGLE_PAIRS, trees.edges, part_trees, trees.root, exponents)
+
+
+def listed_triangles(definition: Definition, plan: Plan) -> Union | None:
+    """All triangles: each table partitioned by its first column (section 4)."""
+    trees = _trees(definition, plan, 3)
+    if trees is None:
+        return None
+    part_trees = divide_by_next(
+        trees.edges, trees.joined(), trees.closed, (Reading.SHARED, Reading.ENUMERATED), first=2
+    )
+    return Union(LISTED_TRIANGLES, trees.edges, part_trees, trees.root, LISTED)
+
+
+def _exponents(delay: Exponent, space: Exponent, rows: int = 0) -> Exponents:
+    return Exponents(line(Fraction(3, 2)), MOST, delay, space, Fraction(rows))
+
+
+LISTED = Exponents(line(Fraction(3, 2)), MOST, line(0), line(Fraction(3, 2)), rows=Fraction(3, 2))
+"""What all triangles cost."""
+
+
+def _say_sum(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
+    start, exponents = say_query(definition, union, free), union.exponents
+    if not 0 < epsilon < 1:
+        return (
+            f"{start} With epsilon = {epsilon:g} no value is heavy or all are, so nothing is kept beside the sum: a "
+            "change is joined with whole lists, the shortest first, in worst-case optimal steps (Ngo et al. 2012). "
+            f"epsilon = 0.5 would take {exponents.cost(0.5).update} per change."
+        )
+    return (
+        f"{start} {say_apart(epsilon)}, and for pairs of heavy values the sum over light ones is kept as a product. "
+        f"A change costs N^{exponents.update}, with the rebalances that it makes necessary, and space "
+        f"N^{exponents.space} ({union.strategy.source})."
+    )
+
+
+TRIANGLE_SUM = Strategy(
+    triangle_sum,
+    "the triangles",
+    f"{TRIANGLES} and the nullary query with double partitioning",
+    _say_sum,
+    choice="always",
+    undivided=STRATEGY,
+)
+TRIANGLE_ENDS = Strategy(triangle_ends, "the triangles", TRIANGLES, say_division)
+TRIANGLE_PAIRS = Strategy(triangle_pairs, "the triangles", TRIANGLES, say_division)
+LISTED_TRIANGLES = Strategy(listed_triangles, "the triangles", TRIANGLES, say_division)
+
+
+def _trees(definition: Definition, plan: Plan, count: int) -> _Trees | None:
+    """The forms of trees for a triangle of which so many variables are enumerated; None for another query."""
+    edges = triangle_edges(plan.root) if plan.shape == "cyclic" and not plan.projected else None
     if edges is None:
         return None
-    free = root.children[0].variables if root.children[0].connex else ()
-    return (_nullary, _unary, _binary, _ternary)[len(free)](_Trees(definition, edges, root, free))
+    top = plan.root.children[0]
+    free = top.variables if top.connex else ()
+    return _Trees(definition, edges, plan.root, free) if len(free) == count else None
 
 
 def triangle_edges(root: Node) -> Edges | None:
@@ -65,40 +177,44 @@ class _Trees:
             for edge in edges
         ]
 
-    def union(self, *part_trees: PartTree, covers: tuple[Cover, ...] = ()) -> Union:
-        return Union(self.edges, part_trees, self.root, covers)
-
-    def listed(self, name: str, *parts: str) -> PartTree:
+    def listed(self, name: str, *parts: PartKey) -> PartTree:
         """All three joined at once, by the shortest lists, and added to the output."""
-        bag = Node(self._all(0), tuple(self._leaves))
-        return self._part_tree(name, parts, self._output(bag), "shared")
+        return self._part_tree(name, parts, self.joined(), Reading.SHARED)
 
-    def paired(self, name: str, closing: int, *parts: str) -> PartTree:
+    def joined(self) -> Node:
+        """The tree of such a part tree."""
+        return self._output(Node(self._all(0), tuple(self._leaves)))
+
+    def paired(self, name: str, closing: int, *parts: PartKey) -> PartTree:
         """The join of two kept by the variables of the third, `closing`, and with it added to the output."""
-        return self._part_tree(name, parts, self._output(self._closed(closing)), "shared")
+        return self._part_tree(name, parts, self._output(self._pair(closing)), Reading.SHARED)
 
-    def enumerated(self, name: str, closing: int, *parts: str) -> PartTree:
+    def enumerated(self, name: str, closing: int, *parts: PartKey) -> PartTree:
         """The join of two with all its variables, under those of the third: rows are listed without a dead end."""
-        closed = self._closed(closing)
+        return self._part_tree(name, parts, self.closed(closing), Reading.ENUMERATED)
+
+    def closed(self, closing: int) -> Node:
+        """The tree of such a part tree."""
+        closed = self._pair(closing)
         own, pair = closed.children
         top = replace(closed, children=(own, replace(pair, connex=True)), connex=True)
-        return self._part_tree(name, parts, Node((), (top,), connex=True), "enumerated")
+        return Node((), (top,), connex=True)
 
     def product(self, first: int) -> PartTree:
         """The sums of two light-joined tables by their outer variables, both heavy: HL times LH."""
         one, other = self.edges[first], self.edges[(first + 1) % 3]
         pair = Node(self._all(first), (self._leaves[first], self._leaves[(first + 1) % 3]))
         root = Node((one.first, other.second), (pair,))
-        return PartTree(f"{one.atom} HL * {other.atom} LH", ((one.atom, "HL"), (other.atom, "LH")), root, "looked up")
+        return PartTree(f"{one.atom} HL * {other.atom} LH", ((one.atom, HL), (other.atom, LH)), root, Reading.LOOKED_UP)
 
-    def _part_tree(self, name: str, parts: tuple[str, ...], root: Node, reading: Reading) -> PartTree:
+    def _part_tree(self, name: str, parts: tuple[PartKey, ...], root: Node, reading: Reading) -> PartTree:
         return PartTree(name, tuple((e.atom, part) for e, part in zip(self.edges, parts, strict=True)), root, reading)
 
     def _all(self, first: int) -> tuple[str, ...]:
         edge = self.edges[first]
         return edge.first, edge.second, self.edges[(first + 1) % 3].second
 
-    def _closed(self, closing: int) -> Node:
+    def _pair(self, closing: int) -> Node:
         others = [(closing + 1) % 3, (closing + 2) % 3]
         pair = Node(self._all(others[0]), tuple(self._leaves[i] for i in others))
         return Node((self.edges[closing].first, self.edges[closing].second), (self._leaves[closing], pair))
@@ -109,54 +225,3 @@ class _Trees:
         if set(self.free) == set(join.variables):
             return Node((), (replace(join, variables=self.free, connex=True),), connex=True)
         return Node((), (Node(self.free, (join,), connex=True),), connex=True)
-
-
-def _nullary(trees: _Trees) -> Union:
-    """Each table partitioned by both columns. A change R(a, b) lists c heavy in T, or of a light value; for two heavy
-    values the sum over light c is looked up. Kept by covers, as each atom lists other parts (section 3.4)."""
-    return trees.union(
-        *map(trees.product, range(3)),
-        covers=(
-            Cover(False, WHOLE, WHOLE),
-            Cover(True, WHOLE, "HH"),
-            Cover(True, "HH", "LH"),
-            Cover(True, "HL", "LH", listed=False),
-        ),
-    )
-
-
-def _ternary(trees: _Trees) -> Union:
-    """Each table partitioned by its first column; no two part trees have a row in common (section 4)."""
-    return trees.union(
-        trees.listed("HHH", "H*", "H*", "H*"),
-        trees.listed("LLL", "L*", "L*", "L*"),
-        trees.enumerated("HL*", 2, "H*", "L*", WHOLE),
-        trees.enumerated("*HL", 0, WHOLE, "H*", "L*"),
-        trees.enumerated("L*H", 1, "L*", WHOLE, "H*"),
-    )
-
-
-def _binary(trees: _Trees) -> Union:
-    """R partitioned by a; S and T by both columns, so that a pair (a, b) has few candidates c (section 5)."""
-    return trees.union(
-        trees.listed("HHH", "H*", "H*", "H*"),
-        trees.listed("LLL", "L*", "L*", "L*"),
-        trees.listed("H(LL)*", "H*", "LL", WHOLE),
-        trees.listed("L*(HH)", "L*", WHOLE, "HH"),
-        trees.paired("*HL", 0, WHOLE, "H*", "L*"),
-        trees.enumerated("H(LH)*", 2, "H*", "LH", WHOLE),
-        trees.enumerated("L*(HL)", 1, "L*", WHOLE, "HL"),
-    )
-
-
-def _unary(trees: _Trees) -> Union:
-    """R and T partitioned by both columns, S by b (section 6)."""
-    return trees.union(
-        trees.listed("HHH", "H*", "H*", "H*"),
-        trees.listed("LLL", "L*", "L*", "L*"),
-        trees.listed("(LL)*H", "LL", WHOLE, "H*"),
-        trees.listed("(LH)*(HH)", "LH", WHOLE, "HH"),
-        trees.paired("HL*", 2, "H*", "L*", WHOLE),
-        trees.paired("*HL", 0, WHOLE, "H*", "L*"),
-        trees.enumerated("(LH)*(HL)", 1, "LH", WHOLE, "HL"),
-    )

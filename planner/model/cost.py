@@ -2,100 +2,111 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
-from sqlfront.planner.model.plan import Cost
+from sqlfront.planner.model.bound import (
+    BLOCK_ROWS,
+    CONSTANT_BOUND,
+    EXTENDED_CHANGE,
+    EXTENDED_RESULT,
+    INTERMEDIATE_CHANGE,
+    INTERMEDIATE_RESULTS,
+    LINEAR_BOUND,
+    LOGARITHMIC_BOUND,
+    RESULT,
+    SORTED_ROWS,
+    TOUCHED_ROWS,
+    Bound,
+    Term,
+)
 
-CONSTANT = Cost(preprocessing="O(N)", update="O(1)", delay="O(1)", space="O(N)")
+
+@dataclass(frozen=True)
+class Cost:
+    """The asymptotic cost of a view."""
+
+    preprocessing: Bound
+    update: Bound
+    delay: Bound
+    space: Bound
+
+    def to_dict(self) -> dict[str, str]:
+        """The bounds in words, by name."""
+        return {field.name: str(getattr(self, field.name)) for field in fields(self)}
+
+
+CONSTANT = Cost(preprocessing=LINEAR_BOUND, update=CONSTANT_BOUND, delay=CONSTANT_BOUND, space=LINEAR_BOUND)
 """Berkholz, Keppeler and Schweikardt 2017, Theorem 3.2: q-hierarchical; or every step fixed by a declared key."""
 
-LINEAR = Cost(preprocessing="O(N)", update="O(N)", delay="O(1)", space="O(N)")
+LINEAR = replace(CONSTANT, update=LINEAR_BOUND)
 """Idris et al. 2017: free-connex acyclic. The update's N is met only when one key holds all rows."""
 
-AMORTISED = replace(CONSTANT, update="O(1) amortised")
+AMORTISED = replace(CONSTANT, update=Bound(amortised=True))
 """Free-connex, every step fixed by a declared key or ended by a foreign key (Wang and Yi 2020)."""
 
 PROJECTED = Cost(
-    preprocessing="O(N + extended result)",
-    update="O(N + change of the extended result)",
-    delay="O(1)",
-    space="O(N + result)",
+    preprocessing=LINEAR_BOUND.plus(EXTENDED_RESULT),
+    update=LINEAR_BOUND.plus(EXTENDED_CHANGE),
+    delay=CONSTANT_BOUND,
+    space=LINEAR_BOUND.plus(RESULT),
 )
 """Idris et al. 2017, section 5.1: the free-connex extension, and its projection kept as rows."""
 
-PROJECTED_CONSTANT = replace(PROJECTED, update="O(1 + change of the extended result)")
+PROJECTED_CONSTANT = replace(PROJECTED, update=CONSTANT_BOUND.plus(EXTENDED_CHANGE))
 """The same when every step of the extension's tree looks up one row: only the change itself is left to pay."""
 
-PROJECTED_AMORTISED = replace(PROJECTED, update="O(1 + change of the extended result) amortised")
+PROJECTED_AMORTISED = replace(PROJECTED, update=replace(PROJECTED_CONSTANT.update, amortised=True))
 """The same with foreign keys."""
 
-RANGES = Cost(preprocessing="O(N log N)", update="O(N log N)", delay="O(1)", space="O(N)")
+RANGES = replace(CONSTANT, preprocessing=LINEAR_BOUND.in_order(), update=LINEAR_BOUND.in_order())
 """Idris et al. 2020: one comparison per edge of a free-connex tree. The update's N is met only where a change of one
 side has to reach rows of the other."""
 
-RANGES_LOGARITHMIC = replace(RANGES, update="O(log N)")
+RANGES_LOGARITHMIC = replace(RANGES, update=LOGARITHMIC_BOUND)
 """The same where every change is joined with one sum over a range, or one row, at each node."""
 
-RANKED = Cost(preprocessing="O(N log N)", update="O(N log N)", delay="O(log N)", space="O(N)")
+RANKED = replace(RANGES, delay=LOGARITHMIC_BOUND)
 """Deep, Hu and Koutris 2022, Theorem 19, kept under changes; the update's N is met only when one key holds all rows and
 the best of a group with that key changes."""
 
-RANKED_LOGARITHMIC = replace(RANKED, update="O(log N)")
+RANKED_LOGARITHMIC = replace(RANKED, update=LOGARITHMIC_BOUND)
 """The same when every step to a parent meets one row."""
 
-RANKED_DISTINCT_DELAY = "O(N log N), O(log N) where rows do not repeat"
+RANKED_DISTINCT_DELAY = replace(LINEAR_BOUND.in_order(), remark=", O(log N) where rows do not repeat")
 """Deep, Hu and Koutris 2022, Theorem 24: a row of the projection is come to once for each row of the join at worst."""
 
 ROUNDED = ", times the rows whose sums are as near as they are rounded"
 """What a delay is multiplied by where rows are held back until a bound of those that follow is behind them (Fagin,
 Lotem and Naor 2003): all rows at worst, whose sums tie but for rounding."""
 
-SORTED = Cost(preprocessing="O(1)", update="O(1)", delay="O(rows log rows) to the first", space="O(1)")
+SORTED = Cost(
+    preprocessing=CONSTANT_BOUND,
+    update=CONSTANT_BOUND,
+    delay=replace(CONSTANT_BOUND.plus(SORTED_ROWS), remark=" to the first"),
+    space=CONSTANT_BOUND,
+)
 """Nothing is kept for the order: the rows are sorted when they are read."""
 
+BLOCK_SORTED = Bound(terms=(Term(BLOCK_ROWS, logs=1),))
+"""The rows of a block are sorted at each epoch."""
+
 MATERIALIZED = Cost(
-    preprocessing="O(N + intermediate results)",
-    update="O(1 + change of every intermediate result)",
-    delay="O(1)",
-    space="O(N + intermediate results)",
+    preprocessing=LINEAR_BOUND.plus(INTERMEDIATE_RESULTS),
+    update=CONSTANT_BOUND.plus(INTERMEDIATE_CHANGE),
+    delay=CONSTANT_BOUND,
+    space=LINEAR_BOUND.plus(INTERMEDIATE_RESULTS),
 )
 """Koch et al. 2014: every intermediate join is stored; the result is the last of them."""
 
 
-TOUCHED = Cost(preprocessing="O(N)", update="O(rows of the touched groups)", delay="O(1)", space="O(N)")
-"""Groups that DuckDB computes from their rows: those that a change touches, before it and after it."""
+TOUCHED = replace(CONSTANT, update=CONSTANT_BOUND.plus(TOUCHED_ROWS))
+"""Groups that DuckDB computes from their rows: those that a change touches."""
 
-TOUCHED_WHOLE = replace(TOUCHED, update="O(N)")
+TOUCHED_WHOLE = replace(CONSTANT, update=LINEAR_BOUND)
 """The same where all rows are one group."""
-
-
-_POWER = re.compile(r"1|log N|N(\^([\d.]+|\([\d/]+\)))?")
 
 
 def bag_cost(width: Fraction, update: Fraction, space: Fraction) -> Cost:
     """The cost of a tree over bags by its exponents: building it, one change, and what is stored."""
-    return Cost(preprocessing=power_cost(width), update=power_cost(update), delay="O(1)", space=power_cost(space))
-
-
-def leading_power(cost: str) -> str:
-    """The power of N that a cost starts with: "N" of "O(N + result)", "1" of "O(1) amortised"; or "log N"."""
-    found = _POWER.match(cost, len("O("))
-    if found is None:
-        raise ValueError(f"no power of N at the start of {cost}")
-    return found[0]
-
-
-def exponent(power: str) -> Fraction:
-    """The exponent of a power of N: 3/2 of "N^1.5", 0 of "1" and of "log N"."""
-    base, _, raised = power.partition("^")
-    return Fraction(raised.strip("()") or int(base == "N"))
-
-
-def power_cost(raised: Fraction) -> str:
-    """O(1), O(N), O(N^1.5), O(N^(4/3))."""
-    if raised in (0, 1):
-        return "O(N)" if raised else "O(1)"
-    decimal = f"{float(raised):.6g}"
-    return f"O(N^{decimal})" if Fraction(decimal) == raised else f"O(N^({raised}))"
+    return Cost(preprocessing=Bound(width), update=Bound(update), delay=CONSTANT_BOUND, space=Bound(space))

@@ -8,20 +8,31 @@ counts. What makes a change cheap in a part tree is that a light value has a sho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from enum import Enum
+from typing import Literal, Protocol
 
-from sqlfront.planner.model.plan import Node
+from sqlfront.planner.model.exponents import Exponents
+from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.query import Definition
 
-Reading = Literal["shared", "enumerated", "looked up", "added"]
-"""How a part tree is read.
 
-- shared: its rows are added to an output that part trees share.
-- enumerated: its rows are enumerated from its tree, by the values they have in the tree's upper part.
-- looked up: its rows only serve other part trees.
-- added: the delta of one atom is added, to the output or to a part tree that serves others. So the deltas of each atom
-  may be divided differently.
-"""
+class Reading(Enum):
+    """How a part tree is read.
+
+    - shared: its rows are added to an output that part trees share.
+    - enumerated: its rows are enumerated from its tree, by the values they have in the tree's upper part.
+    - looked up: its rows only serve other part trees.
+    - added: the delta of one atom is added, to the output or to a part tree that serves others. So the deltas of each
+      atom may be divided differently.
+    """
+
+    SHARED = "shared"
+    ENUMERATED = "enumerated"
+    LOOKED_UP = "looked up"
+    ADDED = "added"
 
 
 @dataclass(frozen=True)
@@ -44,20 +55,20 @@ class Edge:
 
 @dataclass(frozen=True)
 class PartTree:
-    """One view tree of a union; `parts` gives the part of each of its atoms, a letter for each group of variables.
+    """One view tree of a union; `parts` gives the part of each of its atoms, by its groups of variables.
 
-    A part may be several, apart by |. `changed` is the atom whose changes alone are added, `target` the part tree to
+    `changed` is the atom whose changes alone are added, `target` the part tree to
     which (None: the output).
     """
 
     name: str
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[tuple[str, PartKey], ...]
     root: Node
     reading: Reading
     changed: str | None = None
-    target: str | None = None
+    target: PartTree | None = None
 
-    def part(self, atom: str) -> str:
+    def part(self, atom: str) -> PartKey:
         return dict(self.parts)[atom]
 
 
@@ -70,31 +81,66 @@ class Cover:
     """
 
     both: bool
-    after: str
-    before: str
+    after: PartKey
+    before: PartKey
     listed: bool = True
 
 
 @dataclass(frozen=True)
 class Union:
-    """A strategy: its atoms, the part trees, and the covers of a sum that no tree keeps (of triangles, whose atoms
-    are then in rotation). `root` is the tree that holds what part trees share. `joint`: a value is heavy in all
-    columns that are joined if it is so in one of them. `first_rows`: it finds the first rows of an order, along a
-    ranked tree for each part tree."""
+    """A query divided by a strategy: its atoms, the part trees, and what they cost; the covers of a sum that no tree
+    keeps (of triangles, whose atoms are then in rotation).
 
+    `root` is the tree that holds what part trees share. `joint`: a value is heavy in all columns that are joined if it
+    is so in one of them.
+    """
+
+    strategy: Strategy
     edges: tuple[Edge, ...]
     part_trees: tuple[PartTree, ...]
     root: Node
+    exponents: Exponents
     covers: tuple[Cover, ...] = ()
     joint: bool = False
-    first_rows: bool = False
 
-    @property
-    def has_changes(self) -> bool:
-        """Whether the changes of each atom are divided in a way of their own."""
-        return any(part_tree.reading == "added" for part_tree in self.part_trees)
+    def enumerated(self, free: tuple[str, ...]) -> tuple[str, ...]:
+        """The variables that it enumerates: more than the `free` ones where it lists all rows."""
+        top = self.root.children[0]
+        return top.variables if top.connex and set(top.variables) != set(free) else free
 
 
-def is_whole(part: str) -> bool:
-    """Whether a part is all rows of an atom."""
-    return set(part) <= {"*"}
+class Reason(Protocol):
+    """The reason that EXPLAIN gives for a union, of a query that puts `free` out."""
+
+    def __call__(self, definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str: ...
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """A way to divide a query by heavy and light values, and all that is known of it.
+
+    - recognise: the union for a query and its plan without, None for a query of another shape.
+    - what, source: what the query is over, and the paper with the theorem, in words; `reason` puts them together.
+    - choice: whether a query is divided without being asked: always, or by the costs that are expected.
+    - single: tables are partitioned by one column each, as partition = 'single' asks.
+    - undivided: the name of what runs where epsilon is 0 or 1, if nothing is divided then.
+    - distinct: rows of its trees are only read to find distinct ones.
+    - refusal: why a query that has nearly the shape is not divided, and a hint; None for any other query.
+    """
+
+    recognise: Callable[[Definition, Plan], Union | None]
+    what: str
+    source: str
+    reason: Reason
+    choice: Literal["always", "by cost", "if asked"] = "by cost"
+    single: bool = False
+    undivided: str | None = None
+    distinct: bool = False
+    refusal: Callable[[Definition, Plan], tuple[str, str | None] | None] | None = None
+
+    def name(self, epsilon: float) -> str:
+        """The strategy's name at an epsilon."""
+        if self.undivided is not None and not 0 < epsilon < 1:
+            return f"{self.undivided} (epsilon = {epsilon:g}: no values apart)"
+        apart = {0.0: "all values heavy", 1.0: "all values light"}.get(epsilon, "heavy and light values apart")
+        return f"IVM^eps with epsilon = {epsilon:g}, {apart}"

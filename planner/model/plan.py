@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.whole_cost import Block, deciding, whole_cost
 
 if TYPE_CHECKING:
@@ -56,21 +57,12 @@ def needed(node: Node) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Cost:
-    """Asymptotic cost; N is the number of rows in the view's tables."""
-
-    preprocessing: str
-    update: str
-    delay: str
-    space: str
-
-
-@dataclass(frozen=True)
 class OrderPlan:
     """How the rows of one order are found: along a ranked tree or, without a `root`, by sorting them at each read.
 
-    `reason` says why; the cost is that of what the order adds, its delay that of rows read in this order. Rows that
-    differ in `top`, variables of the root, are ordered apart. Of a union there is a tree for each of the `part_trees`.
+    `reason` says why; `obstacle` is the cause where the rows are sorted. The cost is that of what the order adds, its
+    delay that of rows read in this order. Rows that differ in `top`, variables of the root, are ordered apart. Of a
+    union there is a tree for each of the `part_trees`.
     """
 
     root: Node | None
@@ -78,6 +70,7 @@ class OrderPlan:
     reason: str
     top: tuple[str, ...] = ()
     part_trees: tuple[Node, ...] = ()
+    obstacle: str | None = None
 
     @property
     def is_ranked(self) -> bool:
@@ -140,7 +133,7 @@ class Plan:
     def keeps_number(self) -> bool:
         """Whether the number of distinct tuples that several nodes hold together is kept: where each change takes a
         constant number of steps. Elsewhere keeping it would cost more than the view itself does."""
-        return self.cost.update.startswith("O(1)")
+        return self.cost.update.is_constant
 
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None

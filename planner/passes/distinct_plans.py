@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from sqlfront.planner.model.cost import MATERIALIZED, exponent, leading_power
+from sqlfront.planner.model.bound import (
+    CONSTANT_BOUND,
+    GROUP_VALUES,
+    LOGARITHMIC_BOUND,
+    VALUES_CHANGE,
+    VALUES_KEPT,
+    Bound,
+    Term,
+)
+from sqlfront.planner.model.cost import MATERIALIZED, Cost
 from sqlfront.planner.model.hypergraph import components, hypergraph
-from sqlfront.planner.model.plan import Cost, Plan
+from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition, DistinctValues
 from sqlfront.planner.theory.wording import labels
 
@@ -51,33 +60,29 @@ def deciding_atoms(
 
 def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
     ordered = any(distinct_set.ordered for distinct_set in definition.distinct_sets)
+    delay = _delay(definition, plan.cost.delay)
     if MATERIALIZED in (plan.cost, *(one.cost for one in plans)):
-        update = "O(1 + change of every intermediate result * log N)" if ordered else MATERIALIZED.update
-        return replace(MATERIALIZED, update=update, delay=_delay(definition, plan.cost.delay))
+        terms = tuple(replace(term, logs=int(ordered)) for term in MATERIALIZED.update.terms)
+        return replace(MATERIALIZED, update=replace(MATERIALIZED.update, terms=terms), delay=delay)
+    costs = [one.cost for one in (plan, *plans)]
+    update, building, space = (
+        max(getattr(cost, field).leading for cost in costs) for field in ("update", "preprocessing", "space")
+    )
     alone = all(len(distinct_set.definition.atoms) == 1 for distinct_set in definition.distinct_sets)
-    joining = _highest(one.cost.update for one in (plan, *plans))
-    if alone and joining == "1":
-        update = "O(log N)" if ordered else plan.cost.update
+    if alone and update.is_constant:
+        update = LOGARITHMIC_BOUND if ordered else plan.cost.update
     else:
-        change = "change of the values kept" + (" * log N" if ordered else "")
-        update = f"O({joining} + {change})"
-    costs = [(one.cost.preprocessing, one.cost.space) for one in (plan, *plans)]
-    building, space = (_highest(found) if alone else f"{_highest(found)} + values kept" for found in zip(*costs))
-    if ordered:
-        building = f"{building} log N" if alone else f"({building}) log N"
-    return Cost(f"O({building})", update, _delay(definition, plan.cost.delay), f"O({space})")
+        update = replace(update, terms=(Term(VALUES_CHANGE, logs=int(ordered)),))
+    if not alone:
+        building, space = building.plus(VALUES_KEPT), space.plus(VALUES_KEPT)
+    return Cost(building.in_order() if ordered else building, update, delay, space)
 
 
-def _highest(costs: Iterable[str]) -> str:
-    """The highest of the powers of N that the costs start with."""
-    return max((leading_power(cost) for cost in costs), key=lambda power: (exponent(power), power != "1"))
-
-
-def _delay(definition: Definition, delay: str) -> str:
+def _delay(definition: Definition, delay: Bound) -> Bound:
     kept = {column.kind for column in definition.raw if column.distinct_set is not None}
     if kept & {"sum", "avg"}:
-        return "O(distinct values of the group)"
-    return "O(log N)" if "greatest" in kept else delay
+        return CONSTANT_BOUND.plus(GROUP_VALUES)
+    return LOGARITHMIC_BOUND if "greatest" in kept else delay
 
 
 def _per(distinct_set: DistinctValues, definition: Definition) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import get_args
 
-from sqlfront.planner.model.cost import exponent, leading_power
-from sqlfront.planner.model.plan import Cost, Node, OrderPlan, Plan, Shape
+from sqlfront.planner.model.cost import Cost
+from sqlfront.planner.model.plan import Node, OrderPlan, Plan, Shape
 from sqlfront.planner.model.query import Definition
 
 
@@ -15,7 +15,7 @@ def unmerged(plans: Sequence[Plan]) -> str | None:
     """Why branches with these plans are not merged, as one keeps more than a ranked tree; None if they are."""
     for plan in plans:
         if not plan.ranked_only or plan.orders[0].root is None:
-            return plan.orders[0].reason.partition(": ")[2].rstrip(".")
+            return plan.orders[0].obstacle or "its rows are kept in heavy and light parts, not in bags"
     return None
 
 
@@ -27,7 +27,8 @@ def merge_branches(definition: Definition, plans: Sequence[Plan]) -> Plan:
     Koutris 2022, Theorem 20).
     """
     shapes = get_args(Shape)
-    cost = Cost(*(max(found, key=_growth) for found in zip(*(_costs(plan) for plan in plans), strict=True)))
+    costs = [plan.orders[0].cost for plan in plans]
+    cost = Cost(*(max(getattr(one, field.name) for one in costs) for field in fields(Cost)))
     again = " Rows that several branches have follow each other, and are one." if definition.mode == "set" else ""
     reason = (
         f"Each of the {len(plans)} branches of the union keeps a ranked tree of its own, in the order by "
@@ -57,13 +58,3 @@ def merged_definition(definition: Definition) -> Definition:
     ranked = {branch.table: branch.definition for branch in definition.branches}
     derived = tuple((table, ranked.get(table, block)) for table, block in definition.derived)
     return replace(definition, atoms=(), derived=derived, unions=unions, merged=True)
-
-
-def _costs(plan: Plan) -> tuple[str, str, str, str]:
-    cost = plan.orders[0].cost
-    return cost.preprocessing, cost.update, cost.delay, cost.space
-
-
-def _growth(cost: str) -> tuple[object, ...]:
-    power = leading_power(cost)
-    return exponent(power), power != "1", len(cost)

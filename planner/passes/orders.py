@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlfront.planner.model.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, ROUNDED, SORTED
-from sqlfront.planner.model.heavy_light import Union
+from sqlfront.planner.model.bound import Bound
+from sqlfront.planner.model.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, ROUNDED, SORTED, Cost
+from sqlfront.planner.model.heavy_light import Reading, Union
 from sqlfront.planner.model.hypergraph import ordered_variables
-from sqlfront.planner.model.plan import Cost, Node, OrderPlan, Plan
+from sqlfront.planner.model.plan import Node, OrderPlan, Plan
 from sqlfront.planner.model.query import Definition, Order, Term, is_grouped
 from sqlfront.planner.search.join_tree import Weights, build_tree, cheapest_tree
 from sqlfront.planner.theory.group_changes import spreading_atom
@@ -42,20 +43,18 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
     )
 
 
-def over_part_trees(planned: OrderPlan, order: Order, union: Union, cost: Cost) -> OrderPlan:
+def over_part_trees(planned: OrderPlan, order: Order, union: Union, cost: Cost, *, distinct: bool) -> OrderPlan:
     """The plan of an order, `planned` without, whose view, kept at this cost, has no bags but those of a union's
-    part trees."""
-    if not planned.bags and not planned.part_trees and not union.first_rows:
+    part trees. `distinct`: these trees are only read to find distinct rows."""
+    if not planned.bags and not planned.part_trees and not distinct:
         return planned
-    delay = _delay(order, _sorting(cost.delay)) if union.first_rows else planned.cost.delay
-    cost = Cost(_sorting(cost.preprocessing), _sorting(cost.update), delay, cost.space)
+    delay = _delay(order, cost.delay.in_order()) if distinct else planned.cost.delay
+    cost = Cost(cost.preprocessing.in_order(), cost.update.in_order(), delay, cost.space)
     if planned.part_trees:
         return replace(planned, cost=cost)
-    if planned.top or any(part_tree.reading != "enumerated" for part_tree in union.part_trees):
+    if planned.top or any(part_tree.reading != Reading.ENUMERATED for part_tree in union.part_trees):
         return _sorted("its rows are kept in heavy and light parts, not in bags")
-    trees = tuple(
-        _without_lone_root(_over_bags(part_tree.root, distinct=union.first_rows)) for part_tree in union.part_trees
-    )
+    trees = tuple(_without_lone_root(_over_bags(part_tree.root, distinct=distinct)) for part_tree in union.part_trees)
     reason = f"{planned.reason} Each of the {len(trees)} part trees has such a tree; what they find is merged."
     return OrderPlan(None, cost, reason, part_trees=trees)
 
@@ -77,7 +76,7 @@ def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weigh
 
 
 def _sorted(why: str) -> OrderPlan:
-    return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.")
+    return OrderPlan(None, SORTED, f"The rows are sorted when they are read: {why}.", obstacle=why)
 
 
 def _ranked_tree(
@@ -87,7 +86,7 @@ def _ranked_tree(
     is read of it, each row once."""
     if plan.shape == "cyclic":
         root = _without_lone_root(_over_bags(plan.root, distinct=distinct))
-        building, update = _sorting(plan.cost.preprocessing), _sorting(plan.cost.update)
+        building, update = plan.cost.preprocessing.in_order(), plan.cost.update.in_order()
         cost = Cost(building, update, delay=RANKED.delay, space=plan.cost.preprocessing)
         return (root, cost) if set(top) <= set(root.variables) else None
     free = ordered_variables(definition)
@@ -111,14 +110,9 @@ def _over_bags(node: Node, *, distinct: bool) -> Node:
     return replace(node, children=children)
 
 
-def _sorting(cost: str) -> str:
-    """The cost of so many rows, each entered in an order."""
-    return "O(log N)" if cost == "O(1)" else cost.replace(")", " log N)", 1)
-
-
-def _delay(order: Order, delay: str) -> str:
+def _delay(order: Order, delay: Bound) -> Bound:
     """The delay of an order's rows, `delay` where their keys tell which comes first."""
-    return delay + ROUNDED if _is_rounded(order) else delay
+    return replace(delay, remark=delay.remark + ROUNDED) if _is_rounded(order) else delay
 
 
 def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:

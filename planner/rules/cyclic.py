@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from sqlfront.planner.heavy_light.ring_rows import listed_ring
-from sqlfront.planner.model.cost import bag_cost
+from sqlfront.planner.heavy_light.ring import listed_ring
+from sqlfront.planner.model.cost import Cost, bag_cost
 from sqlfront.planner.model.hypergraph import Edges, hypergraph
-from sqlfront.planner.model.plan import Cost, Node, Plan
+from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
-from sqlfront.planner.search.decomposition import Decomposition, decompose_best, spell_cut
+from sqlfront.planner.search.decomposition import STRATEGY, Decomposition, decompose_best, spell_cut
 from sqlfront.planner.search.join_tree import Weights
 from sqlfront.planner.theory.connex import is_free_connex
 from sqlfront.planner.theory.gyo import Cycle, find_cycle, is_acyclic
 from sqlfront.planner.theory.wording import are, column, enumerate_words, labels
-
-STRATEGY = "bags of a hypertree decomposition, worst-case optimal delta joins"
 
 STORE = (
     "where tables join few rows in between, store every intermediate join: "

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sqlfront.planner.model.cost import bag_cost
+from sqlfront.planner.model.cost import Cost, bag_cost
 from sqlfront.planner.model.hypergraph import components, hypergraph
-from sqlfront.planner.model.plan import Cost, Plan
+from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.rules.cyclic import STORE
 from sqlfront.planner.search.decomposition import Decomposition, decompose_best, spell_cut

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlfront.planner.model.cost import MATERIALIZED
+from sqlfront.planner.model.cost import MATERIALIZED, Cost
 from sqlfront.planner.model.hypergraph import Edges, components, hypergraph, ordered_variables
-from sqlfront.planner.model.plan import Cost, Node, Plan
+from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
 STRATEGY = "every join materialized"

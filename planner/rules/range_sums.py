@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlfront.planner.model.bound import LOGARITHMIC_BOUND
 from sqlfront.planner.model.cost import RANGES, RANGES_LOGARITHMIC
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
@@ -40,7 +41,7 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
         free=free,
         projected=False,
         variables_added=added,
-        cost=replace(cost, delay="O(log N)") if listed else cost,
+        cost=replace(cost, delay=LOGARITHMIC_BOUND) if listed else cost,
         reason=_explain(definition, added, listing),
     )
 

@@ -35,6 +35,8 @@ from sqlfront.planner.theory.elimination import promising_bags
 from sqlfront.planner.theory.enumerable import enumerable_sets
 from sqlfront.planner.theory.gyo import reduce_gyo
 
+STRATEGY = "bags of a hypertree decomposition, worst-case optimal delta joins"
+
 EXACT_VARIABLES = 8
 """Cycles over at most so many variables are searched completely; above, the labels come from a beam search."""
 

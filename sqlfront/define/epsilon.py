@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
-from sqlfront.planner.heavy_light.rings import find_ring
-from sqlfront.planner.heavy_light.unions import exponents, find_union
-from sqlfront.planner.model.cost import bag_cost, exponent, leading_power, power_cost
+from sqlfront.planner.heavy_light.strategies import find_refusal, find_union
 from sqlfront.planner.model.heavy_light import Union
-from sqlfront.planner.model.plan import Cost, Plan
+from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.passes.distinct_plans import add_distinct_sets
 from sqlfront.planner.passes.orders import over_part_trees
-from sqlfront.planner.rules import cyclic, materialize
-from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison
+from sqlfront.planner.theory.wording import spell_comparison
 from sqlfront.storage.errors import ProgrammingError
 
 EPSILON = 0.5
@@ -38,12 +34,6 @@ OPTIONS = ("epsilon", "reads", "partition")
 CHOICES = (0, 0.25, 0.5, 0.75, 1)
 """Those whose costs an explanation compares."""
 
-_SOURCE = "Kara, Nikolic, Ngo, Olteanu and Zhang 2020, Theorem 3"
-_RINGS = "the bound of Hanauer, Henzinger and Hua 2022, Fully dynamic four-vertex subgraph counting"
-_SPLIT = "after the split of cycles by Deep, Hu and Koutris 2022; the division is ours"
-_STARS = "Deep, Hu and Koutris 2022, Theorem 25"
-_NULLARY = f"{_SOURCE} and the nullary query with double partitioning"
-
 
 def epsilon_of(options: Mapping[str, Any]) -> float:
     """The epsilon of a view by its options."""
@@ -58,61 +48,43 @@ def _divides(union: Union, plan: Plan, options: Mapping[str, Any]) -> bool:
     """
     if options.keys() & {"epsilon", "partition"}:
         return True
-    if union.first_rows:
+    if union.strategy.choice == "if asked":
         return False
-    reads, size, atoms = float(options.get("reads", READS)), len(_enumerated(union, plan.free)), len(union.edges)
-    rows = 0.0 if not size else atoms / (atoms - 1) if size > 2 else 1.0
-    _, update, delay, _ = exponents(union, size, Fraction(1, 2))
-    costs = []
-    for change, wait in ((exponent(leading_power(plan.cost.update)), 0), (update, delay)):
-        costs.append((1 - reads) * NOMINAL_ROWS ** float(change) + reads * NOMINAL_ROWS ** (rows + float(wait)))
-    return costs[1] < costs[0]
-
-
-def epsilon_cost(union: Union, epsilon: float, free: int) -> Cost:
-    """What a strategy costs with that many free variables."""
-    building, update, delay, space = exponents(union, free, Fraction(str(epsilon)))
-    cost = replace(bag_cost(building, update, space), delay=power_cost(delay))
-    return replace(cost, update=f"{cost.update} amortised") if 0 < epsilon < 1 else cost
+    divided, rows, reads = union.exponents.cost(EPSILON), union.exponents.rows, float(options.get("reads", READS))
+    whole, parts = (
+        (1 - reads) * NOMINAL_ROWS ** float(change) + reads * NOMINAL_ROWS ** float(rows + wait)
+        for change, wait in ((plan.cost.update.power, 0), (divided.update.power, divided.delay.power))
+    )
+    return parts < whole
 
 
 def with_epsilon(definition: Definition, plan: Plan, epsilon: float, options: Mapping[str, Any] | None = None) -> Plan:
     """A plan that is a union of trees over heavy and light parts, if one is known for its query; else the plan itself.
 
-    A sum over all triangles always is; another view if it was already, or if its `options` say so.
+    A view is divided if its strategy always is, if its `options` say so, or if it was already.
     """
     union = plan.union
-    if union is None and plan.strategy != materialize.STRATEGY:
+    if union is None and not plan.joins:
         union = find_union(definition, plan, single=(options or {}).get("partition") == "single")
     if union is None:
         return plan
     divided = plan.union is not None or (options is not None and _divides(union, plan, options))
-    if not (union.covers or divided):
+    if not (divided or union.strategy.choice == "always"):
         return plan
-    strategy = f"IVM^eps with epsilon = {epsilon:g}, {_APART.get(epsilon, 'heavy and light values apart')}"
-    if union.covers and not 0 < epsilon < 1:
-        strategy = f"{cyclic.STRATEGY} (epsilon = {epsilon:g}: no values apart)"
-    cost = epsilon_cost(union, epsilon, len(plan.free))
+    strategy, cost = union.strategy, union.exponents.cost(epsilon)
     ordered = zip(plan.orders, definition.orders, strict=True)
-    orders = tuple(over_part_trees(planned, order, union, cost) for planned, order in ordered)
+    orders = tuple(
+        over_part_trees(planned, order, union, cost, distinct=strategy.distinct) for planned, order in ordered
+    )
     ranked_only = plan.ranked_only and orders[0].is_ranked
     changed = replace(
-        plan, strategy=strategy, cost=orders[0].cost if ranked_only else cost, union=union, root=union.root,
-        free=_enumerated(union, plan.free),
-        reason=_reason(definition, union, plan.free, epsilon), distinct_sets=(), total=None, orders=orders,
+        plan, strategy=strategy.name(epsilon), cost=orders[0].cost if ranked_only else cost, union=union,
+        root=union.root, free=union.enumerated(plan.free),
+        reason=strategy.reason(definition, union, plan.free, epsilon), distinct_sets=(), total=None, orders=orders,
         ranked_only=ranked_only,
     )  # fmt: skip
     distinct_sets = iter(plan.distinct_sets)
     return add_distinct_sets(changed, definition, lambda _: next(distinct_sets))
-
-
-def _enumerated(union: Union, free: tuple[str, ...]) -> tuple[str, ...]:
-    """The variables that a union enumerates: more than are put out where it lists all rows."""
-    top = union.root.children[0]
-    return top.variables if top.connex and set(top.variables) != set(free) else free
-
-
-_APART = {0.0: "all values heavy", 1.0: "all values light"}
 
 
 def check_epsilon(name: str, definition: Definition, plan: Plan, options: Mapping[str, Any]) -> None:
@@ -124,7 +96,7 @@ def check_epsilon(name: str, definition: Definition, plan: Plan, options: Mappin
 
 
 def _check_option(option: str, name: str, definition: Definition, plan: Plan) -> None:
-    if plan.strategy == materialize.STRATEGY:
+    if plan.joins:
         raise _refused(option, name, "every join is stored (strategy = 'materialize')")
     single = option == "partition"
     if (plan.union is not None and not single) or find_union(definition, plan, single=single) is not None:
@@ -135,15 +107,9 @@ def _check_option(option: str, name: str, definition: Definition, plan: Plan) ->
     if definition.comparisons:
         compared = " and ".join(spell_comparison(definition, test) for test in definition.comparisons)
         raise _refused(option, name, f"its query compares {compared} across tables, and parts are joined by equalities")
-    ring = find_ring(definition, 3)
-    if ring is not None and not single:
-        joining = {edge.first for edge in ring}
-        others = labels(definition, [variable for variable in plan.free if variable not in joining])
-        why = f"triangles by {others}, which joins no tables, are only told apart if all their rows are put out"
-        raise _refused(option, name, why)
-    if definition.mode == "set" and definition.limit is None and plan.shape == "acyclic":
-        why = "DISTINCT ends of a star are told apart for first rows only, by ORDER BY ... LIMIT"
-        raise _refused(option, name, why, "give the view an order and a LIMIT, or leave the option out")
+    refusal = find_refusal(definition, plan, single=single)
+    if refusal is not None:
+        raise _refused(option, name, *refusal)
     why = "its query is no join of three tables of which each two share a column of their own, nor one of the others"
     raise _refused(option, name, why)
 
@@ -163,89 +129,3 @@ def _refused(option: str, name: str, why: str, hint: str | None = None) -> Progr
         why=f"{why}; {option} is for {views} that the documentation lists",
         hint=hint or "leave the option out",
     )
-
-
-def _reason(definition: Definition, union: Union, free: tuple[str, ...], epsilon: float) -> str:
-    if union.first_rows:
-        return _star_reason(definition, union, epsilon)
-    variables = dict.fromkeys(variable for edge in union.edges for group in edge.groups for variable in group)
-    triangles = "the triangles" if len(variables) == len(union.edges) == 3 else "the joins"
-    triangles = "the rings" if union.has_changes or union.joint else triangles
-    start = f"The query is {_asks(definition, free)} {triangles} of {labels(definition, sorted(variables))}."
-    if union.covers and not 0 < epsilon < 1:
-        return (
-            f"{start} With epsilon = {epsilon:g} no value is heavy or all are, so nothing is kept beside the sum: a "
-            "change is joined with whole lists, the shortest first, in worst-case optimal steps (Ngo et al. 2012). "
-            f"epsilon = {EPSILON:g} would take {epsilon_cost(union, EPSILON, 0).update} per change."
-        )
-    apart = (
-        f"{start} A value that N^{epsilon:g} rows of a table have is heavy there: light values have short lists, heavy"
-    )
-    cost = epsilon_cost(union, epsilon, len(free))
-    if union.covers:
-        return (
-            f"{apart} ones are few, and for pairs of heavy values the sum over light ones is kept as a product. A "
-            "change costs N^max(eps, 1-eps), with the rebalances that it makes necessary, and space "
-            f"N^max(1, min(1+eps, 2-2eps)) ({_NULLARY})."
-        )
-    if union.joint:
-        return (
-            f"{apart} ones are few; what is heavy in one of the two tables that it joins counts as heavy in both. By "
-            f"the status of all four values the rings are divided into {len(union.part_trees)} part trees with none "
-            "in common, each a tree over bags of three columns, in which a change lists light or heavy values. It "
-            f"costs {cost.update}, with the rebalances that it makes necessary, O(N^(2/3)) at epsilon = 1/3; the bags "
-            f"take {cost.space}, O(N^1.5) at 0.5, and rows come at {cost.delay} ({_SPLIT})."
-        )
-    if union.has_changes:
-        kept = sum(part_tree.reading == "looked up" for part_tree in union.part_trees)
-        return (
-            f"{apart} ones are few. What two tables join, by the status of their values, is summed over the column "
-            f"that they share where that meets few rows, {kept} sums in all with those of three tables for pairs of "
-            f"heavy values. A change lists what is few in the others and looks up the rest. It costs {cost.update}, "
-            f"with the rebalances that it makes necessary, and space {cost.space}; epsilon = 2/3 makes a change "
-            f"cheapest, O(N^(2/3)) ({_RINGS})."
-        )
-    return (
-        f"{apart} ones are few. The join is divided by the status of its values into {len(union.part_trees)} part "
-        f"trees, each a view tree of its own{_how_read(union)}. A change costs {cost.update}, with the "
-        f"rebalances that it makes necessary, and {'rows come' if free else 'the answer comes'} at {cost.delay} "
-        f"({_source(union)})."
-    )
-
-
-def _star_reason(definition: Definition, union: Union, epsilon: float) -> str:
-    groups = [group for edge in union.edges for group in edge.groups]
-    ends = [f"({labels(definition, group)})" if len(group) > 1 else labels(definition, group) for group in groups]
-    trees = "a ranked tree" if len(ends) == 1 else f"{len(ends)} ranked trees, one for each first light end"
-    cost = epsilon_cost(union, epsilon, 0)
-    return (
-        f"The query is the distinct {enumerate_words(ends)} of a star, whose tables share other columns. What N^"
-        f"{epsilon:g} rows of a table have is heavy there. Rows whose ends are all heavy are stored; the others are "
-        f"found along {trees}, where a row is come to no more often than its light end has rows. What they find is "
-        f"merged. A change meets {cost.update} rows of that store, one of a light end O(1), with the rebalances that "
-        f"it makes necessary; a row is come to {cost.delay} times, each in O(log N); space is {cost.space} ({_STARS})."
-    )
-
-
-def _how_read(union: Union) -> str:
-    listed = [part_tree.name for part_tree in union.part_trees if part_tree.reading == "enumerated"]
-    if len(listed) == len(union.part_trees):
-        return ", enumerated: no two have a row in common"
-    if not listed:
-        return "; all add to one output"
-    return f", {len(listed)} of which {are(listed)} enumerated, each row once; the others add to one output"
-
-
-def _source(union: Union) -> str:
-    if len(union.edges) == 2:
-        return (
-            "Kara, Nikolic, Olteanu and Zhang 2020, Trade-offs in static and dynamic evaluation of hierarchical queries"
-        )
-    triangle = len(union.edges) == 3 and all(edge.groups for edge in union.edges)
-    return _SOURCE if triangle else _SOURCE.replace("Theorem 3", "section 12")
-
-
-def _asks(definition: Definition, free: tuple[str, ...]) -> str:
-    if not free:
-        return "a sum over"
-    return f"{'the' if definition.mode != 'group' else 'an aggregate by'} {labels(definition, free)} of"

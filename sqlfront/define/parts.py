@@ -11,7 +11,7 @@ from sqlfront.database.database import Database
 from sqlfront.database.update_mix import update_weights
 from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.model.cost import TOUCHED, TOUCHED_WHOLE, exponent, leading_power
+from sqlfront.planner.model.cost import BLOCK_SORTED, TOUCHED, TOUCHED_WHOLE
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, TouchedGroups, is_grouped
 from sqlfront.planner.model.whole_cost import Block
@@ -164,11 +164,11 @@ def block_cost(definition: Definition, plan: Plan) -> Block:
     """What a block costs its view: also reading its first rows at each epoch, if it is these."""
     cost, decides = plan.stated_cost, definition.free  # The columns that decide a row, or the few rows of a group.
     if definition.limit is not None and not plan.orders[0].is_ranked:
-        cost = replace(cost, update="O(rows * log N)")
+        cost = replace(cost, update=BLOCK_SORTED)
     elif definition.limit is not None and definition.limit.rows is not None:
         decides = plan.orders[0].top
     within = [frozenset(decides) <= closure(atom.scheme, definition.atoms)[0] for atom in definition.atoms]
-    visits_all = any(within) and exponent(leading_power(plan.cost.update)) >= 1
+    visits_all = any(within) and plan.cost.update.power >= 1
     return Block(f"the block of {_spelled(definition)}", cost, not any(within), not (all(within) or visits_all))
 
 
@@ -185,9 +185,9 @@ def _kept(part: Part) -> str:
     if part.definition.limit is None:
         return kept
     order, label = part.plan.orders[0], part.definition.orders[0].label
-    if order.root is not None:
+    if order.is_ranked:
         return f"{kept}, and at each epoch its first rows by {label} are read"
-    return f"{kept}, and at each epoch its rows are sorted by {label}: {order.reason.partition(': ')[2].rstrip('.')}"
+    return f"{kept}, and at each epoch its rows are sorted by {label}: {order.obstacle}"
 
 
 def plan_definition(definition: Definition, weights: dict[str, float], strategy: str | None = None) -> Plan:

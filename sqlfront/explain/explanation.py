@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,6 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.prediction import Spending, predict, predicted_mean, spending
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.view.unbuilt import codecs_of
-from sqlfront.planner.model.heavy_light import is_whole
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, TouchedGroups
 from sqlfront.planner.model.whole_cost import spell_deciding
@@ -74,11 +73,10 @@ class Explanation:
         by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those stored beside the
         tree), orders {order, strategy, cost, reason, crossover, after, trees}, distinct values, blocks, shards (if
         asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
-        cost = self.plan.stated_cost
         return {
             "shape": self.plan.shape,
             "strategy": self.plan.strategy,
-            "cost": asdict(cost),
+            "cost": self.plan.stated_cost.to_dict(),
             "decided by": self.plan.decided_by,
             "reason": " ".join((*(f"{note}." for note in self.definition.notes), self.plan.reason, *self._symmetry())),
             "witness": self.plan.witness,
@@ -93,7 +91,7 @@ class Explanation:
                 }
                 for task in self.tasks
             },
-            "rewrites": [{"what": r.what, "sql": r.sql, "update": r.update} for r in self.rewrites],
+            "rewrites": [{"what": r.what, "sql": r.sql, "update": str(r.update)} for r in self.rewrites],
             "settings": dict(self.definition.settings),
             "steps": self._steps(),
             "heavy": skew_data(self.tree, self.plan, self.maintained),
@@ -117,7 +115,7 @@ class Explanation:
         rows += [("settings", f"{name} = {literal(value)}") for name, value in data["settings"].items()]
         rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
-        rows += [("heavy", line) for line in skew_lines(data["heavy"])]
+        rows += [("heavy", line) for line in skew_lines(data["heavy"], self.definition, self.plan)]
         rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
 
@@ -178,11 +176,11 @@ class Explanation:
         if self.maintained is not None and self.maintained.tuple_count is not None:
             boxes.append(_tuple_count(self.maintained.tuple_count))
         for kept in (one for one in self._part_trees() if one.planned.changed is None):
-            parts = ", ".join(f"{atom} {part}" for atom, part in kept.planned.parts if not is_whole(part))
+            parts = ", ".join(f"{atom} {part}" for atom, part in kept.planned.parts if not part.is_whole)
             boxes.append(
                 Box(
                     f"part tree {kept.planned.name}",
-                    (kept.planned.reading, parts),
+                    (kept.planned.reading.value, parts),
                     "projection",
                     (_box(kept.tree, kept.tree.root),),
                 )

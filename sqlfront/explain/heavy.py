@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sqlfront.define.epsilon import CHOICES, EPSILON, with_epsilon
-from sqlfront.explain.tradeoff import choice_table
+from sqlfront.define.epsilon import EPSILON
+from sqlfront.explain.tradeoff import choice_table, cost_choices
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
-from sqlfront.maintenance.heavy_light.partition import part_name
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.model.heavy_light import is_whole
+from sqlfront.planner.model.heavy_light import PartTree, Reading, Union
 from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import column
 from sqlfront.storage.stores.table import Table
 
@@ -26,23 +26,25 @@ def skew_data(tree: Tree, plan: Plan, view: MaintainedView | None) -> dict[str, 
     """
     if plan.union is None:
         return None
-    costs = [(epsilon, with_epsilon(tree.definition, plan, epsilon).stated_cost) for epsilon in CHOICES]
     return {
         "epsilon": EPSILON if view is None else view.epsilon,
         "choices": [
-            {"epsilon": epsilon, "update": cost.update, "delay": cost.delay, "space": cost.space}
-            for epsilon, cost in costs
+            {"epsilon": epsilon, "update": str(cost.update), "delay": str(cost.delay), "space": str(cost.space)}
+            for epsilon, cost in cost_choices(tree.definition, plan)
         ],
         "part_trees": [
-            {"name": part_tree.name, "parts": dict(part_tree.parts), "reading": part_tree.reading}
-            for part_tree in plan.union.part_trees
-            if part_tree.changed is None
+            {
+                "name": part_tree.name,
+                "parts": {atom: str(part) for atom, part in part_tree.parts},
+                "reading": part_tree.reading.value,
+            }
+            for part_tree in _kept(plan.union)
         ],
         "figures": _figures(view.balance) if view is not None and view.balance is not None else None,
     }
 
 
-def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
+def skew_lines(data: dict[str, Any] | None, definition: Definition, plan: Plan) -> Iterator[str]:
     """What `skew_data` found, for people."""
     if data is None:
         return
@@ -57,20 +59,25 @@ def skew_lines(data: dict[str, Any] | None) -> Iterator[str]:
             heavy = ", ".join(f"{count} of {column}" for column, count in found["heavy"].items())
             parts = ", ".join(f"{part} {rows}" for part, rows in found["parts"].items())
             yield f"{name}: {heavy} are heavy; rows by {'the two' if len(found['heavy']) > 1 else 'it'}: {parts}"
-    for part_tree in data["part_trees"]:
-        parts = ", ".join(f"{atom} {part}" for atom, part in part_tree["parts"].items() if not is_whole(part))
-        kept = figures["part_trees"].get(part_tree["name"]) if figures is not None else None
+    for part_tree in _kept(plan.union) if plan.union is not None else ():
+        parts = ", ".join(f"{atom} {part}" for atom, part in part_tree.parts if not part.is_whole)
+        kept = figures["part_trees"].get(part_tree.name) if figures is not None else None
         rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
-        yield f"part tree {part_tree['name']}, {part_tree['reading']} ({parts}){rows}"
-    yield from choice_table(data["choices"], data["epsilon"])
+        yield f"part tree {part_tree.name}, {part_tree.reading.value} ({parts}){rows}"
+    yield from choice_table(cost_choices(definition, plan), data["epsilon"])
+
+
+def _kept(union: Union) -> Iterator[PartTree]:
+    """The part trees that keep rows or are read."""
+    return (part_tree for part_tree in union.part_trees if part_tree.changed is None)
 
 
 def heavy_tables(part_trees: PartTrees) -> Iterator[tuple[str, str, Table]]:
     """The tables kept for part trees, each with its name and kind for SHOW STATE."""
     for partition in part_trees.partitions:
         atom = next(edge.atom for edge in part_trees.union.edges if part_trees.stores[edge.atom] is partition.store)
-        for part_key, table in partition.parts.items():
-            yield f"{atom} {part_name(part_key)}", "part", table
+        for part, table in partition.parts.items():
+            yield f"{atom} {part}", "part", table
         for name, kept in zip(_columns(part_trees, atom), partition.columns, strict=True):
             yield name, "heavy values", kept.heavy
             yield name, "pending values", kept.pending
@@ -81,7 +88,7 @@ def heavy_tables(part_trees: PartTrees) -> Iterator[tuple[str, str, Table]]:
             if view.table is not None:
                 yield (
                     tree.planned.name,
-                    "product" if tree.planned.reading == "looked up" else "part_tree",
+                    "product" if tree.planned.reading == Reading.LOOKED_UP else "part_tree",
                     view.table,
                 )
 

@@ -29,7 +29,7 @@ def kept_orders(definition: Definition, plan: Plan, view: MaintainedView | None)
             {
                 "order": order.label + (" of each group" if grouped and number == 0 else ""),
                 "strategy": "ranked enumeration" if planned.is_ranked else "sorted when read",
-                "cost": {"update": planned.cost.update, "delay": planned.cost.delay, "space": planned.cost.space},
+                "cost": {kind: str(getattr(planned.cost, kind)) for kind in ("update", "delay", "space")},
                 "reason": planned.reason,
                 "crossover": None if running is None or view is None else crossover(view),
                 "after": None if keyset is None else list(map(definition.label, keyset)),

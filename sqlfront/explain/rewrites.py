@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.cost import AMORTISED, CONSTANT, LINEAR, PROJECTED, PROJECTED_AMORTISED, PROJECTED_CONSTANT
 from sqlfront.planner.model.hypergraph import hypergraph
 from sqlfront.planner.model.plan import Plan
@@ -32,7 +33,7 @@ class Rewrite:
 
     what: str
     sql: str
-    update: str
+    update: Bound
 
 
 def find_rewrites(

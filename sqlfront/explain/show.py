@@ -83,7 +83,7 @@ def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
     size = sum(table.bytes() for part in parts for table in part.all_tables())
     size += sum(store.table.bytes() for store in stores.values())
     cost = view.plan.stated_cost
-    return shown(entry.name), view.plan.shape, cost.update, cost.delay, row_count(view), size, entry.written
+    return shown(entry.name), view.plan.shape, str(cost.update), str(cost.delay), row_count(view), size, entry.written
 
 
 def _change_table_row(database: Any, table: Any) -> tuple[Any, ...]:

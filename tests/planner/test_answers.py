@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sqlfront.planner.classify import plan_view
+from sqlfront.planner.model.bound import CONSTANT_BOUND
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import DistinctValues, LeafColumn
 from sqlfront.planner.rules.cyclic import STORE
@@ -67,13 +68,13 @@ def test_witness(query: str, witness: str | None) -> None:
 )
 def test_suggestion_is_made_and_helps(query: str, suggestion: str | None, rewritten: str | None) -> None:
     plan = _plan(query)
-    assert plan.cost.update == "O(N)"
+    assert str(plan.cost.update) == "O(N)"
     if suggestion is None or rewritten is None:
         assert plan.suggestion is None
         return
     assert plan.suggestion is not None
     assert suggestion in plan.suggestion
-    assert _plan(rewritten).cost.update == "O(1)"
+    assert _plan(rewritten).cost.update == CONSTANT_BOUND
 
 
 def test_no_key_is_suggested_where_one_is_declared() -> None:
@@ -130,32 +131,36 @@ def test_a_condition_to_leave_out_makes_it_linear(query: str, left_out: str | No
 def test_what_is_left_of_the_cycle_is_linear() -> None:
     """The query that the suggestion for all triangles comes to."""
     plan = _plan("r(a,b), s(b,c), t(c,x) -> a, b, c, x")
-    assert (plan.cost.update, plan.cost.space) == ("O(N)", "O(N)")
+    assert tuple(map(str, (plan.cost.update, plan.cost.space))) == ("O(N)", "O(N)")
 
 
 def test_storing_the_joins_is_offered_where_a_change_is_more_than_linear() -> None:
     plan = _plan("r(a,b), s(b,c), t(c,d), u(d,e), v(e,a) -> [group]")
-    assert plan.cost.update == "O(N^2)"
+    assert str(plan.cost.update) == "O(N^2)"
     assert plan.suggestion == STORE
 
 
 def test_loomis_whitney_is_named_as_a_clique() -> None:
     plan = _plan("r(a,b,c), s(b,c,d), t(c,d,a), u(d,a,b) -> *")
     assert plan.witness == "r, s, t and u each join 3 of the 4 columns a, b, c and d, and no table has all of them"
-    assert (plan.cost.preprocessing, plan.cost.update, plan.cost.space) == ("O(N^(4/3))", "O(N)", "O(N^(4/3))")
+    assert tuple(map(str, (plan.cost.preprocessing, plan.cost.update, plan.cost.space))) == (
+        "O(N^(4/3))",
+        "O(N)",
+        "O(N^(4/3))",
+    )
 
 
 def test_the_reason_names_the_bags() -> None:
     definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> [group]"), labels=(("a", "r.x"),))
     plan = plan_view(definition)
     assert "(r.x, b, c) is the widest, with O(N^1.5) combinations of values" in plan.reason
-    assert (plan.cost.preprocessing, plan.cost.update, plan.cost.space) == ("O(N^1.5)", "O(N)", "O(N)")
+    assert tuple(map(str, (plan.cost.preprocessing, plan.cost.update, plan.cost.space))) == ("O(N^1.5)", "O(N)", "O(N)")
 
 
 def test_a_bag_of_rows_keeps_what_takes_least() -> None:
     """Counts of a alone take less space than all triangles, of which SELECT a shows one column."""
     plan = _plan("r(a,b), s(b,c), t(c,a) -> a [bag]")
-    assert (plan.free, plan.cost.space) == (("a",), "O(N)")
+    assert (plan.free, str(plan.cost.space)) == (("a",), "O(N)")
 
 
 def test_distinct_sets_add_to_the_cost_of_a_cyclic_query() -> None:
@@ -164,8 +169,8 @@ def test_distinct_sets_add_to_the_cost_of_a_cyclic_query() -> None:
     definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> a"), distinct_sets=(distinct_set,))
     plan = plan_view(definition)
     assert plan.distinct_sets[0].projected
-    assert plan.stated_cost.preprocessing == "O((N^1.5 + values kept) log N)"
-    assert plan.stated_cost.update == "O(N + change of the values kept * log N)"
+    assert str(plan.stated_cost.preprocessing) == "O((N^1.5 + values kept) log N)"
+    assert str(plan.stated_cost.update) == "O(N + change of the values kept * log N)"
 
 
 @pytest.mark.parametrize(

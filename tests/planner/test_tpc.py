@@ -74,7 +74,7 @@ def test_the_classes(constraints: str) -> None:
         assert isinstance(plan, Plan)
         check_plan(plan, definition)
         verdicts = "".join(task.verdict[0] for task in classify_tasks(definition, plan))
-        update = plan.cost.update.replace("change of the extended result", "change")
+        update = str(plan.cost.update).replace("change of the extended result", "change")
         found[name] = {"shape": plan.shape, constraints: f"{update} {verdicts}"}
     assert found == {name: {"shape": row["shape"], constraints: row[constraints]} for name, row in _classes().items()}
 

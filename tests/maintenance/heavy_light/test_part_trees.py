@@ -15,6 +15,7 @@ import sqlfront
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
 from sqlfront.maintenance.output.reading import read
+from sqlfront.planner.model.heavy_light import Reading
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import hop as kernels
 from sqlfront.storage.stores.table import Table
@@ -212,7 +213,7 @@ def stored(views: Views, name: str, part_tree: str) -> list[tuple[int, int]]:
     """What a part tree stores besides what it shares: of an enumerated one the join, its sums and the upper part."""
     part_trees = views.balance(name).part_trees
     kept = next(one for one in part_trees.trees if one.planned.name == part_tree)
-    if kept.planned.reading != "enumerated":
+    if kept.planned.reading != Reading.ENUMERATED:
         return [figure(view.table) for view in part_trees.own(kept)]
     pair, top = kept.pair(), kept.top()
     assert pair.table is not None

@@ -13,7 +13,6 @@ import sqlfront
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.ring_rows import ADJACENT, OPPOSITE, TURNED, ring_rows
-from sqlfront.planner.heavy_light.unions import exponents
 from tests.maintenance.heavy_light.test_part_trees import slope
 from tests.maintenance.heavy_light.test_rings import FOUR, ONE, RING, RING_OF_ONE, Rings, Rows, fits, median_steps
 from tests.planner.notation import parse_definition
@@ -120,7 +119,7 @@ def test_each_ring_is_in_one_part_tree():
     for part_tree in union.part_trees:
         part_key = dict(zip("abcd", part_tree.name, strict=True))
         for edge in union.edges:
-            assert part_tree.part(edge.atom) == part_key[edge.first] + part_key[edge.second]
+            assert str(part_tree.part(edge.atom)) == part_key[edge.first] + part_key[edge.second]
 
 
 def test_each_part_tree_has_the_rings_of_its_status():
@@ -228,7 +227,7 @@ def test_an_update_costs_what_is_stated(epsilon):
         rings.apply(worst_case(base, epsilon))
         rings.create("v", epsilon, f"SELECT {COLUMNS} {RING}")
         steps.append(median_steps(rings))
-    stated = exponents(maintained(rings).plan.union, 4, Fraction(str(epsilon)))[1]
+    stated = maintained(rings).plan.union.exponents.update.at(Fraction(str(epsilon)))
     assert stated == max(1 - Fraction(str(epsilon)), 2 * Fraction(str(epsilon)))
     assert -0.2 < slope(sizes, steps) - float(stated) < 0.05, steps
 

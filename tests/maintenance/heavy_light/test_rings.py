@@ -12,8 +12,10 @@ import pytest
 
 import sqlfront
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.heavy_light.rings import _Trees, find_ring
-from sqlfront.planner.heavy_light.unions import exponents, find_union
+from sqlfront.planner.heavy_light.ring import find_ring
+from sqlfront.planner.heavy_light.ring_sum import _Trees
+from sqlfront.planner.heavy_light.strategies import find_union
+from sqlfront.planner.model.part_key import Cell, PartKey, Status
 from tests.maintenance.heavy_light.test_part_trees import EPSILONS, slope
 from tests.planner.notation import parse_definition
 
@@ -116,10 +118,10 @@ def test_a_change_meets_each_combination_of_parts_once():
     definition = parse_definition("R(a,b), S(b,c), T(c,d), U(d,a) ->")
     ring = find_ring(definition, 4)
     assert ring is not None
-    cells = ["".join(part_key) for part_key in product("HL", repeat=2)]
+    cells = list(product((Status.HEAVY, Status.LIGHT), repeat=2))
 
-    def inside(part: str) -> set[str]:
-        return {cell for cell in cells if any(fits(one, cell) for one in part.split("|"))}
+    def inside(part: PartKey) -> set[Cell]:
+        return {cell for cell in cells if part.has(cell)}
 
     for i in range(4):
         met = Counter(
@@ -177,7 +179,7 @@ def test_an_update_costs_what_is_stated(epsilon):
         rings.create("v", epsilon, f"SELECT count(*) AS n {RING}")
         steps.append(median_steps(rings))
     union = rings.con.session.database.view(rings.con.session.duck, ["v"]).maintained.plan.union
-    stated = exponents(union, 0, Fraction(str(epsilon)))[1]
+    stated = union.exponents.update.at(Fraction(str(epsilon)))
     assert stated == max(Fraction(str(epsilon)), min(1, 2 - 2 * Fraction(str(epsilon))))
     assert -0.2 < slope(sizes, steps) - float(stated) < 0.05
 
