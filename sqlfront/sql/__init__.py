@@ -1,1 +1,1 @@
-"""The text of statements: tokens, statements of ours, parse trees, names in a text."""
+"""The text of statements: the dialect, statements of ours, trees, names in a text."""
