@@ -10,7 +10,7 @@ from sqlfront.binding.bound_calls import replaced
 from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
-from sqlfront.cut.computed_forms import computed_forms
+from sqlfront.cut.computed_forms import computed_forms, has_windows
 from sqlfront.cut.first_of_groups import FirstRows
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import KeptValues, without_nulls
@@ -43,24 +43,39 @@ class BlockBinder:
     def bind(self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool = False) -> Definition:
         """The definition of a block; `in_order`: with an order by all its columns.
 
-        What is no sum over the join is computed row by row first, in a block below; else DuckDB computes the groups.
+        What is no sum over the join is computed row by row first, in a block below; else DuckDB computes the groups. A
+        refusal of what is below the block is final: the blocks there have tried these forms.
         """
-        kept = self._blocks.state()
+        kept, core = self._blocks.state(), self._joined(shape)
         try:
-            return self._bound(shape, names, columns, in_order)
+            return self._bound(shape, core, names, columns, in_order)
         except NotSupportedError as refused:
             error = refused
         for other in computed_forms(shape, self._blocks):
             self._blocks.restore(kept)
             try:
-                return self._bound(other(), names, columns, in_order)
+                form = other()
+                return self._bound(form, self._joined(form), names, columns, in_order)
             except NotSupportedError as refused:
                 error = refused
         raise error
 
-    def _bound(self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool) -> Definition:
-        core = JoinCore()
-        self._blocks.collect(shape.core, core)
+    def _joined(self, shape: Shape) -> JoinCore:
+        """The join that a block is over; row numbers are columns of it if they are more than places of first rows."""
+        kept, core = self._blocks.state(), JoinCore()
+        try:
+            self._blocks.collect(shape.core, core)
+        except NotSupportedError:
+            if self._blocks.computes_windows or not has_windows(shape):
+                raise
+            self._blocks.restore(kept)
+            self._blocks.computes_windows, core = True, JoinCore()
+            self._blocks.collect(shape.core, core)
+        return core
+
+    def _bound(
+        self, shape: Shape, core: JoinCore, names: Sequence[str], columns: Sequence[str], in_order: bool
+    ) -> Definition:
         if not core.atoms:
             why, hint = "there is no table whose changes could be followed", "put its row into a table, and select that"
             place = next((found for item in shape.items if (found := self._notes.place_of(item))), None)

@@ -51,8 +51,13 @@ def computed_forms(shape: Shape, blocks: Blocks) -> Iterator[Form]:
         yield lambda: _in_groups(shape, blocks)
     elif shape.first is not None:
         yield lambda: _numbered(shape, blocks)
-    elif shape.mode == "bag" and any(isinstance(part, Window) for part in walk(shape.core)):
+    elif shape.mode == "bag" and has_windows(shape):
         yield lambda: _with_numbers(shape, blocks)
+
+
+def has_windows(shape: Shape) -> bool:
+    """Whether window functions are below a block."""
+    return any(isinstance(part, Window) for part in walk(shape.core))
 
 
 def _row_by_row(shape: Shape, blocks: Blocks) -> Shape:
