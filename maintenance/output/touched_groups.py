@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
-from sqlfront.maintenance.program.netting import net
 from sqlfront.planner.model.query import LeafColumn, TouchedGroups
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads, key_lookups, upkeep
@@ -69,16 +68,12 @@ class TouchedGroupsNode:
         """Nothing is kept of an epoch."""
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
-        import pyarrow as pa
-
         delta = np.concatenate([self.kept.rows_of(item) for item in done if item.relation is self.relation])
         keys = self.kept.keys_of(delta)
         old, counts = self.own.members(keys)
-        gone = self.own.decoded(old)
-        come = self._computed(*self.kept.members(keys))
-        rows = pa.concat_tables([gone, come.cast(gone.schema)])
-        positions, sums = net(rows.columns, np.concatenate([-counts, np.ones(len(come), np.int64)]))
-        return OutputChange(rows.take(positions), sums, np.where(sums > 0, INSERT, DELETE))
+        new = self.own.encoded(self._computed(*self.kept.members(keys)))
+        rows, weights = _netted(np.concatenate([old, new]), np.repeat([-1, 1], [len(old), len(new)]), counts)
+        return OutputChange(self.own.decoded(rows), weights, np.where(weights > 0, INSERT, DELETE))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         yield from self._computed(*self.kept.all_rows()).to_batches()
@@ -145,6 +140,15 @@ class GroupStore:
         words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
         return words[:, : table.keys], np.ascontiguousarray(words[:, table.keys])
 
+    def encoded(self, rows: pa.Table) -> np.ndarray:
+        """The words of rows in the relation's columns."""
+        words: list[np.ndarray] = []
+        for column in self.store.variables:
+            codec = self.store.inputs["key " + column.expression].codec
+            assert codec is not None
+            words += codec.encode(rows.column(column.name))
+        return np.column_stack(words) if rows.num_rows else np.empty((0, sum(self.store.widths)), np.int64)
+
     def decoded(self, words: np.ndarray) -> pa.Table:
         """Rows in the relation's columns."""
         import pyarrow as pa
@@ -170,3 +174,15 @@ class GroupStore:
             found[column.expression] = range(start, start + width)
             start += width
         return found
+
+
+def _netted(words: np.ndarray, signs: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, each once, with the sums of their weights; without those whose weights cancel. The first rows, which go,
+    are each there as often as `counts` says."""
+    weights = signs.astype(np.int64)
+    weights[: len(counts)] *= counts
+    found, inverse = np.unique(words, axis=0, return_inverse=True)
+    sums = np.zeros(len(found), np.int64)
+    np.add.at(sums, inverse.reshape(-1), weights)
+    kept = sums != 0
+    return found[kept], sums[kept]

@@ -68,8 +68,7 @@ def _row_by_row(shape: Shape, blocks: Blocks) -> Shape:
         if not columns_of(value):
             return value
         if value not in made:
-            name = value.column.name if isinstance(value, Ref) else "value"
-            made[value] = blocks.new.column(name, value.type)
+            made[value] = _named(value, blocks)
         return Ref(made[value])
 
     for group in shape.groups:
@@ -82,6 +81,13 @@ def _row_by_row(shape: Shape, blocks: Blocks) -> Shape:
         found = replace(shape, items=[column(value) for value in shape.items], orders=orders)
     rows = Map(shape.core, tuple(Made(new, value) for value, new in made.items()))
     return replace(found, core=_block(rows, blocks))
+
+
+def _named(value: Scalar, blocks: Blocks) -> Column:
+    """A new column for a value, at its place in the query."""
+    column = blocks.new.column(value.column.name if isinstance(value, Ref) else "value", value.type)
+    blocks.notes.note_at(column, blocks.notes.place_of(value))
+    return column
 
 
 def _over(one: Aggregated, column: Callable[[Scalar], Scalar]) -> Aggregated:
@@ -101,7 +107,7 @@ def _in_groups(shape: Shape, blocks: Blocks) -> Shape:
     made: dict[Scalar, Column] = {Ref(group): group for group in shape.groups}
     for value in (*shape.items, *(one.value for order in shape.orders for one in order)):
         if columns_of(value) and value not in made:
-            made[value] = blocks.new.column("value", value.type)
+            made[value] = _named(value, blocks)
 
     def above(groups: Term) -> Term:
         kept = groups if shape.having is None else Filter(groups, shape.having)

@@ -239,7 +239,7 @@ class Database:
         con.register(name, scan)
         for session in list(self._sessions):
             if session.duck is con:
-                session.scans[name] = None
+                session.scans[name], session.revision = None, -1
 
     def view_scan(self, entry: ViewEntry, session: Any, where: Mapping[str, tuple[int, ...]] | None = None) -> Scan:
         """The maintained core of a view, perhaps narrowed to some codes of its variables."""

@@ -227,8 +227,8 @@ def _frozen(con: Any, query: exp.Expr, catalog: EngineCatalog, definition: Defin
     import duckdb
 
     frozen = frozen_tree(query, catalog)
-    select = printed(frozen)
-    qualified = printed(with_database(frozen, catalog.database))
+    located = with_database(frozen.copy(), catalog.database)
+    select, qualified = printed(frozen), printed(located)
     try:
         types = [type_ for _, type_ in query_columns(con, qualified)]
     except duckdb.Error as error:

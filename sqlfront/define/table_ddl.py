@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
 
 _TEMPORARY = re.compile(
-    rf"create{GAP}(?:or{GAP}replace{GAP})?(?:(?:local|global){GAP})?temp(?:orary)?\b", re.IGNORECASE | re.DOTALL
+    rf"(?:explain\b.{{0,60}}?\b)?create{GAP}(?:or{GAP}replace{GAP})?(?:(?:local|global){GAP})?temp(?:orary)?\b",
+    re.IGNORECASE | re.DOTALL,
 )
 
 

@@ -194,11 +194,11 @@ def _sum(plan: Plan) -> Plan:
 def test_part_trees_find_room_or_are_refused():
     kept = Kept({"r": "ab", "s": "bc", "t": "ca"}, [], [])
     kept.apply({
-        "r": [(a, b, 1, 1) for a in range(20) for b in range(200)],
+        "r": [(a, b, 1, 1) for a in range(60) for b in range(200)],
         "s": [(b, c, 1, 1) for b in range(200) for c in range(10)],
     })  # fmt: skip
     query = "SELECT DISTINCT r.a, r.b, s.c FROM r, s, t WHERE r.b = s.b AND s.c = t.c AND t.a = r.a"
-    kept.con.execute("SET memory_limit = '3MB'")
+    kept.con.execute("SET memory_limit = '8MB'")
     with pytest.raises(sqlfront.OperationalError, match=r"(?s)view v would need about .* MiB.*memory_limit"):
         kept.con.execute(f"CREATE MATERIALIZED VIEW v WITH (epsilon = 0.5) AS {query}")
     kept.con.execute("SET memory_limit = '4GB'")

@@ -38,20 +38,20 @@ def full(con: sqlfront.Connection, edges: int) -> None:
 
 
 def test_what_finds_no_room_is_refused_with_figure_and_way_out(con):
-    full(con, 16)
-    con.execute("SET memory_limit = '3MB'")
+    full(con, 24)
+    con.execute("SET memory_limit = '10MB'")
     with pytest.raises(
-        sqlfront.OperationalError, match=r"(?s)view v would need about .* MiB.*memory_limit is 2.8"
+        sqlfront.OperationalError, match=r"(?s)view v would need about .* MiB.*memory_limit is 9.5"
     ) as e:
         con.execute(f"CREATE MATERIALIZED VIEW v AS {CORNERS}")
-    assert 16**4 / 2 < estimated(e.value) <= 16**4
+    assert 24**4 / 2 < estimated(e.value) <= 24**4
     assert e.value.hint is not None and "leave d.y = a.x out" in e.value.hint
     # Nothing is left of it, and with more memory it is built.
     assert not con.session.database.views and not con.session.database.engine.views
     con.execute("SET memory_limit = '4GB'")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {CORNERS}")
-    rows = con.execute("SELECT count(*), count(DISTINCT ((p * 16 + q) * 16 + r) * 16 + s) FROM v").fetchall()
-    assert rows == [(16**4, 16**4)]
+    rows = con.execute("SELECT count(*), count(DISTINCT ((p * 24 + q) * 24 + r) * 24 + s) FROM v").fetchall()
+    assert rows == [(24**4, 24**4)]
 
 
 def test_what_was_far_too_large_is_foreseen(con):

@@ -40,7 +40,7 @@ def respelled(query: str, chance: random.Random) -> str:
         between = query[last : token.start]
         text += chance.choice(_SPACES) if between.strip() == "" and between else between
         word, last = query[token.start : token.end + 1], token.end + 1
-        is_name = (token.start, last) in names and token.token_type is TokenType.VAR
+        is_name = (token.start, last) in names and token.token_type is TokenType.VAR and word.lower() != "columns"
         if is_name and chance.random() < 0.3:
             word = f'"{word}"'
         elif token.token_type is TokenType.VAR and not is_name:
@@ -59,7 +59,7 @@ def plan(definition: Definition) -> tuple[object, ...]:
     """What tells two plans apart."""
     definition = minimise(definition)
     found = plan_view(definition)
-    blocks = [plan_view(minimise(block)).shape for _, block in definition.derived]
+    blocks = [plan_view(minimise(block)).shape for _, block in definition.own_blocks]
     atoms = sorted((atom.table, len(atom.conditions), len(atom.variables)) for atom in definition.atoms)
     types = [type_ for _, type_ in definition.columns]
     return found.shape, found.stated_cost, atoms, blocks, types, definition.limit, len(definition.measures)

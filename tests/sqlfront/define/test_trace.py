@@ -31,7 +31,7 @@ from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.statements import CreateMaterializedView, parse_statement
 
-MOST_STAYS, MOST_FILES = 49, 28
+MOST_STAYS, MOST_FILES = 50, 30
 QUERY = "SELECT customer, SUM(price) AS total, COUNT(*) AS n FROM orders JOIN items USING (o_id) GROUP BY customer"
 STATEMENT = f"CREATE MATERIALIZED VIEW v AS {QUERY}"
 VALUES = Definition | Plan | Draft | Part | Bound | BoundQuery | ViewQuery

@@ -25,7 +25,7 @@ FIRST = {
         ("O(log N)", "O(N)"),
     "SELECT r.b, max(r.a + s.c) AS m FROM r, s WHERE r.b = s.b GROUP BY r.b": ("O(log N)", "O(N)"),
     "SELECT r.a, max(r.a + s.c) AS m FROM r, s WHERE r.b = s.b GROUP BY r.a":
-        ("O(N log N + change of the values kept * log N + change of a block's result)", "O(N)"),
+        ("O((N + change of the values kept) log N)", "O(N)"),
 }  # fmt: skip
 
 

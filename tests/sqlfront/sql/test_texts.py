@@ -40,14 +40,16 @@ def con() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def respelled(sql: str, seed: int) -> str:
     """The text with other gaps, comments and, where DuckDB does not show it, other letters."""
-    rng, text, end = random.Random(seed), "", 0
+    rng, text, end, before = random.Random(seed), "", 0, ""
     for token in Sqlfront().tokenize(sql):
         gap, piece = sql[end : token.start], sql[token.start : token.end + 1]
         if gap:
             text += "".join(rng.choice(GAPS) for _ in range(rng.randint(1, 2)))
         elif rng.random() < 0.2 and (piece in (",", ")") or text.endswith(("(", ","))):
             text += rng.choice(GAPS)
-        text += piece.upper() if keyword(piece) and rng.random() < 0.5 else piece
+        named = before.lower() == "as"  # A keyword may be a name there.
+        text += piece.upper() if keyword(piece) and not named and rng.random() < 0.5 else piece
+        before = piece
         end = token.end + 1
         assert not (token.token_type in TEXTS | ESCAPED and piece[-1] not in "'$")
     return text + rng.choice(("", ";", " -- end", "\n;;"))
