@@ -155,7 +155,7 @@ class State:
                 self._open_groups(node.kept, known, lambda: self._present_rows(relation, load))
                 self.nodes[name] = node
                 self.expose(name, inner=True)
-                self._open_groups(node.feed(self.relations[name]), (), lambda: (node.batches(), 0))
+                self._open_groups(node.feed(self.relations[name]), (), lambda: (node.compute_all().to_batches(), 0))
             except BaseException:
                 self.nodes.pop(name, None)
                 self._close_store(relation, node.kept.store, name)

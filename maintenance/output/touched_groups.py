@@ -76,7 +76,12 @@ class TouchedGroupsNode:
         return OutputChange(self.own.decoded(rows), weights, np.where(weights > 0, INSERT, DELETE))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        yield from self._computed(*self.kept.all_rows()).to_batches()
+        words, counts = self.own.all_rows()
+        yield from self.own.decoded(np.repeat(words, counts, axis=0)).to_batches()
+
+    def compute_all(self) -> pa.Table:
+        """The rows of all groups, computed from the kept rows. O(rows)."""
+        return self._computed(*self.kept.all_rows())
 
     def _computed(self, words: np.ndarray, counts: np.ndarray) -> pa.Table:
         """The rows of the groups that these rows, each so often there, are all rows of."""
