@@ -151,6 +151,12 @@ def can_fail(scalar: Scalar) -> bool:
     return any(isinstance(part, Call) and part.can_fail for part in walk(scalar))
 
 
+def function_name(form: str) -> str:
+    """The function that a form calls, in lower case; empty for an operator."""
+    name = form.partition("(")[0].strip().lower().rpartition(".")[2]
+    return name if name.replace("_", "a").isalnum() else ""
+
+
 def transform(scalar: Scalar, change: Callable[[Scalar], Scalar]) -> Scalar:
     """An expression with each part replaced by `change(part)`, innermost first."""
     parts = parts_of(scalar)

@@ -7,11 +7,10 @@ tie are peers to them. In such frames the first and the last value are told by a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of
+from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, function_name
 from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Distinct, Sort, Window, Windowed
 
 ORDERED = frozenset(
@@ -26,14 +25,15 @@ ORDERED = frozenset(
 
 _PLACES = frozenset(("row_number", "lag", "lead", "ntile"))
 _ENDS = frozenset(("first_value", "last_value", "nth_value", "first", "last", "any_value"))
-_NAME = re.compile(r'\s*"?(\w+)"?\s*\(')
 
 
 def with_total_orders(term: Aggregate | Window | Distinct, rows: Sequence[Column]) -> Aggregate | Window | Distinct:
     """The operator over the columns `rows`, with orders that leave nothing open."""
     match term:
         case Aggregate():
-            made = tuple(_aggregated(one, rows) if name_of(one.form) in ORDERED else one for one in term.aggregates)
+            made = tuple(
+                _aggregated(one, rows) if function_name(one.form) in ORDERED else one for one in term.aggregates
+            )
             return replace(term, aggregates=made)
         case Distinct():
             return replace(term, order=_completed(term.order, (), rows))
@@ -41,18 +41,12 @@ def with_total_orders(term: Aggregate | Window | Distinct, rows: Sequence[Column
             return replace(term, functions=tuple(_windowed(one, rows) for one in term.functions))
 
 
-def name_of(form: str) -> str:
-    """The function that a form calls, in lower case."""
-    found = _NAME.match(form)
-    return found[1].lower() if found is not None else ""
-
-
 def _aggregated(one: Aggregated, rows: Sequence[Column]) -> Aggregated:
     return replace(one, order=_completed(one.order, one.arguments, rows))
 
 
 def _windowed(one: Windowed, rows: Sequence[Column]) -> Windowed:
-    name = name_of(one.form)
+    name = function_name(one.form)
     if name in _PLACES or (one.order and one.frame.upper().startswith("ROWS")):
         return replace(one, order=_completed(one.order, one.arguments, rows))
     if name in ORDERED | _ENDS:

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.planner.algebra.rewriting import passed, projected
-from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
+from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, function_name
 from sqlfront.planner.algebra.terms import Aggregate, Common, Distinct, Made, Map, Scan, Term, Window, scalars_of
 from sqlfront.planner.algebra.to_sql import to_sql
-from sqlfront.planner.algebra.total_orders import name_of, with_total_orders
+from sqlfront.planner.algebra.total_orders import with_total_orders
 from sqlfront.planner.model.query import TouchedGroups
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def _label(term: Computed) -> str:
         case Aggregate(sets=sets) if sets is not None:
             return "grouping sets"
         case Aggregate(aggregates=aggregates):
-            return ", ".join(dict.fromkeys(name_of(one.form) for one in aggregates)) or "groups"
+            return ", ".join(dict.fromkeys(function_name(one.form) for one in aggregates)) or "groups"
         case Distinct():
             return "DISTINCT ON"
         case Window(functions=functions):
-            return ", ".join(dict.fromkeys(f"{name_of(one.form)}() OVER" for one in functions))
+            return ", ".join(dict.fromkeys(f"{function_name(one.form)}() OVER" for one in functions))

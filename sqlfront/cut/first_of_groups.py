@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlfront.cut.scalar_forms import function_name
-from sqlfront.planner.algebra.scalars import MIRRORED, Column, Compare, Constant, Ref, Scalar, columns_of, conjuncts
+from sqlfront.planner.algebra.scalars import (
+    MIRRORED,
+    Column,
+    Compare,
+    Constant,
+    Ref,
+    Scalar,
+    columns_of,
+    conjuncts,
+    function_name,
+)
 from sqlfront.planner.algebra.terms import Filter, Term, Window, Windowed
 
 NUMBERINGS = ("row_number", "rank", "dense_rank")

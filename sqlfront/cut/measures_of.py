@@ -20,14 +20,13 @@ from sqlfront.cut.scalar_forms import (
     call,
     cast,
     equal,
-    function_name,
     guarded,
     is_cast,
     is_not_null,
     row_values,
 )
 from sqlfront.cut.value_types import decimal_parts, is_exact_number
-from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Constant, Scalar, columns_of, conjuncts
+from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Constant, Scalar, columns_of, conjuncts, function_name
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.planner.model.query import Measure, RawColumn
 from sqlfront.storage.errors import NotSupportedError

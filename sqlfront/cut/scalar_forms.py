@@ -62,12 +62,6 @@ def branches(case: Call) -> tuple[list[tuple[Scalar, Scalar]], Scalar]:
     return list(zip(arguments[::2], arguments[1::2], strict=True)), otherwise
 
 
-def function_name(form: str) -> str:
-    """The function that a form calls, in lower case; empty for an operator."""
-    name = form.partition("(")[0].strip().lower().rpartition(".")[2]
-    return name if name.replace("_", "a").isalnum() else ""
-
-
 def row_values(value: Scalar) -> tuple[Scalar, ...]:
     """The values of (a, b) or row(a, b)."""
     return value.arguments if isinstance(value, Call) and value.form.startswith("row(") else ()

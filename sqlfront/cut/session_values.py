@@ -9,10 +9,20 @@ from typing import Any
 
 from sqlfront.binding.query_binder import Bound
 from sqlfront.binding.session_settings import Pairs, deviating
-from sqlfront.cut.scalar_forms import function_name
 from sqlfront.cut.value_types import BoundNode, bound_nodes
 from sqlfront.planner.algebra.rewriting import walk_once
-from sqlfront.planner.algebra.scalars import Call, Column, Compare, Constant, Ref, Scalar, columns_of, parts_of, walk
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Ref,
+    Scalar,
+    columns_of,
+    function_name,
+    parts_of,
+    walk,
+)
 from sqlfront.planner.algebra.terms import (
     SetOperation,
     Term,
