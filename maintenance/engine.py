@@ -261,6 +261,11 @@ class Engine(State):
         """Elementary steps spent on a view since it was built: slots looked at, list members visited, rows written."""
         return int(self.machine.counters[view.number])
 
+    def steps(self, view: MaintainedView) -> int:
+        """Elementary steps of changes of a view and its blocks since it was built; a row computed by DuckDB is one."""
+        numbers = {part.number for part in self.parts(view)} | {node.number for node in self.computed_groups(view)}
+        return int(self.machine.counters[list(numbers)].sum())
+
     def read_steps(self, view: MaintainedView) -> int:
         """Elementary steps of reads of a view, its blocks and its distinct values since it was built."""
         return sum(part.reads.steps for part in self.parts(view))

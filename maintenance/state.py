@@ -277,6 +277,11 @@ class State:
         inner = [part for name, part in self.views.items() if name.startswith(f"{view.name}/")]
         return [member for part in (*inner, view) for member in part.members]
 
+    def computed_groups(self, view: MaintainedView) -> list[TouchedGroupsNode]:
+        """The groups that DuckDB computes for a view's query blocks."""
+        nodes = (node for name, node in self.nodes.items() if name.startswith(f"{view.name}/"))
+        return [node for node in nodes if isinstance(node, TouchedGroupsNode)]
+
     # Inner workings ------------------------------------------------------------------------------
 
     def _touched(self, relation: Relation) -> list[Table]:

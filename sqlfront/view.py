@@ -107,18 +107,16 @@ class View:
         return [dict(zip(STATE, row, strict=True)) for row in rows if row[0] is not None]
 
     def cost(self) -> dict[str, int]:
-        """Elementary steps since the view was built: slots looked at, list members visited, rows written.
+        """Elementary steps since the view was built: slots looked at, list members visited, rows written, rows that
+        DuckDB computes groups from.
 
         `steps` are those of changes, also of finding what a change makes of the view's rows where somebody asks for
         that; `read_steps` those of reads: by this handle, in SQL, by other views that are built.
         """
         with self._reading():
             engine = self._connection.session.database.engine
-            parts = {part.number: part for part in engine.parts(self._entry.maintained)}
-            return {
-                "steps": sum(map(engine.counters, parts.values())),
-                "read_steps": engine.read_steps(self._entry.maintained),
-            }
+            view = self._entry.maintained
+            return {"steps": engine.steps(view), "read_steps": engine.read_steps(view)}
 
     def explain(self) -> Explanation:
         """How the view is maintained."""

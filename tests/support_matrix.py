@@ -66,7 +66,7 @@ def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     plan = with_epsilon(definition, plan_view(definition), EPSILON)
     plan = replace(plan, blocks=tuple(_cost(block) for _, block in definition.derived))
     cost = plan.stated_cost
-    return f"| `{cell(query)}` | {plan.shape} | {cost.update} | {cost.delay} |"
+    return f"| `{cell(query)}` | {plan.stated_shape} | {cost.update} | {cost.delay} |"
 
 
 def _cost(block: Definition | TouchedGroups) -> Block:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from sqlfront.planner.model.query import Comparison
 
 Shape = Literal["q-hierarchical", "free-connex", "acyclic", "cyclic", "inequality"]
+StatedShape = Literal[Shape, "dataflow"]
+"""A dataflow reads blocks that no view tree keeps."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,11 @@ class Plan:
     distinct_sets: tuple[Plan, ...] = ()
     total: Cost | None = None
     orders: tuple[OrderPlan, ...] = ()
+
+    @property
+    def stated_shape(self) -> StatedShape:
+        """The shape of the whole: that of the core, unless DuckDB computes a block that it reads."""
+        return "dataflow" if any(block.computed for block in self.blocks) else self.shape
 
     @property
     def stated_cost(self) -> Cost:

@@ -18,13 +18,14 @@ class Block:
     """A block as its view's cost counts it: what people call it, and what it costs.
 
     The view stores the block's rows. `wide`: their number is not bounded by that of a table of the block; `spreads`:
-    one changed row of a table may change many of them.
+    one changed row of a table may change many of them. `computed`: DuckDB computes it, no view tree keeps it.
     """
 
     label: str
     cost: Cost
     wide: bool = False
     spreads: bool = False
+    computed: bool = False
 
     def bound(self, field: str) -> Bound:
         """One of the costs for the view that has the block: with the rows that the view stores."""

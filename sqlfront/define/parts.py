@@ -157,7 +157,7 @@ def _cost(part: Part | ComputedPart) -> Block:
 
 def computed_cost(groups: TouchedGroups) -> Block:
     """What groups that DuckDB computes cost the view that reads them."""
-    return Block(f"the groups of {groups.label}", TOUCHED if groups.keys else TOUCHED_WHOLE)
+    return Block(f"the groups of {groups.label}", TOUCHED if groups.keys else TOUCHED_WHOLE, computed=True)
 
 
 def block_cost(definition: Definition, plan: Plan) -> Block:

@@ -62,8 +62,8 @@ class Explanation:
     @property
     def tasks(self) -> tuple[Task, ...]:
         """What theory allows and what the view pays, for reading all, count, exists and membership; nothing of a view
-        that is only the first rows of its query."""
-        if self.definition.limit is not None:
+        that is only the first rows of its query, or reads what DuckDB computes: theory is about view trees."""
+        if self.definition.limit is not None or self.plan.stated_shape == "dataflow":
             return ()
         return classify_tasks(self.definition, self.plan, self.views)
 
@@ -74,7 +74,7 @@ class Explanation:
         tree), orders {order, strategy, cost, reason, crossover, after, trees}, distinct values, blocks, shards (if
         asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
         return {
-            "shape": self.plan.shape,
+            "shape": self.plan.stated_shape,
             "strategy": self.plan.strategy,
             "cost": self.plan.stated_cost.to_dict(),
             "decided by": self.plan.decided_by,
@@ -128,7 +128,7 @@ class Explanation:
         that other epsilons would have."""
         cost = self.plan.stated_cost
         heading = [
-            f"{self.plan.shape}: {self.plan.strategy}",
+            f"{self.plan.stated_shape}: {self.plan.strategy}",
             f"{cost.update} per change, {cost.delay} between rows, {cost.space} space",
             *self._spell_steps(self._steps()),
         ]

@@ -80,10 +80,20 @@ def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
     view = entry.maintained
     parts = database.engine.parts(view)
     stores = {id(source.store): source.store for part in parts for source in part.sources.values()}
+    kept = [one.store for groups in database.engine.computed_groups(view) for one in (groups.kept, groups.own)]
+    stores |= {id(store): store for store in kept}
     size = sum(table.bytes() for part in parts for table in part.all_tables())
     size += sum(store.table.bytes() for store in stores.values())
     cost = view.plan.stated_cost
-    return shown(entry.name), view.plan.shape, str(cost.update), str(cost.delay), row_count(view), size, entry.written
+    return (
+        shown(entry.name),
+        view.plan.stated_shape,
+        str(cost.update),
+        str(cost.delay),
+        row_count(view),
+        size,
+        entry.written,
+    )
 
 
 def _change_table_row(database: Any, table: Any) -> tuple[Any, ...]:

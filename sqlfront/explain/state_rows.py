@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.names import shown
 from sqlfront.explain.heavy import heavy_tables
-from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.maintenance.tree.view_tables import label
 
 if TYPE_CHECKING:
@@ -64,11 +63,10 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
             if view.balance is not None:
                 kept = heavy_tables(view.balance.part_trees)
                 rows += [(shown(entry.name), node + of, kind, *table.figures(), False) for node, kind, table in kept]
-        for name, groups in database.engine.nodes.items():
-            if isinstance(groups, TouchedGroupsNode) and name.startswith(f"{entry.maintained.name}/"):
-                block = f"block {name.rpartition('/')[2]}"
-                for what, store in ((f"rows of {block}", groups.kept.store), (block, groups.own.store)):
-                    rows.append((shown(entry.name), what, "groups", *store.table.figures(), len(store.users) > 1))
+        for groups in database.engine.computed_groups(entry.maintained):
+            block = f"block {groups.name.rpartition('/')[2]}"
+            for what, store in ((f"rows of {block}", groups.kept.store), (block, groups.own.store)):
+                rows.append((shown(entry.name), what, "groups", *store.table.figures(), len(store.users) > 1))
     for relation in database.engine.relations.values():
         if relation.base is not None:
             rows.append((None, relation.name, "table", *relation.base.table.figures(), True))

@@ -121,12 +121,36 @@ def test_feeds_replayed_give_the_views(con: sqlfront.Connection) -> None:
 
 def test_explain_says_what_is_computed_and_at_what_cost(con: sqlfront.Connection) -> None:
     explanation = con.explain("SELECT shop, median(amount) AS m FROM sales GROUP BY shop")
+    assert explanation.to_dict()["shape"] == "dataflow"
+    assert explanation.to_dict()["tasks"] == {}
     assert explanation.to_dict()["cost"]["update"] == "O(1 + rows of the touched groups)"
     assert "median: DuckDB computes the groups that a change touches" in str(explanation)
     whole = con.explain("SELECT median(amount) AS m FROM sales").to_dict()
     assert whole["cost"]["update"] == "O(N)"
     joined = "SELECT amount * size AS w, count(*) AS n FROM sales JOIN shops USING (shop) GROUP BY 1"
     assert "touched" not in con.explain(joined).to_dict()["cost"]["update"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT shop, median(day) AS m FROM sales GROUP BY shop",
+        "SELECT shop, rank() OVER (PARTITION BY shop ORDER BY day) AS r FROM sales",
+    ],
+)
+def test_a_change_costs_the_rows_of_its_group_whatever_else_there_is(query: str) -> None:
+    found = {}
+    for shops in (10, 100, 1000):
+        con = sqlfront.connect()
+        con.execute("CREATE TABLE sales (shop INTEGER, day INTEGER)")
+        con.execute(f"INSERT INTO sales SELECT i % {shops}, i FROM range({20 * shops}) t(i)")
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+        before = con.view("v").cost()["steps"]
+        con.execute("INSERT INTO sales VALUES (3, 1)")
+        found[shops] = con.view("v").cost()["steps"] - before
+        con.close()
+    assert min(found.values()) >= 21, found  # The group has 21 rows.
+    assert max(found.values()) <= 1.5 * min(found.values()), found  # Probes of hash tables differ by chance.
 
 
 def test_a_row_that_cannot_be_computed_refuses_the_epoch(con: sqlfront.Connection) -> None:
