@@ -84,7 +84,7 @@ class TouchedGroupsNode:
         return self._computed(*self.kept.all_rows())
 
     def _computed(self, words: np.ndarray, counts: np.ndarray) -> pa.Table:
-        """The rows of the groups that these rows, each so often there, are all rows of."""
+        """The computed rows of some groups. `words` are all rows of these groups, `counts` how often each is there."""
         taken = np.repeat(np.arange(len(words)), counts)
         self.rows_computed += len(taken)
         self._machine.counters[self.number] += len(taken)

@@ -1,4 +1,4 @@
-"""Rings: atoms in rotation, each of which shares one variable with the next one and one with the one before."""
+"""Rings: atoms in rotation. Each atom shares one variable with the next atom and one with the atom before."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlfront.planner.model.query import Definition
 
 
 def find_ring(definition: Definition, size: int) -> tuple[Edge, ...] | None:
-    """As many atoms in rotation, of which each shares one variable with the next one and one with the one before, and
-    none with others."""
+    """The atoms of a query in rotation, if they are a ring of `size`; else None. Atoms of a ring share no variables but
+    those with their neighbours."""
     met = Counter(column.name for atom in definition.atoms for column in atom.variables)
     left = {atom.name: [column.name for column in atom.variables if met[column.name] > 1] for atom in definition.atoms}
     if len(left) != size or any(len(variables) != 2 for variables in left.values()):
@@ -32,7 +32,7 @@ def find_ring(definition: Definition, size: int) -> tuple[Edge, ...] | None:
 
 
 def listed_ring(definition: Definition, free: tuple[str, ...], size: int) -> tuple[Edge, ...] | None:
-    """The edges of a ring of `size` of which a query that enumerates these variables puts out all rows; else None."""
+    """The edges of a ring of `size`, if a query that enumerates these variables puts out all rows of it; else None."""
     whole = definition.mode == "bag" or set(free) == set(all_variables(definition))
     return find_ring(definition, size) if free and whole else None
 
@@ -43,18 +43,19 @@ def all_variables(definition: Definition) -> tuple[str, ...]:
 
 
 class Ring:
-    """The edges of a ring, numbered in rotation, and the leaves of their atoms."""
+    """The edges of a ring, numbered in rotation, and the leaves of their atoms. A number beyond the last edge counts on
+    from the first."""
 
     def __init__(self, definition: Definition, ring: tuple[Edge, ...]) -> None:
         self.ring = ring
         self._columns = [tuple(column.name for column in definition.atom(edge.atom).variables) for edge in ring]
 
     def leaf(self, i: int) -> Node:
-        """The leaf of the edge of a number, counted on beyond the last one from the first."""
+        """The leaf of an edge."""
         return Node(self._columns[i % len(self.ring)], atom=self.ring[i % len(self.ring)].atom)
 
     def side(self, i: int) -> Node:
-        """The pairs of an edge: its leaf, or its two values, under which the rows of a wider table are listed."""
+        """The pairs of an edge. A table with more columns lists its rows under each pair."""
         leaf, edge = self.leaf(i), self.ring[i % len(self.ring)]
         if len(leaf.variables) == 2:
             return leaf

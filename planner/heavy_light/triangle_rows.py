@@ -17,8 +17,7 @@ from sqlfront.planner.theory.wording import labels
 
 
 def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
-    """The union, if the query puts out all rows of a triangle of which a table has columns that do not join; else
-    None.
+    """The union, if the query puts out all rows of a triangle and a table has columns that do not join; else None.
 
     O(N^max(eps, 1-eps)) a change, O(N^1.5) space, O(1) delay.
     """

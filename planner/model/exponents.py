@@ -78,7 +78,7 @@ class Exponents:
     rows: Fraction = Fraction(0)
 
     def cost(self, epsilon: float) -> Cost:
-        """The cost at an epsilon; changes pay for rebalances where heavy and light values are told apart."""
+        """The cost at an epsilon. Between 0 and 1 it is amortised: changes pay for rebalances."""
         at = Fraction(str(epsilon))
         building, update, delay, space = (
             Bound(one.at(at)) for one in (self.building, self.update, self.delay, self.space)

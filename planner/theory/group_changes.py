@@ -10,11 +10,11 @@ from sqlfront.planner.theory.keys import closure, reduct
 
 
 def spreading_atom(definition: Definition) -> str | None:
-    """The first atom one row of which may change more groups than the update visits; None if there is none.
+    """The first atom whose row may change more groups than the update visits; None if there is none.
 
-    The row of an atom that fixes all group columns, by declared keys too, changes one group. A q-hierarchical query is
-    updated in O(1) however many groups a row changes. The other acyclic ones cost O(N) an update, and so many groups
-    there are if one atom has all group columns.
+    A row changes one group if its atom fixes all group columns, by declared keys too. A q-hierarchical query is updated
+    in O(1), however many groups a row changes. Other acyclic queries cost O(N) an update. There are at most N groups if
+    one atom has all group columns.
     """
     free = frozenset(definition.free)
     spreading = [atom.name for atom in definition.atoms if not free <= closure(atom.scheme, definition.atoms)[0]]

@@ -1,4 +1,4 @@
-"""Other forms of a block whose query is no sum over its join: computed row by row, or group by group.
+"""Other forms of a block that has no native form: computed row by row, or group by group.
 
 The first form has its expressions as columns of a block below, which DuckDB computes for the changed rows of the join:
 O(change of the join). The second has its groups from DuckDB: O(rows of the touched groups).

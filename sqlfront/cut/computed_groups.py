@@ -24,8 +24,8 @@ _ROWS = "__rows"
 
 
 def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Term] = lambda term: term) -> Common:
-    """A term that reads the operator's rows as a block that DuckDB computes, with the operators `above`, which pass the
-    columns of its groups on. Raises NotSupportedError for what is below it."""
+    """The operator as a block that DuckDB computes. `above` puts further operators on it, which keep the columns of its
+    groups. NotSupportedError if the rows below cannot be a block."""
     written, term = term, _over_columns(term, blocks)
     columns = _needed(term)
     one = Made(blocks.new.column("one", "INTEGER"), Constant("1", "INTEGER"))  # A relation has a column.

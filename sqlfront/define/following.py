@@ -1,4 +1,4 @@
-"""Which tables the engine follows: captured before a view that reads them is built, let go with the last."""
+"""The tables that the engine follows: captured before a view over them is built, let go with the last view."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def following(database: Database, con: Any, view: StoredView, bound: Bound) -> Iterator[None]:
-    """The engine follows the tables that a view reads. If the body fails, those followed anew are let go; a DataError
-    names the view."""
+    """The engine follows the tables that a view reads. If the body fails, tables that were not followed before are let
+    go. A DataError names the view."""
     fresh: list[str] = []
     kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
     for table in bound.tables & kept.keys():
@@ -56,7 +56,7 @@ def unneeded_tables(
 
 
 def _uncovered(database: Database, con: Any, tables: Sequence[str], catalog: EngineCatalog) -> list[str]:
-    """Those of the tables that the engine does not follow as they are now."""
+    """The tables that the engine does not follow, or follows with other columns."""
     found = {catalog.name(table): _columns(database, table, catalog) for table in tables}
     names = {name: [column.name for column in columns] for name, columns in found.items()}
     covered = names.keys() if database.read_only else database.capture.covered(con, names)

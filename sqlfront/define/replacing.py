@@ -25,9 +25,9 @@ from sqlfront.storage.errors import Error, IntegrityError, OperationalError, Pro
 
 
 def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView | None) -> None:
-    """Build and store a view; if it replaces one, with all that read that one, built anew over it.
+    """Build and store a view. If it replaces another, the views that read the other are built anew over it.
 
-    IntegrityError naming the view that cannot be; on any error nothing has changed. O(rows of the views' tables).
+    IntegrityError names a view that cannot be built. On any error nothing has changed. O(rows of the views' tables).
     """
     readers = database.dependents(old) if old is not None else []
     replaced = [*([old] if old is not None else []), *readers]

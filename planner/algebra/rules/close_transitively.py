@@ -160,7 +160,7 @@ def _is_portable(condition: Scalar) -> bool:
 
 
 def _is_identical(value: Scalar) -> bool:
-    """Whether equal values of its type are one value, of which all else that is computed is equal too."""
+    """Whether equal values of its type are identical: every expression gives the same result for both."""
     return value.type in IDENTICAL or value.type.startswith("DECIMAL")
 
 
