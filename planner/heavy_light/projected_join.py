@@ -1,8 +1,8 @@
-"""What R has besides b where S(b) has it: R is partitioned by b.
+"""The query Q(a) = R(a, b), S(b), with R partitioned by b.
 
-Where b is light its rows are added to the output, fewer than N^eps for a change of S. The rows of a heavy b are
-enumerated from a tree, under the heavy b that S has, of which there are at most 2 N^(1-eps). It is the simplest
-hierarchical query that is not q-hierarchical (Kara, Nikolic, Olteanu and Zhang 2020).
+The rows of a light b are added to the output: fewer than N^eps for a change of S. The rows of a heavy b are enumerated
+from a tree, under the heavy values of S: at most 2 N^(1-eps). The query is the simplest hierarchical query that is not
+q-hierarchical (Kara, Nikolic, Olteanu and Zhang 2020).
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ LEAST_MORE = least(line(1, 1), line(2, -1))
 
 @dataclass(frozen=True)
 class Exponents:
-    """What building, a change, the delay and the space of a strategy cost, and how many rows it expects at worst."""
+    """The exponents of a strategy: of building, of a change, of the delay, of the space, and of the rows at worst."""
 
     building: Exponent
     update: Exponent

@@ -95,7 +95,7 @@ def _keys(term: Computed) -> frozenset[Column]:
 
 
 def _label(term: Computed) -> str:
-    """What DuckDB computes, for people."""
+    """A name, for people, of the part that DuckDB computes."""
     match term:
         case Aggregate(sets=sets) if sets is not None:
             return "grouping sets"

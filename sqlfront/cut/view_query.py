@@ -43,8 +43,7 @@ from sqlfront.storage.errors import InternalError, ProgrammingError
 
 @dataclass(frozen=True)
 class ViewQuery:
-    """What a view's rows are: its definition, the tree of its query with orders that leave nothing open, and the
-    settings of the session."""
+    """A view's definition, the tree of its query, and the session's settings. The tree's orders decide every tie."""
 
     definition: Definition
     tree: exp.Expr

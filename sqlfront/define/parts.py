@@ -124,7 +124,7 @@ def _is_stateless(definition: Definition, unchecked: Collection[str]) -> bool:
 
 
 def _notes(parts: Parts) -> Iterator[str]:
-    """What is kept of a query's blocks, those told once that are kept alike, and of the branches of its unions."""
+    """The state kept for a query's blocks and for the branches of its unions. Blocks kept alike are named once."""
     blocks: Counter[tuple[str, str]] = Counter()
     branches: dict[str, list[str]] = {}
     for part in parts:
@@ -147,7 +147,7 @@ def _notes(parts: Parts) -> Iterator[str]:
 
 
 def _costs(parts: Parts) -> tuple[Block, ...]:
-    """What a query's blocks cost, and the branches of its unions; those merged when it is read are in its own cost."""
+    """The costs of a query's blocks and of its branches. Branches merged at each read are in the query's own cost."""
     return tuple(_cost(part) for part in parts if part.feeds is not None)
 
 
@@ -156,12 +156,12 @@ def _cost(part: Part | ComputedPart) -> Block:
 
 
 def computed_cost(groups: TouchedGroups) -> Block:
-    """What groups that DuckDB computes cost the view that reads them."""
+    """The cost of groups that DuckDB computes, to the view that reads them."""
     return Block(f"the groups of {groups.label}", TOUCHED if groups.keys else TOUCHED_WHOLE, computed=True)
 
 
 def block_cost(definition: Definition, plan: Plan) -> Block:
-    """What a block costs its view: also reading its first rows at each epoch, if it is these."""
+    """The cost of a block to its view. A block with a LIMIT has its first rows read at each epoch as well."""
     cost, decides = plan.stated_cost, definition.free  # The columns that decide a row, or the few rows of a group.
     if definition.limit is not None and not plan.orders[0].is_ranked:
         cost = replace(cost, update=BLOCK_SORTED)

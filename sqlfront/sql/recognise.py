@@ -1,4 +1,4 @@
-"""What a text may be, by its words alone: a statement of ours, or a plain statement that concerns only what it names.
+"""The kinds a text may have, by its words alone: our statement, or a plain one that concerns only what it names.
 
 No token is made: each answer is a few searches over the text, about five microseconds for a short statement.
 """
