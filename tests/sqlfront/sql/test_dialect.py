@@ -54,7 +54,7 @@ def agreed(con: duckdb.DuckDBPyConnection, sql: str) -> bool:
 def test_the_support_matrix_keeps_its_meaning(name):
     with connected(FIXTURES / "binder" / "schema.sql") as con:
         answers = [agreed(con, sql) for sql in lines(FIXTURES / "binder" / f"{name}.sql")]
-    assert all(answers) if name != "refused" else sum(answers) >= 90
+    assert answers.count(False) == (13 if name == "refused" else 0), "DuckDB refuses some of the refused texts itself"
 
 
 def test_the_queries_of_the_papers_keep_their_meaning():
