@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, function_name
-from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Distinct, Sort, Window, Windowed
+from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Distinct, Sort, Unnest, Window, Windowed
+
+Ordered = TypeVar("Ordered", bound=Aggregate | Window | Distinct | Unnest)
 
 ORDERED = frozenset(
     (
@@ -27,7 +30,7 @@ _PLACES = frozenset(("row_number", "lag", "lead", "ntile"))
 _ENDS = frozenset(("first_value", "last_value", "nth_value", "first", "last", "any_value"))
 
 
-def with_total_orders(term: Aggregate | Window | Distinct, rows: Sequence[Column]) -> Aggregate | Window | Distinct:
+def with_total_orders(term: Ordered, rows: Sequence[Column]) -> Ordered:
     """The operator over the columns `rows`, with orders that leave nothing open."""
     match term:
         case Aggregate():
@@ -39,6 +42,7 @@ def with_total_orders(term: Aggregate | Window | Distinct, rows: Sequence[Column
             return replace(term, order=_completed(term.order, (), rows))
         case Window():
             return replace(term, functions=tuple(_windowed(one, rows) for one in term.functions))
+    return term
 
 
 def _aggregated(one: Aggregated, rows: Sequence[Column]) -> Aggregated:

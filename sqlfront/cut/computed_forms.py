@@ -1,7 +1,7 @@
 """Other forms of a block that has no native form: computed row by row, or group by group.
 
-The first form has its expressions as columns of a block below, which DuckDB computes for the changed rows of the join:
-O(change of the join). The second has its groups from DuckDB: O(rows of the touched groups).
+Row by row: its conditions or its expressions are columns of a block below, which DuckDB computes for the changed rows
+of the join: O(change of the join). Group by group: its groups come from DuckDB: O(rows of the touched groups).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.computed_conditions import has_computed_conditions, with_computed_conditions
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -45,6 +46,8 @@ Form = Callable[[], Shape]
 def computed_forms(shape: Shape, blocks: Blocks) -> Iterator[Form]:
     """The forms of a block, the cheapest first. A form derives the blocks that it reads when it is called."""
     joins = any(isinstance(part, Join) for part in walk(shape.core))
+    if has_computed_conditions(shape.core):
+        yield lambda: replace(shape, core=with_computed_conditions(shape.core, blocks))
     if shape.mode != "bag" and joins:
         yield lambda: _row_by_row(shape, blocks)
     if shape.mode == "group":

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING
 
 from sqlfront.planner.algebra.rewriting import passed, projected
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of, function_name
-from sqlfront.planner.algebra.terms import Aggregate, Common, Distinct, Made, Map, Scan, Term, Window, scalars_of
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Common,
+    Distinct,
+    Made,
+    Map,
+    Scan,
+    Term,
+    Unnest,
+    Window,
+    scalars_of,
+)
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.algebra.total_orders import with_total_orders
 from sqlfront.planner.model.query import TouchedGroups
@@ -19,7 +30,7 @@ from sqlfront.planner.model.query import TouchedGroups
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
-Computed = Aggregate | Window | Distinct
+Computed = Aggregate | Window | Distinct | Unnest
 _ROWS = "__rows"
 
 
@@ -90,6 +101,8 @@ def _keys(term: Computed) -> frozenset[Column]:
             return frozenset.intersection(*(sets or ()))
         case Distinct(on=on):
             return frozenset(on or ())
+        case Unnest(input=input):
+            return frozenset(input.columns)
         case Window(functions=functions):
             return frozenset.intersection(*(columns_of(*one.partition) for one in functions))
 
@@ -103,5 +116,7 @@ def _label(term: Computed) -> str:
             return ", ".join(dict.fromkeys(function_name(one.form) for one in aggregates)) or "groups"
         case Distinct():
             return "DISTINCT ON"
+        case Unnest():
+            return "unnest"
         case Window(functions=functions):
             return ", ".join(dict.fromkeys(f"{function_name(one.form)}() OVER" for one in functions))

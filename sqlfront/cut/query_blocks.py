@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlfront.binding.environment import defaults_of
@@ -23,14 +23,23 @@ from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
+from sqlfront.planner.algebra.missing_partners import (
+    compared_sides,
+    counted_rows,
+    is_plain,
+    met,
+    without_missing_partners,
+)
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import Facts
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
 from sqlfront.planner.algebra.scalars import (
     MIRRORED,
+    Call,
     Column,
     Compare,
     Constant,
+    Not,
     Ref,
     Scalar,
     columns_of,
@@ -61,23 +70,13 @@ from sqlfront.planner.algebra.terms import (
 from sqlfront.planner.model.query import Definition, TouchedGroups, output_keys
 
 _LATER = {
-    "left": ("LEFT JOIN", "rows without a partner come and go with the other table, which comes later"),
-    "full": ("FULL JOIN", "rows without a partner come and go with the other table, which comes later"),
-    "anti": ("ANTI JOIN", "whether a row has no partner is a count of its own, which comes later"),
     "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
     "as-of left": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
-    "mark": (
-        "A subquery in an expression",
-        "whether it has rows, or a value that may be missing, is an outer join, which comes later",
-    ),
-    "single": ("A subquery in an expression", "a value that may be missing is an outer join, which comes later"),
-    "inner": ("A lateral join", "its right side is computed for each row of a recursion"),
-    "semi": ("A lateral join", "its right side is computed for each row of a recursion"),
+    "single": ("A subquery in an expression", "it may have two rows for one row of the query, which is an error"),
+    "dependent": ("A lateral join", "its right side is computed for each row of a recursion"),
+    "left": ("An outer join", "its sides are compared as values of no type that can be followed"),
 }
-
-
-_OF_SUBQUERIES = ("left", "anti", "mark", "single")
-"""The kinds of joins that subqueries become."""
+"""The joins that are no inner joins and cannot become such, and why."""
 
 
 class Blocks:
@@ -139,9 +138,11 @@ class Blocks:
                 pass
             case Common():
                 self._common(term, core)
+            case SetOperation(kind="intersect" | "except"):
+                self._set_operation(term, core)
             case Aggregate(sets=None) | Distinct(on=None) | SetOperation() | Top():
                 self.add_block(term, core)
-            case Aggregate() | Distinct() | Window():
+            case Aggregate() | Distinct() | Window() | Unnest():
                 self.collect(in_touched_groups(term, self), core)
             case _:
                 self._refuse(term)
@@ -152,8 +153,6 @@ class Blocks:
             term = self._with_column(term)
         if isinstance(term, SetOperation) and term.kind == "union" and term.all:
             return self._union(term, core, alias)
-        if isinstance(term, SetOperation) and term.kind != "union":
-            self._refuse(term)
         table = self.derive(term)
         self.add_atom(table, term.columns, core, alias or self._alias(term.columns, _first_table(term)))
         return table
@@ -200,6 +199,11 @@ class Blocks:
         core.add_atom(alias, table, columns, catalog.keys(table), catalog.references(table), at)
 
     def _filter(self, term: Filter, core: JoinCore) -> None:
+        below = term.input
+        if isinstance(below, Join) and below.mark is not None and Not(Ref(below.mark)) in conjuncts(term.condition):
+            self._join(below, core, is_false=True)
+            core.add_conditions(term.condition)
+            return
         first = None if self.computes_windows else first_rows(term)
         if first is None:
             self.collect(term.input, core)
@@ -214,7 +218,7 @@ class Blocks:
 
     def _common(self, term: Common, core: JoinCore) -> None:
         """A shared term that only selects, projects and joins is put in its place; any other is one view."""
-        if term.name not in self.shared and _is_plain(term.term):
+        if term.name not in self.shared and is_plain(term.term):
             own, columns = copied(term.term, self.new)
             pairs = zip(term.columns, term.term.columns, strict=True)
             self.notes.aliases |= {
@@ -229,34 +233,27 @@ class Blocks:
 
     # Joins ------------------------------------------------------------------------------------------
 
-    def _join(self, term: Join, core: JoinCore) -> None:
+    def _join(self, term: Join, core: JoinCore, is_false: bool = False) -> None:
+        """Add a join; of a mark join only the rows whose mark is false, if that is said."""
         if term.kind == "inner" and not term.dependent:
             self.collect(term.left, core)
             self.collect(term.right, core)
             core.add_conditions(term.condition)
-        elif term.kind == "semi" and not term.dependent:
+        elif term.kind == "semi" and not term.dependent and (ties := _ties(term)) is not None:
             self.collect(term.left, core)
-            self._semijoin(term, core)
+            self._semijoin(term, ties, core)
         else:
-            self._refuse_join(term)
-
-    def _semijoin(self, term: Join, core: JoinCore) -> None:
-        """The partners as a view of their distinct values, or of their greatest or least, joined with the left."""
-        own = frozenset(term.right.columns)
-        right, pairs, bounds = term.right, list[tuple[Scalar, Scalar]](), list[tuple[Scalar, Compare]]()
-        for condition in conjuncts(term.condition):
-            if columns_of(condition) <= own and columns_of(condition):
-                right = Filter(right, condition)
-            elif not columns_of(condition) & own:
-                core.add_conditions(condition)
+            found = without_missing_partners(term, self.new, self.facts, self.types.common, is_false)
+            if found is None:
+                self._refuse_join(term)
             else:
-                self._tie(condition, own, pairs, bounds, term)
-        if not pairs and not bounds:
-            why = "it does not depend on the row, so it keeps all rows or none"
-            hint = "compare a column of the subquery with one of the query"
-            raise self.notes.refusal("An EXISTS of its own in WHERE", self._place(term), why, hint)
-        if len(bounds) > 1:
-            raise self._not_equal(bounds[1][1], term)
+                self.collect(found, core)
+
+    def _semijoin(self, term: Join, ties: _Ties, core: JoinCore) -> None:
+        """The partners as a view of their distinct values, or of their greatest or least, joined with the left."""
+        right = Filter(term.right, conjunction(ties.own)) if ties.own else term.right
+        core.add_conditions(conjunction(ties.left))
+        pairs, bounds = ties.pairs, ties.bounds
         made = tuple(Made(self._column(mine), mine) for mine, _ in pairs)
         if bounds:
             partners = self._bounded(right, made, bounds[0])
@@ -276,27 +273,6 @@ class Blocks:
             self.notes.move(compared, condition)
             core.add_conditions(condition)
 
-    def _tie(
-        self, condition: Scalar, own: frozenset[Column], pairs: list[tuple[Scalar, Scalar]],
-        bounds: list[tuple[Scalar, Compare]], term: Join,
-    ) -> None:  # fmt: skip
-        """Take an equality or an order between the partners and the left."""
-        if isinstance(condition, Compare) and condition.operator in ("=", "<", "<=", ">", ">="):
-            sides = (condition.left, condition.right)
-            for mine, theirs, operator in (
-                (*sides, condition.operator),
-                (*sides[::-1], MIRRORED[condition.operator]),
-            ):
-                if columns_of(mine) and columns_of(mine) <= own and not columns_of(theirs) & own:
-                    if operator == "=":
-                        pairs.append((mine, theirs))
-                    else:
-                        bound = Compare(operator, mine, theirs)
-                        self.notes.move(condition, bound)
-                        bounds.append((mine, bound))
-                    return
-        raise self._not_equal(condition, term)
-
     def _bounded(self, right: Term, made: tuple[Made, ...], bound: tuple[Scalar, Compare]) -> Term:
         """The groups of partners with the value that meets the comparison if any does."""
         mine, compared = bound
@@ -309,12 +285,6 @@ class Blocks:
 
     def _column(self, value: Scalar) -> Column:
         return self.new.like(value.column) if isinstance(value, Ref) else self.new.column("", value.type)
-
-    def _not_equal(self, condition: Scalar, term: Join) -> Exception:
-        why = "only equalities and one <, <=, > or >= tie a subquery to the rows around it so that both can be followed"
-        hint = "compare columns of both sides with =, at most one pair by its order"
-        place = self.notes.place(condition) or self._place(term)
-        return self.notes.refusal("This correlated condition", place, why, hint)
 
     # Unions -----------------------------------------------------------------------------------------
 
@@ -336,6 +306,21 @@ class Blocks:
         core.add_atom(alias or self._alias(term.columns, "branches"), name, found)
         return name
 
+    def _set_operation(self, term: SetOperation, core: JoinCore) -> None:
+        """The rows of INTERSECT and EXCEPT; as many copies of each as its counts in the two sides leave."""
+        if not term.all:
+            self.collect(compared_sides(term, self.new), core)
+            return
+        groups, counts = counted_rows(term, self.new)
+        form = (
+            "range(CAST(least({0}, {1}) AS BIGINT))" if term.kind == "intersect" else "range(CAST({0} - {1} AS BIGINT))"
+        )
+        copies = Call(form, tuple(map(Ref, counts)), "BIGINT[]")
+        number = Made(self.new.column("copy", "BIGINT"), copies)
+        self.collect(
+            in_touched_groups(groups, self, lambda rows: projected(Unnest(rows, (number,)), term.columns)), core
+        )
+
     # Refusals ---------------------------------------------------------------------------------------
 
     def _place(self, term: Join) -> Any:
@@ -347,26 +332,17 @@ class Blocks:
         place = self._place(term)
         if term.mark is not None:
             place = self.notes.place(("subquery", term.mark)) or place
-        words = self.notes.text[slice(*place)].upper().split()[:3] if place is not None else []
-        name, why = _LATER[term.kind if "JOIN" in words else "mark" if term.kind in _OF_SUBQUERIES else term.kind]
-        if words[:1] == ["RIGHT"]:
-            name = "RIGHT JOIN"
-        hint = "write an inner join" if "JOIN" in words else "join the table in FROM instead"
-        raise self.notes.refusal(name, place, why, hint)
+        kind = "dependent" if term.dependent else term.kind if term.kind in _LATER else "left"
+        name, why = _LATER[kind]
+        raise self.notes.refusal(name, place, why, "write an inner join, or join the table in FROM instead")
 
     def _refuse(self, term: Term) -> None:
         notes = self.notes
         match term:
-            case Unnest(elements=elements):
-                place = notes.place(*(one.column for one in elements))
-                why = "one row becomes many, which the counts of a join do not show"
-                raise notes.refusal("unnest", place, why, "store the elements as rows of a table and join it")
             case Values(columns=columns):
                 why = "its rows do not come from a table whose changes can be followed"
                 place = notes.place(*columns)
                 raise notes.refusal("VALUES", place, why, "put the rows into a table and name that")
-            case SetOperation(kind=kind, all=is_all):
-                raise self._no_set_operation(term, f"{kind.upper()}{' ALL' if is_all else ''}")
             case Recursion() | Recursive():
                 why, hint = "a recursive view needs a fixpoint, which comes later", "unroll the recursion"
                 raise notes.refusal("WITH RECURSIVE", notes.place(term.columns), why, hint)
@@ -379,22 +355,6 @@ class Blocks:
             "(PARTITION BY ... ORDER BY ...) <= 3 keeps the first 3 rows of each group"
         )
         return self.notes.refusal("A window function", self.notes.place(*columns), why, hint)
-
-    def _no_set_operation(self, term: SetOperation, name: str) -> Exception:
-        sides = (
-            "GROUP BY the columns over (SELECT *, 1 AS side FROM one UNION SELECT *, 2 FROM the other) "
-            "HAVING sum(side) = "
-        )
-        known = {
-            "INTERSECT": ("groups of the rows of both tell which have a row in each", f"{sides}3"),
-            "EXCEPT": ("groups of the rows of both tell which have none in the other", f"{sides}1"),
-        }
-        copies = (
-            "how many copies of a row are left is no sum of those of the branches",
-            "create a view for each branch that counts its copies, and compare these when you read",
-        )
-        why, hint = known.get(name, copies)
-        return self.notes.refusal(name, self.notes.place(term.columns), why, hint)
 
 
 def _branches(term: Term) -> list[Term]:
@@ -414,9 +374,41 @@ def _first_table(term: Term) -> str:
     return next((part.alias for part in walk(term) if isinstance(part, Scan) and part.alias), "subquery")
 
 
-def _is_plain(term: Term) -> bool:
-    """Whether a term only selects, projects and joins tables."""
-    return all(
-        isinstance(part, Scan | Map | Filter) or (isinstance(part, Join) and part.kind == "inner")
-        for part in walk(term)
-    )
+@dataclass
+class _Ties:
+    """The condition of a semi-join: of the partners alone, of the left alone, equal expressions of both (the partners'
+    first), and an order between both with the partners' expression."""
+
+    own: list[Scalar] = field(default_factory=list)
+    left: list[Scalar] = field(default_factory=list)
+    pairs: list[tuple[Scalar, Scalar]] = field(default_factory=list)
+    bounds: list[tuple[Scalar, Compare]] = field(default_factory=list)
+
+
+def _ties(term: Join) -> _Ties | None:
+    """The condition, if it ties partners by equalities, or by equalities and one order; None otherwise."""
+    own, found = frozenset(term.right.columns), _Ties()
+    for one in met(term.condition):
+        read = columns_of(one)
+        if read and read <= own:
+            found.own.append(one)
+        elif not read & own:
+            found.left.append(one)
+        elif not _is_tie(one, own, found):
+            return None
+    return found if (found.pairs or found.bounds) and len(found.bounds) < 2 else None
+
+
+def _is_tie(one: Scalar, own: frozenset[Column], found: _Ties) -> bool:
+    """Whether a condition is an equality or an order between the partners and the left, which is then taken."""
+    if not isinstance(one, Compare) or one.operator not in ("=", "<", "<=", ">", ">="):
+        return False
+    sides = (one.left, one.right)
+    for mine, theirs, operator in ((*sides, one.operator), (*sides[::-1], MIRRORED[one.operator])):
+        if columns_of(mine) and columns_of(mine) <= own and not columns_of(theirs) & own:
+            if operator == "=":
+                found.pairs.append((mine, theirs))
+            else:
+                found.bounds.append((mine, Compare(operator, mine, theirs)))
+            return True
+    return False

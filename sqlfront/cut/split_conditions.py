@@ -8,9 +8,9 @@ from typing import Literal
 
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import cast, equal, row_values
-from sqlfront.cut.value_types import ComparedTypes, is_lossless, is_nested, never_null
-from sqlfront.planner.algebra.scalars import Call, Compare, Logic, Ref, Scalar, columns_of
+from sqlfront.cut.scalar_forms import call, cast, equal, row_values
+from sqlfront.cut.value_types import ComparedTypes, is_lossless, is_nested, never_null, usual_value
+from sqlfront.planner.algebra.scalars import Call, Compare, Constant, IsNull, Logic, Ref, Scalar, columns_of
 from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
 
@@ -121,11 +121,28 @@ class _Splitting:
             for part in found:
                 self._notes.move(condition, part)
             return found
+        if isinstance(condition, Compare) and condition.operator == "IS NOT DISTINCT FROM":
+            return self._equal_or_null(condition)
         if isinstance(condition, Compare) and condition.operator == "=":
             left, right = row_values(condition.left), row_values(condition.right)
             if left and right and len(left) == len(right):
                 return [part for a, b in zip(left, right) for part in self._equal_values(condition, a, b)]
         return [condition]
+
+    def _equal_or_null(self, condition: Compare) -> list[Scalar]:
+        """Equalities that hold where both sides are NULL too; the condition itself for types without a usual value."""
+        sides = [condition.left, condition.right]
+        kind = self._common_type(condition)
+        if any(never_null(side, self._core.is_declared) for side in sides):
+            found: list[Scalar] = [equal(*sides)]
+        elif (usual := usual_value(kind)) is not None:
+            values = [call("coalesce({0}, {1})", kind, cast(side, kind), Constant(usual, kind)) for side in sides]
+            found = [equal(*values), Compare("=", IsNull(sides[0]), IsNull(sides[1]))]
+        else:
+            return [condition]
+        for part in found:
+            self._notes.move(condition, part)
+        return found
 
     def _equal_values(self, condition: Scalar, left: Scalar, right: Scalar) -> list[Scalar]:
         """What it takes that two values are equal as those of rows are: there, NULL equals NULL."""
@@ -255,7 +272,7 @@ class _Splitting:
             what, why = "This correlated subquery", "its rows are no join of equal values with those around it"
             hint = "tie it to the rows around it by equalities of columns alone, each beside no other use of them"
         elif operator in ("IS DISTINCT FROM", "IS NOT DISTINCT FROM"):
-            what, why = "IS [NOT] DISTINCT FROM across tables", "a NULL never joins in a view"
+            what, why = "IS [NOT] DISTINCT FROM across tables", "a NULL of this type never joins in a view"
             hint = "join on coalesce(x, some value) on both sides"
         elif operator == "=":
             what, why = "An equality that mixes tables on one side", "each side must be computed from one table's row"

@@ -120,6 +120,15 @@ def _is_number(kind: str) -> bool:
     return kind.endswith("INT") or kind == "INTEGER" or kind.startswith("DECIMAL")
 
 
+def usual_value(kind: str) -> str | None:
+    """Some value of a type, as DuckDB SQL; None for a nested type, and others of which none is known."""
+    if _is_number(kind) or kind in (*INTEGER_BITS, *FLOATS):
+        return f"CAST(0 AS {kind})"
+    if kind == "DATE" or kind in _TIMESTAMPS or kind == "TIMESTAMP WITH TIME ZONE":
+        return f"CAST('2000-01-01' AS {kind})"
+    return {"VARCHAR": "''", "BOOLEAN": "false", "TIME": "CAST('00:00' AS TIME)", "BLOB": "CAST('' AS BLOB)"}.get(kind)
+
+
 def is_nested(kind: str) -> bool:
     """Lists, arrays, structs, maps, unions: types that cannot be a column of a view's join or output yet."""
     return kind.endswith("]") or kind.startswith(_NESTED)

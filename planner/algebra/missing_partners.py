@@ -1,0 +1,335 @@
+"""Joins that tell which rows have no partner, as inner joins, unions and counts.
+
+A left join is the inner join and, with NULLs, the rows without a partner; a full join has those of both sides. A key
+has no partner where, among the keys of both sides, none comes from the right: rows without a partner join these keys. A
+mark is true for rows with a partner, and NULL or false for the others. A change costs what it changes in these joins.
+
+Source: Galindo-Legaria, Outerjoins as disjunctions, SIGMOD 1994 (a left join as an inner join and an anti join).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, projected
+from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most, never_null
+from sqlfront.planner.algebra.scalars import (
+    FALSE,
+    TRUE,
+    TRUTH,
+    UNKNOWN,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    IsNull,
+    Not,
+    Ref,
+    Scalar,
+    columns_of,
+    conjunction,
+    conjuncts,
+    is_never_null,
+    substitute,
+    truth,
+)
+from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Aggregated,
+    Common,
+    Distinct,
+    Filter,
+    Join,
+    JoinKind,
+    Made,
+    Map,
+    Scan,
+    SetOperation,
+    Term,
+    walk,
+)
+
+CommonType = Callable[[str, str], str | None]
+
+
+def is_plain(term: Term) -> bool:
+    """Whether a term only selects, projects and joins tables: a second copy of it keeps no rows."""
+    return all(
+        isinstance(part, Scan | Map | Filter) or (isinstance(part, Join) and part.kind == "inner")
+        for part in walk(term)
+    )
+
+
+def met(condition: Scalar) -> Iterator[Scalar]:
+    """The conditions that are true where one is, NULL or not elsewhere."""
+    for one in conjuncts(condition):
+        if isinstance(one, Call) and one.form == TRUTH:
+            yield from met(one.arguments[0])
+        else:
+            yield one
+
+
+def without_missing_partners(
+    term: Join, new: NewColumns, facts: Facts, common: CommonType, is_false: bool = False
+) -> Term | None:
+    """The rows of a left, full, semi, anti or mark join, or of a single join that meets one row at most; None for
+    another join, and where the keys of the two sides are of types that DuckDB does not compare.
+
+    `common` is the type in which values of two types are compared. `is_false`: only rows whose mark is false are read.
+    """
+    if term.dependent:
+        return None
+    join = _Join(term, new, facts, common)
+    try:
+        match term.kind:
+            case "left":
+                return join.left()
+            case "single" if matches_one_at_most(term, facts):
+                return join.left()
+            case "full":
+                return join.full()
+            case "semi" | "anti":
+                return join.filtered(term.kind)
+            case "mark":
+                return join.marked(is_false)
+    except _NotComparedError:
+        return None
+    return None
+
+
+def compared_sides(term: SetOperation, new: NewColumns) -> Term:
+    """The distinct rows of an INTERSECT or EXCEPT: groups of the rows of both sides, with the numbers of either."""
+    groups, (mine, theirs) = counted_rows(term, new)
+    zero = Constant("0", "INTEGER")
+    in_right = Compare(">" if term.kind == "intersect" else "=", Ref(theirs), zero)
+    kept = Filter(groups, conjunction([Compare(">", Ref(mine), zero), in_right]))
+    return projected(kept, term.columns)
+
+
+def counted_rows(term: SetOperation, new: NewColumns) -> tuple[Aggregate, tuple[Column, Column]]:
+    """The distinct rows of both sides, and the columns that count their copies in the left and the right."""
+    numbers = [new.column(name, "INTEGER") for name in ("mine", "theirs")]
+    branches = []
+    for side, ones in ((term.left, ("1", "0")), (term.right, ("0", "1"))):
+        made = [
+            Made(new.like(column), _cast(Ref(old), column.type))
+            for old, column in zip(side.columns, term.columns, strict=True)
+        ]
+        made += [Made(new.like(one), Constant(number, "INTEGER")) for one, number in zip(numbers, ones, strict=True)]
+        branches.append(Map(side, tuple(made)))
+    rows = SetOperation("union", True, branches[0], branches[1], (*term.columns, *numbers))
+    mine, theirs = (new.column(one.name, "HUGEINT") for one in numbers)
+    sums = tuple(_sum(made, one) for made, one in zip((mine, theirs), numbers, strict=True))
+    return Aggregate(rows, term.columns, sums), (mine, theirs)
+
+
+class _NotComparedError(Exception):
+    """Two keys have no type in which they are compared."""
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Expressions of the two sides that partners have in common; a NULL equals no value but, with `nulls`, a NULL."""
+
+    mine: Scalar
+    theirs: Scalar
+    nulls: bool = False
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """A copy of rows, with its column for each of theirs."""
+
+    term: Term
+    columns: Mapping[Column, Column]
+
+    def over(self, value: Scalar) -> Scalar:
+        """An expression over the copy."""
+        return substitute(value, {old: Ref(column) for old, column in self.columns.items()})
+
+    def shown(self, columns: Iterable[Column], more: Iterable[Made] = ()) -> Term:
+        """The copy in these of the columns that it was copied from, and more."""
+        return Map(self.term, (*(Made(column, Ref(self.columns[column])) for column in columns), *more))
+
+
+class _Join:
+    """One join, whose sides are read several times."""
+
+    def __init__(self, term: Join, new: NewColumns, facts: Facts, common: CommonType) -> None:
+        self._term, self._new, self._facts, self._common = term, new, facts, common
+        self._shared: dict[Term, str] = {}
+        self._present = never_null(term.left, facts) | never_null(term.right, facts)
+
+    # Kinds of joins ---------------------------------------------------------------------------------
+
+    def left(self) -> Term:
+        term = self._term
+        return self._union([self._pairs_of_rows(), self._padded(term.left, term.right)])
+
+    def full(self) -> Term:
+        term = self._term
+        sides = ((term.left, term.right), (term.right, term.left))
+        return self._union([self._pairs_of_rows(), *(self._padded(*side) for side in sides)])
+
+    def filtered(self, kind: JoinKind) -> Term:
+        term = self._term
+        found = self._having(kind, self._copy(term.left), term.right, term.condition)
+        return found.shown(term.columns)
+
+    def marked(self, is_false: bool) -> Term:
+        """For each way to be no partner for sure, the rows that it leaves undecided are NULL, the others go on."""
+        term, mark = self._term, self._term.mark
+        assert mark is not None
+        branches = list[tuple[_Copy, Scalar]]()
+        rest, met = self._copy(term.left), TRUE
+        for condition in (term.condition, *self._undecided()):
+            if not is_false:
+                branches.append((self._having("semi", rest, term.right, condition), met))
+            rest = self._again(self._having("anti", rest, term.right, condition))
+            met = UNKNOWN
+        branches.append((rest, FALSE))
+        return self._union([rows.shown(term.left.columns, [Made(mark, value)]) for rows, value in branches])
+
+    def _undecided(self) -> list[Scalar]:
+        """Conditions that some partner meets exactly where the condition is NULL for one, if it is true for none."""
+        parts = conjuncts(self._term.condition)
+        open_ = [one for one in parts if not is_never_null(one, self._present)]
+        if len(open_) == 1 and isinstance(open_[0], Compare):
+            known = [one for one in parts if one != open_[0]]
+            sides = [side for side in (open_[0].left, open_[0].right) if not is_never_null(side, self._present)]
+            return [conjunction([*known, IsNull(side)]) for side in sides]
+        return [IsNull(self._term.condition)] if open_ else []
+
+    def _pairs_of_rows(self) -> Term:
+        term, both = self._term, self._both(self._copy(self._term.left), self._term.right, self._term.condition)
+        return both.shown(term.columns)
+
+    def _padded(self, left: Term, right: Term) -> Term:
+        """The rows of the left without a partner, with NULLs for the columns of the right."""
+        rows = self._having("anti", self._copy(left), right, self._term.condition)
+        nulls = {one: Made(one, Constant(f"CAST(NULL AS {one.type})", one.type)) for one in right.columns}
+        made = (nulls.get(one) or Made(one, Ref(rows.columns[one])) for one in self._term.columns)
+        return Map(rows.term, tuple(made))
+
+    # Keys -------------------------------------------------------------------------------------------
+
+    def _having(self, kind: JoinKind, left: _Copy, right: Term, condition: Scalar) -> _Copy:
+        """The rows of the left that have a partner (semi), or none (anti)."""
+        pairs, partners = self._partners(left, right, condition)
+        keys: Term = Distinct(partners) if kind == "semi" else self._alone(left, pairs, partners)
+        rows = self._again(left)
+        same = []
+        for pair, key in zip(pairs, keys.columns, strict=True):
+            value = _cast(rows.over(pair.mine), key.type)
+            nulls = (pair.nulls or kind == "anti") and not is_never_null(pair.mine, self._present)
+            same.append(Compare("IS NOT DISTINCT FROM" if nulls else "=", value, Ref(key)))
+        return _Copy(Join("inner", rows.term, keys, conjunction(same)), rows.columns)
+
+    def _alone(self, left: _Copy, pairs: Sequence[_Pair], partners: Term) -> Term:
+        """The keys of the left that the partners do not have."""
+        keys = [self._new.like(column) for column in partners.columns]
+        side, found = self._new.column("side", "INTEGER"), self._new.column("partners", "HUGEINT")
+        rows = self._again(left)
+        mine = [
+            Made(self._new.like(key), _cast(rows.over(pair.mine), key.type))
+            for key, pair in zip(keys, pairs, strict=True)
+        ]
+        branches = (
+            Map(rows.term, (*mine, Made(self._new.like(side), Constant("0", "INTEGER")))),
+            extended(partners, (Made(self._new.like(side), Constant("1", "INTEGER")),)),
+        )
+        groups = Aggregate(SetOperation("union", True, *branches, (*keys, side)), tuple(keys), (_sum(found, side),))
+        return projected(Filter(groups, Compare("=", Ref(found), Constant("0", "INTEGER"))), keys)
+
+    def _partners(self, left: _Copy, right: Term, condition: Scalar) -> tuple[list[_Pair], Term]:
+        """The keys of rows of the right, with the expressions of the left and the right that they are.
+
+        A condition on the left alone is a key that equals TRUE. Under a condition on both sides that is no equality the
+        keys are the rows of the left that have a partner.
+        """
+        ours, others = frozenset(left.columns), frozenset(right.columns)
+        pairs, own = list[_Pair](), list[Scalar]()
+        for one in met(condition):
+            read, pair = columns_of(one), _equality(one, ours, others)
+            if pair is not None:
+                pairs.append(pair)
+            elif read and read <= others:
+                own.append(one)
+            elif read <= ours:
+                pairs.append(_Pair(truth(one), TRUE))
+            else:
+                return self._rows_with_partner(left, right, condition)
+        rows, pairs = self._copy(right), pairs or [_Pair(TRUE, TRUE)]
+        keys, needed = list[Made](), [rows.over(one) for one in own]
+        for pair in pairs:
+            kind = self._common(pair.mine.type, pair.theirs.type)
+            if kind is None:
+                raise _NotComparedError
+            value = _cast(rows.over(pair.theirs), kind)
+            keys.append(Made(self._new.column(_name(pair.theirs), kind), value))
+            if not pair.nulls and not is_never_null(pair.theirs, self._present):
+                needed.append(Not(IsNull(value)))
+        kept = Filter(rows.term, conjunction(needed)) if needed else rows.term
+        return pairs, Map(kept, tuple(keys))
+
+    def _rows_with_partner(self, left: _Copy, right: Term, condition: Scalar) -> tuple[list[_Pair], Term]:
+        both = self._both(self._again(left), right, condition)
+        made = tuple(Made(self._new.like(one), Ref(both.columns[one])) for one in left.columns)
+        return [_Pair(Ref(one), Ref(one), nulls=True) for one in left.columns], Distinct(Map(both.term, made))
+
+    def _both(self, left: _Copy, right: Term, condition: Scalar) -> _Copy:
+        """The pairs of rows that meet a condition."""
+        theirs = self._copy(right)
+        columns = {**left.columns, **theirs.columns}
+        both = _Copy(Join("inner", left.term, theirs.term), columns)
+        return replace(both, term=Join("inner", left.term, theirs.term, both.over(conjunction(list(met(condition))))))
+
+    # Copies -----------------------------------------------------------------------------------------
+
+    def _copy(self, term: Term) -> _Copy:
+        """One more reading of a term: a plain one is copied, another shared."""
+        if is_plain(term):
+            return _Copy(*copied(term, self._new))
+        if isinstance(term, Common):
+            shared = term
+        else:
+            name = self._shared.setdefault(term, f"side {self._new.column('', 'BOOLEAN').number}")
+            shared = Common(name, term, term.columns)
+        columns = {column: self._new.like(column) for column in term.columns}
+        return _Copy(replace(shared, columns=tuple(columns.values())), columns)
+
+    def _again(self, rows: _Copy) -> _Copy:
+        """One more reading of a copy."""
+        found = self._copy(rows.term)
+        return _Copy(found.term, {old: found.columns[column] for old, column in rows.columns.items()})
+
+    def _union(self, branches: Sequence[Term]) -> Term:
+        """All rows of branches in the columns of the join."""
+        found, columns = branches[0], self._term.columns
+        for branch in branches[1:]:
+            own = tuple(map(self._new.like, columns))
+            found = SetOperation("union", True, found, branch, own)
+        return Map(found, tuple(Made(column, Ref(old)) for column, old in zip(columns, found.columns, strict=True)))
+
+
+def _equality(one: Scalar, left: frozenset[Column], right: frozenset[Column]) -> _Pair | None:
+    """An equality of an expression of the left with one of the right."""
+    if not isinstance(one, Compare) or one.operator not in ("=", "IS NOT DISTINCT FROM"):
+        return None
+    for mine, theirs in ((one.left, one.right), (one.right, one.left)):
+        if columns_of(mine) and columns_of(mine) <= left and columns_of(theirs) and columns_of(theirs) <= right:
+            return _Pair(mine, theirs, one.operator != "=")
+    return None
+
+
+def _sum(column: Column, argument: Column) -> Aggregated:
+    return Aggregated(column, "sum({before}{0}{behind})", (Ref(argument),))
+
+
+def _cast(value: Scalar, type: str) -> Scalar:
+    return value if value.type == type else Call(f"CAST({{0}} AS {type})", (value,), type, strict=True)
+
+
+def _name(value: Scalar) -> str:
+    return value.column.name if isinstance(value, Ref) else "key"

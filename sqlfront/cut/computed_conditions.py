@@ -1,0 +1,105 @@
+"""Conditions over several tables that no index serves are computed row by row: a block below has them as a column.
+
+DuckDB computes the column for the changed rows of the join, whose other conditions are met: O(change of the join).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sqlfront.planner.algebra.rewriting import extended, projected, with_changed
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Call,
+    Column,
+    Compare,
+    Ref,
+    Scalar,
+    columns_of,
+    conjunction,
+    conjuncts,
+    parts_of,
+)
+from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Term, inputs_of
+
+if TYPE_CHECKING:
+    from sqlfront.cut.query_blocks import Blocks
+
+Owners = Mapping[Column, frozenset[int]]
+"""For each column of a join the numbers of the tables and blocks that decide it."""
+
+
+def has_computed_conditions(core: Term) -> bool:
+    """Whether the join of a block has a condition over several tables that is no comparison of two of them."""
+    owners = _owners(core)
+    return any(_is_mixed(one, owners) for part in _parts(core) for one in _conditions(part))
+
+
+def with_computed_conditions(core: Term, blocks: Blocks) -> Term:
+    """The join with each such condition as the column of a block below it."""
+    owners = _owners(core)
+
+    def visit(part: Term) -> Term:
+        if not _is_of_join(part):
+            return part
+        part = with_changed(part, [visit(one) for one in inputs_of(part)])
+        mixed = [one for one in _conditions(part) if _is_mixed(one, owners)]
+        if not mixed:
+            return part
+        rest = conjunction([one for one in _conditions(part) if one not in mixed])
+        match part:
+            case Join(left=left, right=right):
+                below: Term = Join("inner", left, right, rest)
+            case _:
+                [below] = inputs_of(part)
+                below = below if rest == TRUE else Filter(below, rest)
+        met = blocks.new.column("met", "BOOLEAN")
+        rows = extended(below, [Made(met, conjunction(mixed))])
+        table = blocks.derive(rows)
+        blocks.shared[table] = table
+        return projected(Filter(Common(table, rows, rows.columns), Ref(met)), part.columns)
+
+    return visit(core)
+
+
+def _is_of_join(part: Term) -> bool:
+    """Whether a term is part of the join around it, and no table or block that it reads."""
+    return isinstance(part, Map | Filter) or (isinstance(part, Join) and part.kind == "inner" and not part.dependent)
+
+
+def _parts(term: Term) -> list[Term]:
+    return [term, *(found for one in inputs_of(term) for found in _parts(one))] if _is_of_join(term) else []
+
+
+def _conditions(part: Term) -> tuple[Scalar, ...]:
+    return conjuncts(part.condition) if isinstance(part, Filter | Join) else ()
+
+
+def _owners(term: Term) -> Owners:
+    found: dict[Column, frozenset[int]] = {}
+
+    def visit(part: Term) -> None:
+        if not _is_of_join(part):
+            leaf = frozenset({len(found)})
+            found.update(dict.fromkeys(part.columns, leaf))
+            return
+        for one in inputs_of(part):
+            visit(one)
+        if isinstance(part, Map):
+            for made in part.made:
+                found[made.column] = _read(made.value, found)
+
+    visit(term)
+    return found
+
+
+def _read(value: Scalar, owners: Owners) -> frozenset[int]:
+    return frozenset[int]().union(*(owners.get(column, frozenset()) for column in columns_of(value)))
+
+
+def _is_mixed(condition: Scalar, owners: Owners) -> bool:
+    is_between = isinstance(condition, Call) and condition.form == "{0} BETWEEN {1} AND {2}"
+    if isinstance(condition, Compare) or is_between:
+        return any(len(_read(side, owners)) > 1 for side in parts_of(condition))
+    return len(_read(condition, owners)) > 1
