@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, projected
+from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, passed, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most, never_null
 from sqlfront.planner.algebra.scalars import (
     FALSE,
@@ -25,6 +25,7 @@ from sqlfront.planner.algebra.scalars import (
     Constant,
     IsNull,
     Not,
+    Operator,
     Ref,
     Scalar,
     columns_of,
@@ -50,6 +51,10 @@ from sqlfront.planner.algebra.terms import (
     walk,
 )
 
+_ONE_ROW = (
+    "CASE WHEN {0} > 1 THEN error('More than one row returned by a subquery used as an expression - scalar subqueries "
+    "can only return a single row.') ELSE {1} END"
+)
 CommonType = Callable[[str, str], str | None]
 
 
@@ -87,6 +92,8 @@ def without_missing_partners(
                 return join.left()
             case "single" if matches_one_at_most(term, facts):
                 return join.left()
+            case "single":
+                return join.single()
             case "full":
                 return join.full()
             case "semi" | "anti":
@@ -136,6 +143,10 @@ class _Pair:
     theirs: Scalar
     nulls: bool = False
 
+    @property
+    def operator(self) -> Operator:
+        return "IS NOT DISTINCT FROM" if self.nulls else "="
+
 
 @dataclass(frozen=True)
 class _Copy:
@@ -166,6 +177,44 @@ class _Join:
     def left(self) -> Term:
         term = self._term
         return self._union([self._pairs_of_rows(), self._padded(term.left, term.right)])
+
+    def single(self) -> Term | None:
+        """The left join with groups of partners, of which those that a row of the left asks for have one row."""
+        left, right, condition = self._term.left, self._term.right, self._term.condition
+        ours, others = frozenset(left.columns), frozenset(right.columns)
+        conditions = list(met(condition))
+        own = [one for one in conditions if columns_of(one) <= others and columns_of(one)]
+        pairs = [pair for one in conditions if (pair := _equality(one, ours, others)) is not None]
+        if len(own) + len(pairs) < len(conditions):
+            return None
+        rows = self._copy(right)
+        asked = Filter(rows.term, conjunction([rows.over(one) for one in own])) if own else rows.term
+        if pairs:
+            theirs = self._copy(left)
+            same = [Compare(pair.operator, rows.over(pair.theirs), theirs.over(pair.mine)) for pair in pairs]
+            asked = Join("semi", asked, theirs.term, conjunction(same))
+        keys = tuple(
+            Made(self._new.column(_name(pair.theirs), pair.theirs.type), rows.over(pair.theirs)) for pair in pairs
+        )
+        found = self._only_row(asked, keys, [rows.columns[column] for column in right.columns])
+        values = dict(zip(right.columns, found.columns[len(keys) :], strict=True))
+        same = [Compare(pair.operator, pair.mine, Ref(key.column)) for pair, key in zip(pairs, keys, strict=True)]
+        joined = replace(self._term, kind="left", right=found, condition=conjunction(same))
+        rows = _Copy(joined, {column: values.get(column, column) for column in self._term.columns})
+        return rows.shown(self._term.columns)
+
+    def _only_row(self, rows: Term, keys: Sequence[Made], columns: Sequence[Column]) -> Term:
+        """The columns of the row of each group; an error for a group of two."""
+        number = self._new.column("rows", "BIGINT")
+        groups = tuple(one.column for one in keys)
+        firsts = [Aggregated(self._new.like(one), "any_value({before}{0}{behind})", (Ref(one),)) for one in columns]
+        counted = (*firsts, Aggregated(number, "count_star({before}{behind})"))
+        input = Map(rows, (*keys, *passed(columns)))
+        values = [
+            Made(self._new.like(one), Call(_ONE_ROW, (Ref(number), Ref(first.column)), one.type))
+            for one, first in zip(columns, firsts, strict=True)
+        ]
+        return Map(Aggregate(input, groups, counted), (*passed(groups), *values))
 
     def full(self) -> Term:
         term = self._term

@@ -97,6 +97,7 @@ class _Splitting:
             if any(len(core.atoms_of(side)) != 1 for side in (condition.left, condition.right)):
                 raise self._refused(condition)
             kind = self._common_type(condition)
+            condition = self._in_type(condition, kind)
             if condition.operator == "=":
                 equalities.append((condition, condition.left, condition.right))
             else:
@@ -122,15 +123,16 @@ class _Splitting:
                 self._notes.move(condition, part)
             return found
         if isinstance(condition, Compare) and condition.operator == "IS NOT DISTINCT FROM":
-            return self._equal_or_null(condition)
+            return self._equal_or_null(condition, condition)
         if isinstance(condition, Compare) and condition.operator == "=":
             left, right = row_values(condition.left), row_values(condition.right)
             if left and right and len(left) == len(right):
                 return [part for a, b in zip(left, right) for part in self._equal_values(condition, a, b)]
         return [condition]
 
-    def _equal_or_null(self, condition: Compare) -> list[Scalar]:
+    def _equal_or_null(self, condition: Compare, written: Scalar) -> list[Scalar]:
         """Equalities that hold where both sides are NULL too; the condition itself for types without a usual value."""
+        self._notes.move(written, condition)
         sides = [condition.left, condition.right]
         kind = self._common_type(condition)
         if any(never_null(side, self._core.is_declared) for side in sides):
@@ -141,7 +143,7 @@ class _Splitting:
         else:
             return [condition]
         for part in found:
-            self._notes.move(condition, part)
+            self._notes.move(written, part)
         return found
 
     def _equal_values(self, condition: Scalar, left: Scalar, right: Scalar) -> list[Scalar]:
@@ -151,16 +153,12 @@ class _Splitting:
         self._notes.move(condition, part)
         if joins and row_values(left) and row_values(right):
             return self._parts(part)
-        if joins and not any(never_null(side, self._core.is_declared) for side in (left, right)):
-            spelled = f"{self._spelled(left)} = {self._spelled(right)}"
-            why = f"inside rows NULL equals NULL, which never joins in a view, and in {spelled} both may be NULL"
-            hint = "write a = c AND b = d for (a, b) = (c, d), or declare one column of each pair NOT NULL"
-            raise self._notes.refusal("An equality of rows", self._notes.place_of(condition), why, hint)
+        if joins:
+            return self._equal_or_null(Compare("IS NOT DISTINCT FROM", left, right), condition)
         return [part]
 
     def _common_type(self, condition: Compare) -> str:
-        """The type in which DuckDB compares two sides. Refuses one whose casts merge or reject values, and an order
-        that the codes of values do not have."""
+        """The type in which DuckDB compares two sides. Refuses an order that the codes of values do not have."""
         left, right, operator = condition.left, condition.right, condition.operator
         types, place = [left.type, right.type], self._notes.place_of(condition)
         for side in (left, right):
@@ -174,20 +172,21 @@ class _Splitting:
         if common is None:
             why, hint = "DuckDB compares them in a way a join index cannot", "cast one side to the other's type"
             raise self._notes.refusal(f"{types[0]} {operator} {types[1]}", place, why, hint)
-        casts = [
-            f"CAST({self._spelled(side)} AS {common})"
-            for side in (left, right)
-            if side.type != common and not is_lossless(side.type, common)
-        ]
-        if casts:
-            why = f"DuckDB compares both as {common}, a cast under which different values can become equal or fail"
-            hint = f"say so yourself: {' and '.join(casts)}"
-            raise self._notes.refusal(f"{types[0]} {operator} {types[1]}", place, why, hint)
         if operator not in ("=", "<>") and not is_orderable(common):
             why = "the words that stand for its values are not in the order in which DuckDB compares them"
             hint = "cast both sides to a number, a timestamp or VARCHAR"
             raise self._notes.refusal(f"A join by the order of {common}", place, why, hint)
         return common
+
+    def _in_type(self, condition: Compare, kind: str) -> Compare:
+        """The comparison with its casts written out where these merge or reject values: then the sides are other
+        expressions than the columns, which may be equated with others in types of their own."""
+        sides = (condition.left, condition.right)
+        if all(is_lossless(side.type, kind) for side in sides):
+            return condition
+        found = Compare(condition.operator, cast(sides[0], kind), cast(sides[1], kind))
+        self._notes.move(condition, found)
+        return found
 
     def _classes(self, equalities: list[tuple[Scalar, Scalar, Scalar]]) -> list[EqualityClass]:
         """Connected components of the equalities, in order of first appearance; those of one atom are no class."""
