@@ -32,6 +32,7 @@ SUPPORTED = (
     "orders",
     "rewritten",
     "computed",
+    "partners",
 )
 
 HEAD = """# SQL support matrix

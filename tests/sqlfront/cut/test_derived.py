@@ -120,26 +120,6 @@ def test_explain_names_the_blocks():
     assert "the block of groups over l is kept as a view of its own (q-hierarchical, O(1) per change)" in reason
 
 
-@pytest.mark.parametrize(
-    ("condition", "message"),
-    [
-        ("ok NOT IN (SELECT ok FROM l)", "A subquery in an expression"),
-        ("NOT EXISTS (SELECT 1 FROM l WHERE l.ok = o.ok)", "A subquery in an expression"),
-        ("ck = 1 OR ok IN (SELECT ok FROM l)", "A subquery in an expression"),
-        ("EXISTS (SELECT 1 FROM l WHERE l.q <> o.ck)", "This correlated condition"),
-        ("EXISTS (SELECT 1 FROM l)", "An EXISTS of its own in WHERE"),
-        ("EXISTS (SELECT ok FROM l GROUP BY ok)", "An EXISTS of its own in WHERE"),
-        ("EXISTS (SELECT ok FROM l LIMIT 3)", "An EXISTS of its own in WHERE"),
-    ],
-)
-def test_other_subqueries_are_refused_by_name(condition, message):
-    con = sqlfront.connect()
-    con.execute(TABLES)
-    with pytest.raises(sqlfront.NotSupportedError, match=message):
-        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT ok FROM o WHERE {condition}")
-    assert not con.session.database.engine.relations
-
-
 def test_state_and_cost_count_the_blocks():
     con = sqlfront.connect()
     con.execute(TABLES)

@@ -21,7 +21,7 @@ def statements(name: str) -> list[str]:
     return [text[start:end] for start, end in split(text)]
 
 
-QUERIES = statements("views")
+QUERIES = [*statements("views"), *statements("partners")]
 
 
 @pytest.fixture
