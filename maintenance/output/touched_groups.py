@@ -16,6 +16,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
 from sqlfront.planner.model.query import LeafColumn, TouchedGroups
+from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads, key_lookups, upkeep
 from sqlfront.storage.sql_text import quote
@@ -90,7 +91,12 @@ class TouchedGroupsNode:
         self._machine.counters[self.number] += len(taken)
         types = {column.name: column.type for column in self.relation.columns}
         groups = self.groups
-        found = self._evaluate.query(self.kept.decoded(words[taken]), types, groups.query, groups.settings)
+        try:
+            found = self._evaluate.query(self.kept.decoded(words[taken]), types, groups.query, groups.settings)
+        except DataError as error:
+            view = self.name.partition("#")[0].removeprefix("main.")
+            what = f"materialized view {view} cannot compute a group of a changed row"
+            raise DataError(what, where=groups.label, why=error.why) from error
         return found.rename_columns([name for name, _ in groups.columns]).combine_chunks()
 
 

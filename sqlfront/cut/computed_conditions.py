@@ -54,6 +54,7 @@ def with_computed_conditions(core: Term, blocks: Blocks) -> Term:
             case _:
                 [below] = inputs_of(part)
                 below = below if rest == TRUE else Filter(below, rest)
+        blocks.told["a condition over several tables is computed for the changed rows of their join"] = None
         met = blocks.new.column("met", "BOOLEAN")
         rows = extended(below, [Made(met, conjunction(mixed))])
         table = blocks.derive(rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlfront.binding.environment import defaults_of
@@ -21,20 +21,19 @@ from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.missing_partners import (
     compared_sides,
     counted_rows,
     is_plain,
-    met,
     without_missing_partners,
 )
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import Facts
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
 from sqlfront.planner.algebra.scalars import (
-    MIRRORED,
     Call,
     Column,
     Compare,
@@ -42,13 +41,11 @@ from sqlfront.planner.algebra.scalars import (
     Not,
     Ref,
     Scalar,
-    columns_of,
     conjunction,
     conjuncts,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
-    Aggregated,
     Common,
     Distinct,
     Filter,
@@ -79,12 +76,25 @@ _LATER = {
 """The joins that are no inner joins and cannot become such, and why."""
 
 
+_TOLD = {
+    "left": "a left join is its pairs of rows and, with NULLs, the rows without a partner",
+    "full": "a full join is its pairs of rows and, with NULLs, the rows of either side without a partner",
+    "semi": "rows with a partner join the distinct values that have one",
+    "anti": "rows without a partner join the keys that no partner has: both sides are counted by key",
+    "mark": "a subquery in an expression is true for rows with a partner, NULL or false for others: a union",
+    "single": "a scalar subquery is a left join with its only row",
+    "intersect": "rows of both sides are counted, and those stay that each side has",
+    "except": "rows of both sides are counted, and those stay that the second has not",
+}
+
+
 class Blocks:
     """The views that a query's blocks become, by the table name under which the join reads them.
 
     A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns,
     `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
-    leave nothing open. `computes_windows`: row numbers are columns, not the places of first rows.
+    leave nothing open, `told` what EXPLAIN says of the forms of operators. `computes_windows`: row numbers are columns,
+    not the places of first rows.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
@@ -98,6 +108,7 @@ class Blocks:
         self.more_labels: list[str] = []
         self.shared: dict[str, str] = {}
         self.completed: dict[Term, Term] = {}
+        self.told: dict[str, None] = {}
         self.computes_windows = False
         self.binder = BlockBinder(self)
 
@@ -109,7 +120,7 @@ class Blocks:
 
     def state(self) -> dict[str, Any]:
         """What has been bound so far, for `restore`."""
-        names = ("definitions", "unions", "branches", "settled", "shared", "completed")
+        names = ("definitions", "unions", "branches", "settled", "shared", "completed", "told")
         return {name: dict(getattr(self, name)) for name in names} | {
             "more_labels": list(self.more_labels),
             "computes_windows": self.computes_windows,
@@ -239,7 +250,7 @@ class Blocks:
             self.collect(term.left, core)
             self.collect(term.right, core)
             core.add_conditions(term.condition)
-        elif term.kind == "semi" and not term.dependent and (ties := _ties(term)) is not None:
+        elif term.kind == "semi" and not term.dependent and (ties := ties_of(term)) is not None:
             self.collect(term.left, core)
             self._semijoin(term, ties, core)
         else:
@@ -247,16 +258,17 @@ class Blocks:
             if found is None:
                 self._refuse_join(term)
             else:
+                self.told[_TOLD[term.kind]] = None
                 self.collect(found, core)
 
-    def _semijoin(self, term: Join, ties: _Ties, core: JoinCore) -> None:
+    def _semijoin(self, term: Join, ties: Ties, core: JoinCore) -> None:
         """The partners as a view of their distinct values, or of their greatest or least, joined with the left."""
         right = Filter(term.right, conjunction(ties.own)) if ties.own else term.right
         core.add_conditions(conjunction(ties.left))
         pairs, bounds = ties.pairs, ties.bounds
         made = tuple(Made(self._column(mine), mine) for mine, _ in pairs)
         if bounds:
-            partners = self._bounded(right, made, bounds[0])
+            partners = best_partners(right, made, bounds[0], self.new)
         else:
             partners = remove_distinct(Distinct(Map(right, made)), self.facts)
         if isinstance(partners, Map) and not bounds:
@@ -272,16 +284,6 @@ class Blocks:
             condition = Compare(compared.operator, Ref(partners.columns[-1]), compared.right)
             self.notes.move(compared, condition)
             core.add_conditions(condition)
-
-    def _bounded(self, right: Term, made: tuple[Made, ...], bound: tuple[Scalar, Compare]) -> Term:
-        """The groups of partners with the value that meets the comparison if any does."""
-        mine, compared = bound
-        word = "max" if compared.operator in (">", ">=") else "min"
-        best = self.new.column("bound", mine.type)
-        argument = self.new.column("bound", mine.type)
-        rows = Map(right, (*made, Made(argument, mine)))
-        aggregate = Aggregated(best, f"{word}({{before}}{{0}}{{behind}})", (Ref(argument),))
-        return Aggregate(rows, tuple(one.column for one in made), (aggregate,))
 
     def _column(self, value: Scalar) -> Column:
         return self.new.like(value.column) if isinstance(value, Ref) else self.new.column("", value.type)
@@ -308,6 +310,7 @@ class Blocks:
 
     def _set_operation(self, term: SetOperation, core: JoinCore) -> None:
         """The rows of INTERSECT and EXCEPT; as many copies of each as its counts in the two sides leave."""
+        self.told[_TOLD[term.kind]] = None
         if not term.all:
             self.collect(compared_sides(term, self.new), core)
             return
@@ -372,43 +375,3 @@ def _same_types(term: SetOperation, side: Term) -> bool:
 def _first_table(term: Term) -> str:
     """What the first table of a block is called."""
     return next((part.alias for part in walk(term) if isinstance(part, Scan) and part.alias), "subquery")
-
-
-@dataclass
-class _Ties:
-    """The condition of a semi-join: of the partners alone, of the left alone, equal expressions of both (the partners'
-    first), and an order between both with the partners' expression."""
-
-    own: list[Scalar] = field(default_factory=list)
-    left: list[Scalar] = field(default_factory=list)
-    pairs: list[tuple[Scalar, Scalar]] = field(default_factory=list)
-    bounds: list[tuple[Scalar, Compare]] = field(default_factory=list)
-
-
-def _ties(term: Join) -> _Ties | None:
-    """The condition, if it ties partners by equalities, or by equalities and one order; None otherwise."""
-    own, found = frozenset(term.right.columns), _Ties()
-    for one in met(term.condition):
-        read = columns_of(one)
-        if read and read <= own:
-            found.own.append(one)
-        elif not read & own:
-            found.left.append(one)
-        elif not _is_tie(one, own, found):
-            return None
-    return found if (found.pairs or found.bounds) and len(found.bounds) < 2 else None
-
-
-def _is_tie(one: Scalar, own: frozenset[Column], found: _Ties) -> bool:
-    """Whether a condition is an equality or an order between the partners and the left, which is then taken."""
-    if not isinstance(one, Compare) or one.operator not in ("=", "<", "<=", ">", ">="):
-        return False
-    sides = (one.left, one.right)
-    for mine, theirs, operator in ((*sides, one.operator), (*sides[::-1], MIRRORED[one.operator])):
-        if columns_of(mine) and columns_of(mine) <= own and not columns_of(theirs) & own:
-            if operator == "=":
-                found.pairs.append((mine, theirs))
-            else:
-                found.bounds.append((mine, Compare(operator, mine, theirs)))
-            return True
-    return False

@@ -102,7 +102,8 @@ def bind_view(
         raise InternalError(f"The view's projection has types {definition.columns}, the query has {columns}")
     definition = with_branches(definition, blocks.branches)
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
-    definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean)
+    notes = (*definition.notes, *blocks.told)
+    definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean, notes=notes)
     definition = _under(definition, settings)
     if blocks.completed:
         named = [(column, name) for column, (name, _) in zip(term.columns, columns, strict=False)]

@@ -58,10 +58,10 @@ class StandardRows:
         if nullable and choose.random() < 0.05:
             return None
         known = self._literals[name.lower()]
-        if known and choose.random() < 0.8:
+        if known and choose.random() < (0.5 if kind == "DATE" else 0.8):
             return _fitted(choose.choice(known), kind, choose)
         if kind == "DATE":
-            return datetime.date(1992, 1, 1) + datetime.timedelta(days=choose.randrange(4000))
+            return datetime.date(1993, 10, 1) + datetime.timedelta(days=choose.randrange(700))
         if kind == "VARCHAR":
             return choose.choice(["a", "b", "13-555", "special requests"])
         if name.lower().endswith(("key", "_sk", "_id")) or "INT" in kind:
