@@ -40,6 +40,18 @@ TOGETHER = {"tests/spark/": "spark", "[spark": "spark", "tests/streams/": "strea
 """What is in the names of tests that share what is slow to make: a session of Spark, or what streams have done."""
 
 
+SELDOM = frozenset((Path(__file__).parent / "seldom.txt").read_text().splitlines())
+"""Variants of long tests that run with the slow ones; each of these tests has others that run always."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the variants that run seldom, before pytest leaves out what is slow."""
+    for item in items:
+        if item.nodeid in SELDOM:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Tests that share something run in one worker, the others wherever one is free."""

@@ -74,3 +74,9 @@ def test_files_are_short():
 def test_every_module_says_what_it_is():
     silent = [path for path in sources(*PACKAGES) if not ast.get_docstring(ast.parse(path.read_text()))]
     assert silent == []
+
+
+def test_variants_that_run_seldom_are_those_of_tests() -> None:
+    for line in (ROOT / "tests" / "seldom.txt").read_text().splitlines():
+        path, name = line.split("::", 1)
+        assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(), line

@@ -164,7 +164,7 @@ def con() -> Any:
     ],
 )
 def test_an_expression_that_multiplies_rows_is_refused(con: Any, query: str) -> None:
-    with pytest.raises(sqlfront.NotSupportedError, match="unnest|INTEGER\\[\\]"):
+    with pytest.raises(sqlfront.NotSupportedError, match=r"unnest|INTEGER\[\]"):
         con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
 
 

@@ -11,7 +11,7 @@ from tests.sqlfront.standard_rows import StandardRows
 TPCH = sorted(StandardRows("tpch", 0).queries)
 TPCDS = sorted(StandardRows("tpcds", 0).queries)
 IN_SLICE = 8
-"""Of the queries of TPC-DS every eighth is followed in the ordinary run, others when slow tests run."""
+"""Of the queries of TPC-DS every eighth is followed in the ordinary run, all when slow tests run."""
 
 
 def follows(benchmark: str, name: str, epochs: int) -> int:
@@ -47,12 +47,15 @@ def test_tpch_in_many_epochs(name):
     assert follows("tpch", name, 50) > 0
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if place % IN_SLICE == 0 else pytest.param(name, marks=pytest.mark.slow) for place, name in enumerate(TPCDS)],
-)
+@pytest.mark.parametrize("name", TPCDS[::IN_SLICE])
 def test_tpcds(name):
     follows("tpcds", name, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TPCDS)
+def test_tpcds_in_many_epochs(name):
+    follows("tpcds", name, 20)
 
 
 def test_every_query_is_accepted():
