@@ -339,7 +339,8 @@ class _Join:
     def _copy(self, term: Term) -> _Copy:
         """One more reading of a term: a plain one is copied, another shared."""
         if is_plain(term):
-            return _Copy(*copied(term, self._new))
+            copy, columns = copied(term, self._new)
+            return _Copy(copy, {column: columns[column] for column in term.columns})
         if isinstance(term, Common):
             shared = term
         else:
