@@ -20,6 +20,7 @@ from sqlfront.database.stored_views import forget_view, register_all, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
+from sqlfront.define.at_worst import check_at_worst
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
@@ -69,9 +70,10 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         select = _frozen(con, bound.tree, catalog, bound.definition)
         view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
         drafted = draft(database, view, bound)
+        own = drafted.parts[-1]
+        assert isinstance(own, Part)
+        check_at_worst(shown(name), own.plan, options)
         if options.keys() & set(OPTIONS):
-            own = drafted.parts[-1]
-            assert isinstance(own, Part)
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
         put_in_place(database, con, drafted, old)
@@ -169,6 +171,7 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         entry = database.view(con, name.parts)
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked
+        check_at_worst(shown(entry.name), entry.maintained.plan, checked)
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
         with transaction(con) as undo:

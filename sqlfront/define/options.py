@@ -73,6 +73,14 @@ OPTIONS = (
         "none",
         "orders, apart by `;`, that queries of the view may ask for besides its own ORDER BY; at REFRESH if altered",
     ),
+    Option(
+        "materialized view",
+        "at_worst",
+        str,
+        "none",
+        "the most that a change may cost, by the class that EXPLAIN states: `'O(1)'`, `'O(log N)'`, `'O(change)'`, "
+        "`'O(touched groups)'`, `'O(N^0.5)'`, `'O(N)'`; a view that costs more is refused",
+    ),
     Option("subscription", "snapshot", bool, "true without after", "begin with the view's present rows, as inserts"),
     Option(
         "subscription",

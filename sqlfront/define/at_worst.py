@@ -1,0 +1,70 @@
+"""The option `at_worst`: the most that a change of a view may cost, by the class that EXPLAIN states."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from sqlfront.planner.model.bound import TOUCHED_ROWS, Bound
+from sqlfront.planner.model.plan import Plan
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+
+_NAMED = {"1": (0, 0), "log N": (0, 1), "change": (1, 0), "touched groups": (2, 0)}
+"""What a bound without a power of N may have besides: nothing, changed rows, or rows of groups; and logarithms."""
+_POWER = re.compile(r"N(?:\^(\d+(?:\.\d+)?|\((\d+)/(\d+)\)))?(?: log N)?")
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """A bound at most O(N^power log^logs N); without a power of N, with rows of this kind."""
+
+    power: Fraction
+    logs: int
+    rows: int
+
+    def allows(self, bound: Bound) -> bool:
+        if self.power or bound.power:
+            return (bound.power, bound.logs) <= (self.power, self.logs)
+        if self.rows:
+            return _rows(bound) <= self.rows
+        return not bound.terms and bound.logs <= self.logs
+
+
+def check_at_worst(name: str, plan: Plan, options: Mapping[str, Any]) -> None:
+    """NotSupportedError if a change of the view may cost more than `at_worst` says, with the part that decides it."""
+    if "at_worst" not in options:
+        return
+    text = options["at_worst"]
+    cost = plan.stated_cost.update
+    if not limit_of(text).allows(cost):
+        part = plan.decided_by["update"]
+        raise NotSupportedError(
+            f"materialized view {name} costs more than at_worst = '{text}'",
+            why=f"a change costs {cost}; {f'the block of {part} decides it' if part else 'the view itself decides it'}",
+            hint="allow it with a larger bound, or change the query: EXPLAIN tells what decides its cost",
+        )
+
+
+def limit_of(text: str) -> _Limit:
+    """The limit that a text says. ProgrammingError if it says none."""
+    inside = text.strip()
+    inside = inside[2:-1].strip() if inside[:2] == "O(" and inside[-1:] == ")" else ""
+    if inside in _NAMED:
+        rows, logs = _NAMED[inside]
+        return _Limit(Fraction(0), logs, rows)
+    power = _POWER.fullmatch(inside)
+    if power is None:
+        named = ", ".join(f"'O({one})'" for one in _NAMED)
+        hint = f"{named}, 'O(N)', 'O(N log N)', or a power of N such as 'O(N^0.5)'"
+        raise ProgrammingError(f"option at_worst cannot be {text!r}", why="it is no bound of a change", hint=hint)
+    whole, above, below = power.groups()
+    exponent = Fraction(int(above), int(below)) if above else Fraction(whole or 1)
+    return _Limit(exponent, int(inside.endswith(" log N")), 2)
+
+
+def _rows(bound: Bound) -> int:
+    """0 for a bound without rows, 1 for changed rows, 2 for rows of the groups that a change touches."""
+    return 2 if any(term.quantity is TOUCHED_ROWS for term in bound.terms) else int(bool(bound.terms))

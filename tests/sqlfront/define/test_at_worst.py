@@ -1,0 +1,58 @@
+"""`at_worst` refuses a view whose changes may cost more than it says."""
+
+from __future__ import annotations
+
+import pytest
+
+import sqlfront
+from sqlfront.define.at_worst import limit_of
+
+QUERIES = {
+    "O(1)": "SELECT a, count(*) AS n FROM r GROUP BY a",
+    "O(log N)": "SELECT a, min(b) AS m FROM r GROUP BY a",
+    "O(change)": "SELECT r.a, t.d FROM r LEFT JOIN t ON r.a = t.a",
+    "O(touched groups)": "SELECT a, median(b) AS m FROM r GROUP BY a",
+    "O(N^0.5)": "SELECT count(*) AS n FROM r, r s, r u WHERE r.b = s.a AND s.b = u.a AND u.b = r.a",
+    "O(N)": "SELECT median(b) AS m FROM r",
+}
+"""A query for each bound, which is within this bound and not within those before."""
+
+
+@pytest.fixture
+def con():
+    connection = sqlfront.connect()
+    connection.execute("CREATE TABLE r (a INTEGER, b INTEGER); CREATE TABLE t (a INTEGER, d INTEGER)")
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize("stated", QUERIES)
+def test_a_view_is_refused_under_each_smaller_bound(con, stated):
+    bounds = list(QUERIES)
+    for bound in bounds:
+        create = f"CREATE OR REPLACE MATERIALIZED VIEW v WITH (at_worst = '{bound}') AS {QUERIES[stated]}"
+        if bounds.index(bound) >= bounds.index(stated):
+            con.execute(create)
+            con.execute("DROP MATERIALIZED VIEW v")
+        else:
+            with pytest.raises(sqlfront.NotSupportedError, match="costs more than at_worst"):
+                con.execute(create)
+            assert not con.session.database.engine.views and not con.session.database.engine.relations
+
+
+def test_a_refusal_names_the_part_that_decides(con):
+    with pytest.raises(sqlfront.NotSupportedError, match="the block of"):
+        con.execute(f"CREATE MATERIALIZED VIEW v WITH (at_worst = 'O(1)') AS {QUERIES['O(change)']}")
+
+
+def test_an_altered_view_is_within_its_new_bound(con):
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {QUERIES['O(log N)']}")
+    con.execute("ALTER MATERIALIZED VIEW v SET (at_worst = 'O(log N)')")
+    with pytest.raises(sqlfront.NotSupportedError, match="a change costs O"):
+        con.execute("ALTER MATERIALIZED VIEW v SET (at_worst = 'O(1)')")
+
+
+@pytest.mark.parametrize("text", ["", "fast", "O()", "O(n)", "O(N^)", "N", "O(N^-1)", "O(1"])
+def test_what_is_no_bound_is_an_error(text):
+    with pytest.raises(sqlfront.ProgrammingError, match="at_worst cannot be"):
+        limit_of(text)
