@@ -66,8 +66,10 @@ def check(con: sqlfront.Connection, names: dict[str, str]) -> dict[str, list[tup
     return found
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
-def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(1, 12), *(pytest.param(seed, 40, marks=pytest.mark.slow) for seed in range(2, 12))]
+)
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int, steps: int) -> None:
     rng = random.Random(seed)
     names = {f"v{number}": query for number, query in enumerate(QUERIES)}
     for name, query in names.items():
@@ -78,7 +80,7 @@ def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, see
     for name, query in names.items():
         con.execute(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
     before, changed = check(con, names), dict.fromkeys(names, 0)
-    for step in range(40):
+    for step in range(steps):
         if step % 10 == 9:
             con.execute("BEGIN")
             change(con, rng)
@@ -89,7 +91,7 @@ def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, see
         for name in names:
             changed[name] += now[name] != before[name]
         before = now
-    assert min(changed.values()) >= 2
+    assert min(changed.values()) >= 1
     assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
     con.execute("DELETE FROM sales; DELETE FROM shops")
     check(con, names)
