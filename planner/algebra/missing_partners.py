@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, passed, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most, never_null
@@ -55,6 +56,8 @@ _ONE_ROW = (
     "CASE WHEN {0} > 1 THEN error('More than one row returned by a subquery used as an expression - scalar subqueries "
     "can only return a single row.') ELSE {1} END"
 )
+_MOST_UNSURE = 2
+"""Comparisons of rows that may be NULL: n of them may be so in 3^n - 1 ways, each a join of its own."""
 CommonType = Callable[[str, str], str | None]
 
 
@@ -78,8 +81,8 @@ def met(condition: Scalar) -> Iterator[Scalar]:
 def without_missing_partners(
     term: Join, new: NewColumns, facts: Facts, common: CommonType, is_false: bool = False
 ) -> Term | None:
-    """The rows of a left, full, semi, anti or mark join, or of a single join that meets one row at most; None for
-    another join, and where the keys of the two sides are of types that DuckDB does not compare.
+    """The rows of a left, full, semi, anti, mark or single join; None for another join, where the keys of the two sides
+    are of types that DuckDB does not compare, and where it takes too many joins.
 
     `common` is the type in which values of two types are compared. `is_false`: only rows whose mark is false are read.
     """
@@ -100,7 +103,7 @@ def without_missing_partners(
                 return join.filtered(term.kind)
             case "mark":
                 return join.marked(is_false)
-    except _NotComparedError:
+    except _NoFormError:
         return None
     return None
 
@@ -131,8 +134,8 @@ def counted_rows(term: SetOperation, new: NewColumns) -> tuple[Aggregate, tuple[
     return Aggregate(rows, term.columns, sums), (mine, theirs)
 
 
-class _NotComparedError(Exception):
-    """Two keys have no type in which they are compared."""
+class _NoFormError(Exception):
+    """Two keys have no type in which they are compared, or too many comparisons may be NULL."""
 
 
 @dataclass(frozen=True)
@@ -241,14 +244,19 @@ class _Join:
         return self._union([rows.shown(term.left.columns, [Made(mark, value)]) for rows, value in branches])
 
     def _undecided(self) -> list[Scalar]:
-        """Conditions that some partner meets exactly where the condition is NULL for one, if it is true for none."""
+        """Conditions that some partner meets exactly where the condition is NULL for one, if it is true for none: one
+        comparison at least is of a NULL, and the others hold."""
         parts = conjuncts(self._term.condition)
-        open_ = [one for one in parts if not is_never_null(one, self._present)]
-        if len(open_) == 1 and isinstance(open_[0], Compare):
-            known = [one for one in parts if one != open_[0]]
-            sides = [side for side in (open_[0].left, open_[0].right) if not is_never_null(side, self._present)]
-            return [conjunction([*known, IsNull(side)]) for side in sides]
-        return [IsNull(self._term.condition)] if open_ else []
+        unsure = [one for one in parts if not is_never_null(one, self._present)]
+        compared = [one for one in unsure if isinstance(one, Compare)]
+        if len(compared) < len(unsure) or len(unsure) > _MOST_UNSURE:
+            raise _NoFormError
+        known, ways = [one for one in parts if one not in unsure], list[list[Scalar]]()
+        for one in compared:
+            sides = [side for side in (one.left, one.right) if not is_never_null(side, self._present)]
+            ways.append([one, *map(IsNull, sides)])
+        found = [conjunction([*known, *chosen]) for chosen in product(*ways)]
+        return found[1:]  # In the first all comparisons hold.
 
     def _pairs_of_rows(self) -> Term:
         term, both = self._term, self._both(self._copy(self._term.left), self._term.right, self._term.condition)
@@ -314,7 +322,7 @@ class _Join:
         for pair in pairs:
             kind = self._common(pair.mine.type, pair.theirs.type)
             if kind is None:
-                raise _NotComparedError
+                raise _NoFormError
             value = _cast(rows.over(pair.theirs), kind)
             keys.append(Made(self._new.column(_name(pair.theirs), kind), value))
             if not pair.nulls and not is_never_null(pair.theirs, self._present):

@@ -31,7 +31,7 @@ from sqlfront.planner.algebra.missing_partners import (
     without_missing_partners,
 )
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
-from sqlfront.planner.algebra.row_facts import Facts
+from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
 from sqlfront.planner.algebra.scalars import (
     Call,
@@ -69,7 +69,8 @@ from sqlfront.planner.model.query import Definition, TouchedGroups, output_keys
 _LATER = {
     "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
     "as-of left": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
-    "single": ("A subquery in an expression", "it may have two rows for one row of the query, which is an error"),
+    "single": ("A subquery in an expression", "which of several rows it means is left open, or tied by no equality"),
+    "mark": ("A subquery in an expression", "more than two of its comparisons may be NULL, each in two ways"),
     "dependent": ("A lateral join", "its right side is computed for each row of a recursion"),
     "left": ("An outer join", "its sides are compared as values of no type that can be followed"),
 }
@@ -254,12 +255,19 @@ class Blocks:
             self.collect(term.left, core)
             self._semijoin(term, ties, core)
         else:
-            found = without_missing_partners(term, self.new, self.facts, self.types.common, is_false)
+            found = self._with_partners(term, is_false)
             if found is None:
                 self._refuse_join(term)
             else:
                 self.told[_TOLD[term.kind]] = None
                 self.collect(found, core)
+
+    def _with_partners(self, term: Join, is_false: bool) -> Term | None:
+        """The join as inner joins and unions; None if there is no such form, or its value is any of several rows."""
+        checks_rows = self.bound.settings["scalar_subquery_error_on_multiple_rows"] == "true"
+        if term.kind == "single" and not (checks_rows or matches_one_at_most(term, self.facts)):
+            return None
+        return without_missing_partners(term, self.new, self.facts, self.types.common, is_false)
 
     def _semijoin(self, term: Join, ties: Ties, core: JoinCore) -> None:
         """The partners as a view of their distinct values, or of their greatest or least, joined with the left."""

@@ -35,6 +35,9 @@ def agree(con: sqlfront.Connection, query: str) -> bool:
         "SELECT * FROM l ANTI JOIN r ON l.k = r.k",
         "SELECT * FROM l WHERE k NOT IN (SELECT k FROM r)",
         "SELECT k, k IN (SELECT k FROM r) AS m FROM l",
+        "SELECT k, (k, x) IN (SELECT k, y FROM r) AS m FROM l",
+        "SELECT k FROM l WHERE (k, x) NOT IN (SELECT k, y FROM r)",
+        "SELECT k, x > ANY (SELECT y FROM r) AS m FROM l",
         "SELECT k, x, NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.y < l.x) AS m FROM l",
         "SELECT k FROM l EXCEPT SELECT k FROM r",
         "SELECT k FROM l EXCEPT ALL SELECT k FROM r",
@@ -82,6 +85,18 @@ def test_a_scalar_subquery_of_two_rows_refuses_the_change_that_asks_for_them(con
         assert agree(con, SCALAR)
     con.execute("DELETE FROM r WHERE y = 7; INSERT INTO l VALUES (2, 2)")
     assert agree(con, SCALAR)
+
+
+def test_a_subquery_that_means_any_of_its_rows_is_refused(con: sqlfront.Connection) -> None:
+    con.execute("SET scalar_subquery_error_on_multiple_rows = false")
+    with pytest.raises(sqlfront.NotSupportedError, match="which of several rows it means is left open"):
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {SCALAR}")
+
+
+def test_rows_of_many_values_that_may_be_null_are_refused(con: sqlfront.Connection) -> None:
+    query = "SELECT (k, x, k) IN (SELECT k, y, y FROM r) AS m FROM l"
+    with pytest.raises(sqlfront.NotSupportedError, match="more than two of its comparisons may be NULL"):
+        con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
 
 
 def test_sides_are_compared_as_duckdb_compares_them(con: sqlfront.Connection) -> None:
