@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 from sqlfront.planner.model.bound import TOUCHED_ROWS, Bound
 from sqlfront.planner.model.plan import Plan
@@ -33,11 +31,8 @@ class _Limit:
         return not bound.terms and bound.logs <= self.logs
 
 
-def check_at_worst(name: str, plan: Plan, options: Mapping[str, Any]) -> None:
+def check_at_worst(name: str, plan: Plan, text: str) -> None:
     """NotSupportedError if a change of the view may cost more than `at_worst` says, with the part that decides it."""
-    if "at_worst" not in options:
-        return
-    text = options["at_worst"]
     cost = plan.stated_cost.update
     if not limit_of(text).allows(cost):
         part = plan.decided_by["update"]

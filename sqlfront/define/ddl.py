@@ -72,7 +72,8 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         drafted = draft(database, view, bound)
         own = drafted.parts[-1]
         assert isinstance(own, Part)
-        check_at_worst(shown(name), own.plan, options)
+        if "at_worst" in options:
+            check_at_worst(shown(name), own.plan, options["at_worst"])
         if options.keys() & set(OPTIONS):
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
@@ -171,7 +172,8 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         entry = database.view(con, name.parts)
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked
-        check_at_worst(shown(entry.name), entry.maintained.plan, checked)
+        if "at_worst" in checked:
+            check_at_worst(shown(entry.name), entry.maintained.plan, checked["at_worst"])
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
         with transaction(con) as undo:
