@@ -146,6 +146,16 @@ def columns_of(*scalars: Scalar) -> frozenset[Column]:
     return frozenset(part.column for scalar in scalars for part in walk(scalar) if isinstance(part, Ref))
 
 
+def cast(value: Scalar, type: str) -> Scalar:
+    """A value in a type that it may not have."""
+    return value if value.type == type else Call(f"CAST({{0}} AS {type})", (value,), type, strict=True)
+
+
+def null(type: str) -> Constant:
+    """NULL of a type."""
+    return Constant(f"CAST(NULL AS {type})", type)
+
+
 def can_fail(scalar: Scalar) -> bool:
     """Whether some row makes an expression raise an error."""
     return any(isinstance(part, Call) and part.can_fail for part in walk(scalar))

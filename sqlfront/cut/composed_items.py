@@ -16,9 +16,18 @@ from typing import Literal
 from sqlglot import exp
 
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import MULTIPLY, cast, is_cast
+from sqlfront.cut.scalar_forms import MULTIPLY, is_cast
 from sqlfront.cut.value_types import decimal_parts, is_lossless
-from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, columns_of, function_name
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Constant,
+    Ref,
+    Scalar,
+    cast,
+    columns_of,
+    function_name,
+)
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one
 

@@ -15,10 +15,14 @@ from typing import Literal, Protocol
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.leaf_columns import Leaves
-from sqlfront.cut.scalar_forms import cast
 from sqlfront.cut.split_conditions import spelled, split_conditions
 from sqlfront.cut.value_types import ComparedTypes
-from sqlfront.planner.algebra.scalars import Scalar, conjuncts, function_name
+from sqlfront.planner.algebra.scalars import (
+    Scalar,
+    cast,
+    conjuncts,
+    function_name,
+)
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.planner.model.query import Atom, Definition, DistinctValues
 from sqlfront.planner.passes.distinct_plans import deciding_atoms

@@ -7,10 +7,19 @@ from typing import Any
 
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import AtomTable, JoinCore
-from sqlfront.cut.scalar_forms import call, cast, is_not_null
+from sqlfront.cut.scalar_forms import call, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
 from sqlfront.cut.value_types import is_nested, never_null
-from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, columns_of, function_name
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Constant,
+    Ref,
+    Scalar,
+    cast,
+    columns_of,
+    function_name,
+)
 from sqlfront.planner.model.query import Atom, Comparison, Condition, LeafColumn, Reference
 from sqlfront.sql.keywords import quoted
 

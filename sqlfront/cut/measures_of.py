@@ -18,7 +18,6 @@ from sqlfront.cut.scalar_forms import (
     MULTIPLY,
     SUBTRACT,
     call,
-    cast,
     equal,
     guarded,
     is_cast,
@@ -26,7 +25,17 @@ from sqlfront.cut.scalar_forms import (
     row_values,
 )
 from sqlfront.cut.value_types import decimal_parts, is_exact_number
-from sqlfront.planner.algebra.scalars import TRUE, Call, Column, Constant, Scalar, columns_of, conjuncts, function_name
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Call,
+    Column,
+    Constant,
+    Scalar,
+    cast,
+    columns_of,
+    conjuncts,
+    function_name,
+)
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.planner.model.query import Measure, RawColumn
 from sqlfront.storage.errors import NotSupportedError

@@ -13,9 +13,13 @@ from typing import Any
 
 from sqlfront.cut.composed_items import Obstacle
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import MULTIPLY, SUBTRACT, cast, evaluated, is_cast
+from sqlfront.cut.scalar_forms import MULTIPLY, SUBTRACT, evaluated, is_cast
 from sqlfront.cut.value_types import FLOATS, INTEGER_BITS, is_lossless
-from sqlfront.planner.algebra.scalars import Call, Scalar
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Scalar,
+    cast,
+)
 from sqlfront.planner.model.query import Rounding
 from sqlfront.storage.kernels.layout import EXACT_LIMIT, EXACT_UNIT, MOST_PARTS
 

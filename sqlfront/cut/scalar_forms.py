@@ -21,13 +21,6 @@ _CAST, _TRY_CAST = "CAST({0} AS ", "TRY_CAST({0} AS "
 ADD, SUBTRACT, MULTIPLY, DIVIDE, NEGATE = "{0} + {1}", "{0} - {1}", "{0} * {1}", "{0} / {1}", "-{0}"
 
 
-def cast(value: Scalar, type_: str) -> Scalar:
-    """A value in a type."""
-    if value.type == type_:
-        return value
-    return Call(f"{_CAST}{type_})", (value,), type_, strict=True)
-
-
 def is_cast(value: Scalar) -> bool:
     """Whether an expression is a CAST, not TRY_CAST."""
     return isinstance(value, Call) and value.form.startswith(_CAST)

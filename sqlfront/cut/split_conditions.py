@@ -8,9 +8,19 @@ from typing import Literal
 
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
-from sqlfront.cut.scalar_forms import call, cast, equal, row_values
+from sqlfront.cut.scalar_forms import call, equal, row_values
 from sqlfront.cut.value_types import ComparedTypes, is_lossless, is_nested, never_null, usual_value
-from sqlfront.planner.algebra.scalars import Call, Compare, Constant, IsNull, Logic, Ref, Scalar, columns_of
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Compare,
+    Constant,
+    IsNull,
+    Logic,
+    Ref,
+    Scalar,
+    cast,
+    columns_of,
+)
 from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
 

@@ -32,6 +32,7 @@ from sqlfront.planner.algebra.scalars import (
     Ref,
     Scalar,
     can_fail,
+    cast,
     columns_of,
     conjunction,
     conjuncts,
@@ -295,8 +296,3 @@ def _inside(term: Aggregate, inner: Pushed) -> Aggregate:
     changed = with_scalars(term, inner.inside)
     assert isinstance(changed, Aggregate)
     return changed
-
-
-def cast(value: Scalar, type: str) -> Scalar:
-    """A value in a type that it may not have."""
-    return value if value.type == type else Call(f"CAST({{0}} AS {type})", (value,), type, strict=True)

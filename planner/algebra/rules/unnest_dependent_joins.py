@@ -30,8 +30,8 @@ from sqlfront.planner.algebra.rewriting import (
 from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts
 from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
 from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
-from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, cast, fails_elsewhere, read_once
-from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, can_fail, conjunction, truth
+from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, fails_elsewhere, read_once
+from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, can_fail, cast, conjunction, truth
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Common,
