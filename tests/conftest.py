@@ -41,7 +41,7 @@ TOGETHER = {"tests/spark/": "spark", "[spark": "spark", "tests/streams/": "strea
 
 
 SELDOM = frozenset((Path(__file__).parent / "seldom.txt").read_text().splitlines())
-"""Variants of long tests that run with the slow ones; each of these tests has others that run always."""
+"""Variants of long tests that run with the slow ones. Each such test has others that run always."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +18,21 @@ def test_there_are_faults_and_they_can_be_applied():
     counts = {fault.name: (ROOT / fault.file).read_text().count(fault.old) for fault in FAULTS}
     assert {name: n for name, n in counts.items() if n != 1} == {}
     assert [fault.name for fault in FAULTS if fault.new == fault.old] == []
+
+
+def test_a_fault_has_a_test_that_is_run_always():
+    """Where variants of a file run seldom, the words of -k choose some of the others."""
+    files = {line.partition("::")[0] for line in (ROOT / "tests" / "seldom.txt").read_text().splitlines()}
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *sorted(files)]
+    quick = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    without = []
+    for fault in FAULTS:
+        path, *words = shlex.split(fault.caught_by)
+        if path in files:
+            assert not words or (words[0] == "-k" and len(words) == 2), fault.caught_by
+            chosen = [one for one in quick if one.startswith(f"{path}::") and (words or ["", ""])[1] in one]
+            without += [] if chosen else [fault.name]
+    assert without == []
 
 
 @pytest.fixture(scope="module")

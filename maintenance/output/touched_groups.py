@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
+from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.planner.model.query import LeafColumn, TouchedGroups
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
@@ -94,9 +95,9 @@ class TouchedGroupsNode:
         try:
             found = self._evaluate.query(self.kept.decoded(words[taken]), types, groups.query, groups.settings)
         except DataError as error:
-            view = self.name.partition("#")[0].removeprefix("main.")
-            what = f"materialized view {view} cannot compute a group of a changed row"
-            raise DataError(what, where=groups.label, why=error.why) from error
+            what = f"materialized view {view_of(self.name)} cannot compute a group of a changed row"
+            hint = "correct the row, or change the query so that it has a value: TRY, CASE, max(...) in a subquery"
+            raise DataError(what, where=groups.label, why=error.why, hint=hint) from error
         return found.rename_columns([name for name, _ in groups.columns]).combine_chunks()
 
 

@@ -41,7 +41,7 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
             count = half
         row = rows.slice(first, 1)
         users = {user for store in _needing(relation, item, row) for user in store.users}
-        views = ", ".join(sorted(user.partition("#")[0].removeprefix("main.") for user in users if user))
+        views = ", ".join(sorted(view_of(user) for user in users if user))
         name = relation.name.removeprefix("main.")
         return DataError(
             f"materialized view {views} cannot take a row of {name}"
@@ -52,6 +52,11 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
             hint=_WAYS_OUT["predicate" if item.kind == "predicate" else "value"],
         )
     return error
+
+
+def view_of(name: str) -> str:
+    """The view, as people call it, to which a node of the epoch graph belongs."""
+    return name.partition("#")[0].removeprefix("main.")
 
 
 def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -> DataError | None:

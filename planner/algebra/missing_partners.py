@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from sqlfront.planner.algebra.rewriting import NewColumns, copied, extended, passed, projected
+from sqlfront.planner.algebra.rewriting import NewColumns, copied, passed, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most, never_null
 from sqlfront.planner.algebra.scalars import (
     FALSE,
@@ -29,10 +29,12 @@ from sqlfront.planner.algebra.scalars import (
     Operator,
     Ref,
     Scalar,
+    cast,
     columns_of,
     conjunction,
     conjuncts,
     is_never_null,
+    null,
     substitute,
     truth,
 )
@@ -70,7 +72,7 @@ def is_plain(term: Term) -> bool:
 
 
 def met(condition: Scalar) -> Iterator[Scalar]:
-    """The conditions that are true where one is, NULL or not elsewhere."""
+    """The conditions that are all true exactly where this one is. Elsewhere they may be NULL, and this one false."""
     for one in conjuncts(condition):
         if isinstance(one, Call) and one.form == TRUTH:
             yield from met(one.arguments[0])
@@ -109,12 +111,14 @@ def without_missing_partners(
 
 
 def compared_sides(term: SetOperation, new: NewColumns) -> Term:
-    """The distinct rows of an INTERSECT or EXCEPT: groups of the rows of both sides, with the numbers of either."""
-    groups, (mine, theirs) = counted_rows(term, new)
+    """The distinct rows of an INTERSECT or EXCEPT: of the groups of all rows those that the right has, or has not."""
+    groups, counts = counted_rows(term, new)
     zero = Constant("0", "INTEGER")
-    in_right = Compare(">" if term.kind == "intersect" else "=", Ref(theirs), zero)
-    kept = Filter(groups, conjunction([Compare(">", Ref(mine), zero), in_right]))
-    return projected(kept, term.columns)
+    if term.kind == "intersect":
+        kept = [Compare(">", Ref(count), zero) for count in counts]
+    else:
+        kept = [Compare("=", Ref(counts[1]), zero)]
+    return projected(Filter(groups, conjunction(kept)), term.columns)
 
 
 def counted_rows(term: SetOperation, new: NewColumns) -> tuple[Aggregate, tuple[Column, Column]]:
@@ -123,14 +127,17 @@ def counted_rows(term: SetOperation, new: NewColumns) -> tuple[Aggregate, tuple[
     branches = []
     for side, ones in ((term.left, ("1", "0")), (term.right, ("0", "1"))):
         made = [
-            Made(new.like(column), _cast(Ref(old), column.type))
+            Made(new.like(column), cast(Ref(old), column.type))
             for old, column in zip(side.columns, term.columns, strict=True)
         ]
         made += [Made(new.like(one), Constant(number, "INTEGER")) for one, number in zip(numbers, ones, strict=True)]
         branches.append(Map(side, tuple(made)))
     rows = SetOperation("union", True, branches[0], branches[1], (*term.columns, *numbers))
     mine, theirs = (new.column(one.name, "HUGEINT") for one in numbers)
-    sums = tuple(_sum(made, one) for made, one in zip((mine, theirs), numbers, strict=True))
+    sums = tuple(
+        Aggregated(total, "sum({before}{0}{behind})", (Ref(one),))
+        for total, one in zip((mine, theirs), numbers, strict=True)
+    )
     return Aggregate(rows, term.columns, sums), (mine, theirs)
 
 
@@ -182,42 +189,40 @@ class _Join:
         return self._union([self._pairs_of_rows(), self._padded(term.left, term.right)])
 
     def single(self) -> Term | None:
-        """The left join with groups of partners, of which those that a row of the left asks for have one row."""
-        left, right, condition = self._term.left, self._term.right, self._term.condition
+        """A left join with one row for each group of partners. A group of two rows is an error if the left asks for it.
+        None under a condition of both sides that is no equality, or of the left alone."""
+        left, right = self._term.left, self._term.right
         ours, others = frozenset(left.columns), frozenset(right.columns)
-        conditions = list(met(condition))
-        own = [one for one in conditions if columns_of(one) <= others and columns_of(one)]
+        conditions = list(met(self._term.condition))
+        own = [one for one in conditions if columns_of(one) and columns_of(one) <= others]
         pairs = [pair for one in conditions if (pair := _equality(one, ours, others)) is not None]
         if len(own) + len(pairs) < len(conditions):
             return None
         rows = self._copy(right)
         asked = Filter(rows.term, conjunction([rows.over(one) for one in own])) if own else rows.term
         if pairs:
-            theirs = self._copy(left)
-            same = [Compare(pair.operator, rows.over(pair.theirs), theirs.over(pair.mine)) for pair in pairs]
-            asked = Join("semi", asked, theirs.term, conjunction(same))
-        keys = tuple(
-            Made(self._new.column(_name(pair.theirs), pair.theirs.type), rows.over(pair.theirs)) for pair in pairs
-        )
-        found = self._only_row(asked, keys, [rows.columns[column] for column in right.columns])
-        values = dict(zip(right.columns, found.columns[len(keys) :], strict=True))
+            asking = self._copy(left)
+            same = [Compare(pair.operator, rows.over(pair.theirs), asking.over(pair.mine)) for pair in pairs]
+            asked = Join("semi", asked, asking.term, conjunction(same))
+        keys = [Made(self._new.column(_name(one.theirs), one.theirs.type), rows.over(one.theirs)) for one in pairs]
+        groups = self._only_row(asked, keys, [rows.columns[column] for column in right.columns])
         same = [Compare(pair.operator, pair.mine, Ref(key.column)) for pair, key in zip(pairs, keys, strict=True)]
-        joined = replace(self._term, kind="left", right=found, condition=conjunction(same))
-        rows = _Copy(joined, {column: values.get(column, column) for column in self._term.columns})
-        return rows.shown(self._term.columns)
+        joined = replace(self._term, kind="left", right=groups, condition=conjunction(same))
+        values = dict(zip(right.columns, groups.columns[len(keys) :], strict=True))
+        return Map(joined, tuple(Made(one, Ref(values.get(one, one))) for one in self._term.columns))
 
-    def _only_row(self, rows: Term, keys: Sequence[Made], columns: Sequence[Column]) -> Term:
-        """The columns of the row of each group; an error for a group of two."""
+    def _only_row(self, rows: Term, keys: Sequence[Made], columns: Sequence[Column]) -> Map:
+        """The keys and the columns of the row of each group; an error for a group of two."""
         number = self._new.column("rows", "BIGINT")
         groups = tuple(one.column for one in keys)
         firsts = [Aggregated(self._new.like(one), "any_value({before}{0}{behind})", (Ref(one),)) for one in columns]
         counted = (*firsts, Aggregated(number, "count_star({before}{behind})"))
-        input = Map(rows, (*keys, *passed(columns)))
-        values = [
+        values = (
             Made(self._new.like(one), Call(_ONE_ROW, (Ref(number), Ref(first.column)), one.type))
             for one, first in zip(columns, firsts, strict=True)
-        ]
-        return Map(Aggregate(input, groups, counted), (*passed(groups), *values))
+        )
+        grouped = Aggregate(Map(rows, (*keys, *passed(columns))), groups, counted)
+        return Map(grouped, (*passed(groups), *values))
 
     def full(self) -> Term:
         term = self._term
@@ -230,16 +235,15 @@ class _Join:
         return found.shown(term.columns)
 
     def marked(self, is_false: bool) -> Term:
-        """For each way to be no partner for sure, the rows that it leaves undecided are NULL, the others go on."""
+        """True for rows with a partner. Of the others those are NULL that meet an undecided condition; the rest is
+        false, and is all that is read if `is_false`."""
         term, mark = self._term, self._term.mark
         assert mark is not None
-        branches = list[tuple[_Copy, Scalar]]()
-        rest, met = self._copy(term.left), TRUE
+        branches, rest, value = list[tuple[_Copy, Scalar]](), self._copy(term.left), TRUE
         for condition in (term.condition, *self._undecided()):
             if not is_false:
-                branches.append((self._having("semi", rest, term.right, condition), met))
-            rest = self._again(self._having("anti", rest, term.right, condition))
-            met = UNKNOWN
+                branches.append((self._having("semi", rest, term.right, condition), value))
+            rest, value = self._again(self._having("anti", rest, term.right, condition)), UNKNOWN
         branches.append((rest, FALSE))
         return self._union([rows.shown(term.left.columns, [Made(mark, value)]) for rows, value in branches])
 
@@ -259,15 +263,15 @@ class _Join:
         return found[1:]  # In the first all comparisons hold.
 
     def _pairs_of_rows(self) -> Term:
-        term, both = self._term, self._both(self._copy(self._term.left), self._term.right, self._term.condition)
-        return both.shown(term.columns)
+        term = self._term
+        return self._both(self._copy(term.left), term.right, term.condition).shown(term.columns)
 
     def _padded(self, left: Term, right: Term) -> Term:
         """The rows of the left without a partner, with NULLs for the columns of the right."""
         rows = self._having("anti", self._copy(left), right, self._term.condition)
-        nulls = {one: Made(one, Constant(f"CAST(NULL AS {one.type})", one.type)) for one in right.columns}
-        made = (nulls.get(one) or Made(one, Ref(rows.columns[one])) for one in self._term.columns)
-        return Map(rows.term, tuple(made))
+        missing = frozenset(right.columns)
+        values = ((one, null(one.type) if one in missing else Ref(rows.columns[one])) for one in self._term.columns)
+        return Map(rows.term, tuple(Made(one, value) for one, value in values))
 
     # Keys -------------------------------------------------------------------------------------------
 
@@ -278,26 +282,19 @@ class _Join:
         rows = self._again(left)
         same = []
         for pair, key in zip(pairs, keys.columns, strict=True):
-            value = _cast(rows.over(pair.mine), key.type)
+            value = cast(rows.over(pair.mine), key.type)
             nulls = (pair.nulls or kind == "anti") and not is_never_null(pair.mine, self._present)
             same.append(Compare("IS NOT DISTINCT FROM" if nulls else "=", value, Ref(key)))
         return _Copy(Join("inner", rows.term, keys, conjunction(same)), rows.columns)
 
     def _alone(self, left: _Copy, pairs: Sequence[_Pair], partners: Term) -> Term:
         """The keys of the left that the partners do not have."""
-        keys = [self._new.like(column) for column in partners.columns]
-        side, found = self._new.column("side", "INTEGER"), self._new.column("partners", "HUGEINT")
-        rows = self._again(left)
-        mine = [
-            Made(self._new.like(key), _cast(rows.over(pair.mine), key.type))
+        rows, keys = self._again(left), tuple(map(self._new.like, partners.columns))
+        mine = tuple(
+            Made(self._new.like(key), cast(rows.over(pair.mine), key.type))
             for key, pair in zip(keys, pairs, strict=True)
-        ]
-        branches = (
-            Map(rows.term, (*mine, Made(self._new.like(side), Constant("0", "INTEGER")))),
-            extended(partners, (Made(self._new.like(side), Constant("1", "INTEGER")),)),
         )
-        groups = Aggregate(SetOperation("union", True, *branches, (*keys, side)), tuple(keys), (_sum(found, side),))
-        return projected(Filter(groups, Compare("=", Ref(found), Constant("0", "INTEGER"))), keys)
+        return compared_sides(SetOperation("except", False, Map(rows.term, mine), partners, keys), self._new)
 
     def _partners(self, left: _Copy, right: Term, condition: Scalar) -> tuple[list[_Pair], Term]:
         """The keys of rows of the right, with the expressions of the left and the right that they are.
@@ -323,7 +320,7 @@ class _Join:
             kind = self._common(pair.mine.type, pair.theirs.type)
             if kind is None:
                 raise _NoFormError
-            value = _cast(rows.over(pair.theirs), kind)
+            value = cast(rows.over(pair.theirs), kind)
             keys.append(Made(self._new.column(_name(pair.theirs), kind), value))
             if not pair.nulls and not is_never_null(pair.theirs, self._present):
                 needed.append(Not(IsNull(value)))
@@ -379,14 +376,6 @@ def _equality(one: Scalar, left: frozenset[Column], right: frozenset[Column]) ->
         if columns_of(mine) and columns_of(mine) <= left and columns_of(theirs) and columns_of(theirs) <= right:
             return _Pair(mine, theirs, one.operator != "=")
     return None
-
-
-def _sum(column: Column, argument: Column) -> Aggregated:
-    return Aggregated(column, "sum({before}{0}{behind})", (Ref(argument),))
-
-
-def _cast(value: Scalar, type: str) -> Scalar:
-    return value if value.type == type else Call(f"CAST({{0}} AS {type})", (value,), type, strict=True)
 
 
 def _name(value: Scalar) -> str:

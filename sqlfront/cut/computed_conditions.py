@@ -21,7 +21,7 @@ from sqlfront.planner.algebra.scalars import (
     conjuncts,
     parts_of,
 )
-from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Term, inputs_of
+from sqlfront.planner.algebra.terms import Filter, Join, Made, Map, Term, inputs_of
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
@@ -57,9 +57,7 @@ def with_computed_conditions(core: Term, blocks: Blocks) -> Term:
         blocks.told["a condition over several tables is computed for the changed rows of their join"] = None
         met = blocks.new.column("met", "BOOLEAN")
         rows = extended(below, [Made(met, conjunction(mixed))])
-        table = blocks.derive(rows)
-        blocks.shared[table] = table
-        return projected(Filter(Common(table, rows, rows.columns), Ref(met)), part.columns)
+        return projected(Filter(blocks.common(rows), Ref(met)), part.columns)
 
     return visit(core)
 

@@ -26,7 +26,6 @@ from sqlfront.planner.algebra.scalars import (
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
-    Common,
     Filter,
     Join,
     Made,
@@ -83,7 +82,7 @@ def _row_by_row(shape: Shape, blocks: Blocks) -> Shape:
         orders = [[replace(one, value=column(one.value)) for one in order] for order in shape.orders]
         found = replace(shape, items=[column(value) for value in shape.items], orders=orders)
     rows = Map(shape.core, tuple(Made(new, value) for value, new in made.items()))
-    return replace(found, core=_block(rows, blocks))
+    return replace(found, core=blocks.common(rows))
 
 
 def _named(value: Scalar, blocks: Blocks) -> Column:
@@ -97,12 +96,6 @@ def _over(one: Aggregated, column: Callable[[Scalar], Scalar]) -> Aggregated:
     order = tuple(Sort(column(item.value), item.descending, item.nulls_first) for item in one.order)
     condition = one.filter if one.filter == TRUE else column(one.filter)
     return replace(one, arguments=tuple(map(column, one.arguments)), order=order, filter=condition)
-
-
-def _block(term: Term, blocks: Blocks) -> Common:
-    table = blocks.derive(term)
-    blocks.shared[table] = table
-    return Common(table, term, term.columns)
 
 
 def _in_groups(shape: Shape, blocks: Blocks) -> Shape:

@@ -72,9 +72,9 @@ _LATER = {
     "single": ("A subquery in an expression", "which of several rows it means is left open, or tied by no equality"),
     "mark": ("A subquery in an expression", "more than two of its comparisons may be NULL, each in two ways"),
     "dependent": ("A lateral join", "its right side is computed for each row of a recursion"),
-    "left": ("An outer join", "its sides are compared as values of no type that can be followed"),
 }
-"""The joins that are no inner joins and cannot become such, and why."""
+"""Joins that are no inner joins and cannot become such, by name, and why."""
+_NOT_COMPARED = ("This join", "DuckDB compares its sides in no type that a key can have")
 
 
 _TOLD = {
@@ -182,6 +182,12 @@ class Blocks:
         names = unique_names([column.name or f"c{column.number}" for column in term.columns])
         shape = shape_of(term, len(names))
         return self.add_view(self.binder.bind(shape, names, names, in_order=in_order))
+
+    def common(self, term: Term) -> Common:
+        """Make a term a view of its own, to be read as a term."""
+        table = self.derive(term)
+        self.shared[table] = table
+        return Common(table, term, term.columns)
 
     def add_view(self, definition: Definition) -> str:
         """Keep a definition as a view of its own; the name of its table."""
@@ -343,8 +349,7 @@ class Blocks:
         place = self._place(term)
         if term.mark is not None:
             place = self.notes.place(("subquery", term.mark)) or place
-        kind = "dependent" if term.dependent else term.kind if term.kind in _LATER else "left"
-        name, why = _LATER[kind]
+        name, why = _LATER.get("dependent" if term.dependent else term.kind, _NOT_COMPARED)
         raise self.notes.refusal(name, place, why, "write an inner join, or join the table in FROM instead")
 
     def _refuse(self, term: Term) -> None:

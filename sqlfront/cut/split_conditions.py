@@ -133,16 +133,15 @@ class _Splitting:
                 self._notes.move(condition, part)
             return found
         if isinstance(condition, Compare) and condition.operator == "IS NOT DISTINCT FROM":
-            return self._equal_or_null(condition, condition)
+            return self._equal_or_null(condition)
         if isinstance(condition, Compare) and condition.operator == "=":
             left, right = row_values(condition.left), row_values(condition.right)
             if left and right and len(left) == len(right):
                 return [part for a, b in zip(left, right) for part in self._equal_values(condition, a, b)]
         return [condition]
 
-    def _equal_or_null(self, condition: Compare, written: Scalar) -> list[Scalar]:
+    def _equal_or_null(self, condition: Compare) -> list[Scalar]:
         """Equalities that hold where both sides are NULL too; the condition itself for types without a usual value."""
-        self._notes.move(written, condition)
         sides = [condition.left, condition.right]
         kind = self._common_type(condition)
         if any(never_null(side, self._core.is_declared) for side in sides):
@@ -153,19 +152,16 @@ class _Splitting:
         else:
             return [condition]
         for part in found:
-            self._notes.move(written, part)
+            self._notes.move(condition, part)
         return found
 
     def _equal_values(self, condition: Scalar, left: Scalar, right: Scalar) -> list[Scalar]:
         """What it takes that two values are equal as those of rows are: there, NULL equals NULL."""
         joins = len(self._core.atoms_of(Logic("AND", (left, right)))) > 1
-        part = Compare("=" if joins else "IS NOT DISTINCT FROM", left, right)
+        are_rows = joins and row_values(left) and row_values(right)
+        part = Compare("=" if are_rows else "IS NOT DISTINCT FROM", left, right)
         self._notes.move(condition, part)
-        if joins and row_values(left) and row_values(right):
-            return self._parts(part)
-        if joins:
-            return self._equal_or_null(Compare("IS NOT DISTINCT FROM", left, right), condition)
-        return [part]
+        return self._parts(part) if joins else [part]
 
     def _common_type(self, condition: Compare) -> str:
         """The type in which DuckDB compares two sides. Refuses an order that the codes of values do not have."""

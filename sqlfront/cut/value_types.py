@@ -121,11 +121,13 @@ def _is_number(kind: str) -> bool:
 
 
 def usual_value(kind: str) -> str | None:
-    """Some value of a type, as DuckDB SQL; None for a nested type, and others of which none is known."""
+    """A value of a type, as DuckDB SQL. Nested types, and some others, have none here: None."""
     if _is_number(kind) or kind in (*INTEGER_BITS, *FLOATS):
         return f"CAST(0 AS {kind})"
-    if kind == "DATE" or kind in _TIMESTAMPS or kind == "TIMESTAMP WITH TIME ZONE":
+    if kind == "DATE" or kind in _TIMESTAMPS:
         return f"CAST('2000-01-01' AS {kind})"
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"CAST('2000-01-01 00:00:00+00' AS {kind})"
     return {"VARCHAR": "''", "BOOLEAN": "false", "TIME": "CAST('00:00' AS TIME)", "BLOB": "CAST('' AS BLOB)"}.get(kind)
 
 

@@ -18,7 +18,7 @@ from sqlfront.cut.completed_orders import complete_orders
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
-from sqlfront.planner.algebra.rewriting import with_changed
+from sqlfront.planner.algebra.rewriting import walk_once, with_changed
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
 from sqlfront.planner.algebra.terms import (
@@ -105,7 +105,7 @@ def bind_view(
     notes = (*definition.notes, *blocks.told)
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean, notes=notes)
     definition = _under(definition, settings)
-    if blocks.completed:
+    if blocks.completed and any(part in blocks.completed for part in walk_once(term)):
         named = [(column, name) for column, (name, _) in zip(term.columns, columns, strict=False)]
         tree = parse_one(to_sql(_completed(term, blocks.completed), named))
     else:

@@ -10,6 +10,7 @@ import datetime
 import random
 import re
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,19 @@ STANDARD = Path(__file__).parents[1] / "fixtures" / "standard"
 _FEW = 4
 
 
+def queries_of(benchmark: str) -> dict[str, str]:
+    """The queries of a benchmark by their names."""
+    paths = sorted((STANDARD / benchmark).glob("*[0-9].sql"))
+    return {path.stem: path.read_text().strip().rstrip(";") for path in paths}
+
+
 class StandardRows:
     """The tables of one benchmark, with random rows for them."""
 
     def __init__(self, benchmark: str, seed: int) -> None:
-        folder = STANDARD / benchmark
-        self.schema = (folder / "schema.sql").read_text()
-        self.queries = {path.stem: path.read_text().strip().rstrip(";") for path in sorted(folder.glob("*[0-9].sql"))}
+        self.schema = (STANDARD / benchmark / "schema.sql").read_text()
         self._random = random.Random(seed)
-        self._literals = _literals(self.queries.values())
+        self._literals = _literals(benchmark)
 
     def tables_of(self, con: Connection, query: str) -> list[str]:
         """The tables that a query names."""
@@ -81,10 +86,11 @@ def _fitted(literal: str, kind: str, choose: random.Random) -> Any:
     return float(literal) if re.fullmatch(r"-?\d+(\.\d+)?", literal) else choose.randint(1, _FEW)
 
 
-def _literals(queries: Any) -> defaultdict[str, list[str]]:
-    """The literals that each column is compared with."""
+@cache
+def _literals(benchmark: str) -> defaultdict[str, list[str]]:
+    """The literals that each column is compared with in the queries of a benchmark."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    for query in queries:
+    for query in queries_of(benchmark).values():
         for node in parse_one(query).walk():
             if isinstance(node, exp.Predicate) and not node.find(exp.Select):
                 columns = list(node.find_all(exp.Column))

@@ -87,6 +87,13 @@ def test_a_scalar_subquery_of_two_rows_refuses_the_change_that_asks_for_them(con
     assert agree(con, SCALAR)
 
 
+def test_check_knows_which_of_tied_rows_are_first(con: sqlfront.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {SCALAR.replace(' FROM l', ', k FROM l')} ORDER BY k LIMIT 3")
+    con.execute("INSERT INTO l SELECT 1, 9 - i FROM range(9) t(i)")
+    assert con.execute("SELECT x FROM v ORDER BY x").fetchall() == [(1,), (2,), (3,)]
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
 def test_a_subquery_that_means_any_of_its_rows_is_refused(con: sqlfront.Connection) -> None:
     con.execute("SET scalar_subquery_error_on_multiple_rows = false")
     with pytest.raises(sqlfront.NotSupportedError, match="which of several rows it means is left open"):
