@@ -161,8 +161,7 @@ class Blocks:
 
     def add_block(self, term: Term, core: JoinCore, alias: str = "") -> str:
         """Make a term a view of its own, and an atom of the join that reads it; the name of its table."""
-        if not term.columns:
-            term = self._with_column(term)
+        term = self._with_column(term)
         if isinstance(term, SetOperation) and term.kind == "union" and term.all:
             return self._union(term, core, alias)
         table = self.derive(term)
@@ -170,7 +169,9 @@ class Blocks:
         return table
 
     def _with_column(self, term: Term) -> Term:
-        """A term without columns with one, the same in each row: relations have at least one column."""
+        """A term, with one column if it has none, the same in each row: relations have at least one column."""
+        if term.columns:
+            return term
         column = self.new.column("one", "INTEGER")
         if isinstance(term, SetOperation):
             left, right = self._with_column(term.left), self._with_column(term.right)
@@ -185,6 +186,7 @@ class Blocks:
 
     def common(self, term: Term) -> Common:
         """Make a term a view of its own, to be read as a term."""
+        term = self._with_column(term)
         table = self.derive(term)
         self.shared[table] = table
         return Common(table, term, term.columns)
@@ -245,9 +247,10 @@ class Blocks:
             self.collect(Map(own, tuple(Made(use, Ref(columns[old])) for use, old in pairs)), core)
             return
         if term.name not in self.shared:
-            self.shared[term.name] = self.derive(term.term)
+            self.shared[term.name] = self.derive(self._with_column(term.term))
         alias = self._alias(term.columns, _first_table(term))
-        self.add_atom(self.shared[term.name], term.columns, core, alias)
+        read = term.columns or (self.new.column("one", "INTEGER"),)
+        self.add_atom(self.shared[term.name], read, core, alias)
 
     # Joins ------------------------------------------------------------------------------------------
 

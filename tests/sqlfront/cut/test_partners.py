@@ -64,6 +64,26 @@ def test_null_keys_empty_sides_and_copies(con: sqlfront.Connection, query: str) 
         assert agree(con, query), statement
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k FROM l WHERE 1 IN (SELECT sum(k) FROM r)",
+        "SELECT min(1) AS m, 1 * 2 AS two FROM l WHERE 1 IN (SELECT sum(k) FROM r) GROUP BY 1 * 2",
+        "SELECT k FROM l LEFT JOIN (SELECT sum(k) FROM r HAVING sum(k) = 1) ON true",
+        "WITH w AS (SELECT sum(k) FROM r HAVING sum(k) = 1) SELECT k FROM l, w, w AS w2",
+        "SELECT count(*) AS n FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE k = 1 GROUP BY y)",
+    ],
+)
+def test_blocks_of_which_no_column_is_read(con: sqlfront.Connection, query: str) -> None:
+    con.execute("INSERT INTO l VALUES (1, 1), (2, 2), (2, 2)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for statement in ("INSERT INTO r VALUES (1, 1)", "INSERT INTO r VALUES (3, 1)", "DELETE FROM r WHERE k = 3",
+                      "DELETE FROM l WHERE k = 1", "DELETE FROM r", "DELETE FROM l"):  # fmt: skip
+        assert agree(con, query)
+        con.execute(statement)
+    assert agree(con, query)
+
+
 @pytest.mark.parametrize("size", [100, 10_000])
 def test_a_change_costs_what_it_changes(con: sqlfront.Connection, size: int) -> None:
     con.execute(
