@@ -72,6 +72,9 @@ def test_null_keys_empty_sides_and_copies(con: sqlfront.Connection, query: str) 
         "SELECT k FROM l LEFT JOIN (SELECT sum(k) FROM r HAVING sum(k) = 1) ON true",
         "WITH w AS (SELECT sum(k) FROM r HAVING sum(k) = 1) SELECT k FROM l, w, w AS w2",
         "SELECT count(*) AS n FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE k = 1 GROUP BY y)",
+        "SELECT min(1) AS m FROM l JOIN r ON l.x + r.y > 2",
+        "SELECT DISTINCT 1 AS one FROM l, r WHERE l.k = r.k OR l.x = r.y",
+        "SELECT median(1) AS m FROM l, r WHERE l.k = r.k OR l.x IS NULL",
     ],
 )
 def test_blocks_of_which_no_column_is_read(con: sqlfront.Connection, query: str) -> None:
