@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -248,7 +248,7 @@ class Engine(State):
         balances = [view.balance for view in readers.values() if view.balance is not None]
         widened = [balance for balance in balances if balance.rebalance(self.machine)]
         if widened:
-            self._assemble()
+            self._assemble(view for view in readers.values() if view.balance in widened)
         return bool(widened)
 
     def shrink(self, relations: Iterable[Relation] | None = None) -> None:
@@ -334,12 +334,14 @@ class Engine(State):
             hint="check the changes of this epoch; nothing of it has been applied",
         )
 
-    def _make_programs(self) -> None:
-        super()._make_programs()
-        for gate in self.gates.values():
-            gate.close()
-        self.gates, self._ingests = {}, {}
-        for name, relation in self.relations.items():
-            heard = any(view.is_heard for view in self._readers(relation))
-            self.gates[name] = RowFastPath(self, relation, self._programs[name], heard)
-            self._ingests[name] = Ingest(relation, self._programs[name])
+    def _make_programs(self, stale: Collection[str]) -> None:
+        super()._make_programs(stale)
+        for name in stale:
+            if name in self.gates:
+                self.gates.pop(name).close()
+                del self._ingests[name]
+            relation = self.relations.get(name)
+            if relation is not None:
+                heard = any(view.is_heard for view in self._readers(relation))
+                self.gates[name] = RowFastPath(self, relation, self._programs[name], heard)
+                self._ingests[name] = Ingest(relation, self._programs[name])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,10 @@ from sqlfront.maintenance.output.touched_groups import GroupStore, TouchedGroups
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
-from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
 from sqlfront.maintenance.relation.filling import fill_store, lay_out, refill
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.maintenance.view.unbuilt import demanded_indexes, unbuilt_view
+from sqlfront.maintenance.view.unbuilt import open_stores, unbuilt_view
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, TouchedGroups
 from sqlfront.storage.codecs.encoding import Dictionaries
@@ -56,6 +55,7 @@ class State:
         self._rebuilt = 0
         self._counts = self.machine.counters[:1].copy()
         self._holding = 0
+        self._stale: set[str] = set()
 
     @property
     def version(self) -> int:
@@ -72,13 +72,13 @@ class State:
                 yield
             finally:
                 self._holding -= 1
-                self._assemble()
+                self._assemble((), ())
 
     def create_table(self, name: str, columns: Sequence[Column], *, retain: bool) -> None:
         """Register a base table. With `retain`, its rows are kept here."""
         with self.lock:
             self.relations[name] = Relation(name, columns, retain, self.dictionaries, self._evaluate)
-            self._assemble()
+            self._assemble((), [name])
 
     def fill_table(self, name: str, batches: Iterable[Any], count: int) -> None:
         """Fill a table that keeps its rows, before any view reads it, from batches or pairs of these and weights.
@@ -90,7 +90,7 @@ class State:
             assert relation.base is not None
             fill_store(self.machine, relation, relation.base, batches, count, self._rescale)
             self._rebuilt += 1
-            self._assemble()
+            self._assemble((), [name])
 
     def drop_table(self, name: str) -> None:
         """Forget a base table, or a view exposed as one, that no view reads."""
@@ -99,7 +99,7 @@ class State:
             self._subscribers.unfeed(name)
             for store in relation.stores.values():
                 store.table.release()
-            self._assemble()
+            self._assemble(self._views(relation.fed_by), [name])
 
     def create_view(
         self,
@@ -122,10 +122,13 @@ class State:
             view = self._plan_view(name, definition, plan, epsilon)
             view.stateless = stateless
             try:
-                fresh = [opened for member in view.members for opened in self._open_stores(member)]
+                fresh, renewed = open_stores(view, self.relations, self.machine)
+                sharing = [other for other in self._members() if any(map(other.reads_store, renewed))]
                 for relation, store in fresh:
                     rows, count = self._present_rows(relation, load)
                     fill_store(self.machine, relation, store, rows, count, self._rescale)
+                for other in sharing:
+                    other.bind_leaves()
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine, room)
@@ -142,12 +145,12 @@ class State:
             for part in self.parts(view):
                 part.reads.steps = 0  # Building it has read its blocks.
             view.changes_before = {relation: self.relations[relation].changes for relation in view.relations}
-            self._assemble()
+            self._assemble([view, *sharing])
             return view
 
     def create_groups(self, name: str, groups: TouchedGroups, load: Load) -> TouchedGroupsNode:
         """Keep groups of a relation's rows that DuckDB computes, as a relation of this name. O(rows) to fill."""
-        with self.lock:
+        with self.assembling_once():
             relation = self.relations[groups.table]
             known = set(relation.stores)
             node = TouchedGroupsNode(name, groups, self._number(), relation, self.machine, self._evaluate)
@@ -164,7 +167,7 @@ class State:
                 self._assemble()
                 raise
             self._rebuilt += 1
-            self._assemble()
+            self._assemble(self._readers(relation), [relation.name, name])
             return node
 
     def _open_groups(
@@ -189,12 +192,12 @@ class State:
             before = view.epsilon, view.part_trees, view.balance, view.ranked
             try:
                 view.balance_by(epsilon)
-                self._assemble()
+                self._assemble([view])
             except BaseException:
                 view.epsilon, view.part_trees, view.balance, view.ranked = before
                 if view.balance is not None:
                     view.balance.stale = view.divided  # What part trees share has been made anew.
-                self._assemble()
+                self._assemble([view])
                 raise
             view.plan = plan
             self._rebuilt += 1
@@ -203,6 +206,7 @@ class State:
         """Forget a view, or another node; stores that no other node reads go with it."""
         with self.assembling_once():
             node = self.nodes.pop(name)
+            self._assemble((), node.relations)
             self._subscribers.close(name)
             view = self.views.pop(name, None)
             if view is not None:
@@ -225,13 +229,13 @@ class State:
         """
         with self.lock:
             self._subscribers.listen(name, listener)
-            self._assemble()
+            self._assemble(self._views([name]))
 
     def forget(self, name: str, listener: Listener) -> None:
         """Call a listener no more."""
         with self.lock:
             self._subscribers.forget(name, listener)
-            self._assemble()
+            self._assemble(self._views([name]))
 
     def expose(self, name: str, nodes: Sequence[str] = (), *, inner: bool = False) -> None:
         """Make the rows of `nodes` (else of the node of this name) those of a relation that other nodes may read: they
@@ -249,7 +253,7 @@ class State:
             for node in feeding:
                 self.nodes[node].inner = inner
             self._subscribers.feed(name, feeding)
-            self._assemble()
+            self._assemble(self._views(feeding), [name])
 
     def pass_on(self, name: str) -> None:
         """Keep no rows for a view of one table that was created to pass them on: its changes go to its readers, and it
@@ -258,7 +262,7 @@ class State:
             [source] = self.views[name].sources.values()
             source.relation.pass_on(source.store)
             self._rebuilt += 1
-            self._assemble()
+            self._assemble(self._readers(source.relation))
 
     def drop_unread(self) -> None:
         """Forget the relations of views that no other view reads any more."""
@@ -290,11 +294,6 @@ class State:
             tables += [*view.tables(), *view.ranked_tables()]
         return tables
 
-    @staticmethod
-    def _add_paths(readers: list[MaintainedView], assembler: Assembler, store: LeafStore, position: int) -> None:
-        for view in readers:
-            view.add_paths(assembler, store, position)
-
     def _owner(self, store: LeafStore) -> int:
         """The number of the view that alone reads a store; 0 for a shared one, whose steps are nobody's."""
         node = self.nodes.get(next(iter(store.users))) if len(store.users) == 1 else None
@@ -303,6 +302,9 @@ class State:
     def _members(self) -> list[MaintainedView]:
         """All views with their distinct values."""
         return [member for view in self.views.values() for member in view.members]
+
+    def _views(self, names: Iterable[str]) -> list[MaintainedView]:
+        return [self.views[name] for name in names if name in self.views]
 
     def _readers(self, relation: Relation) -> list[MaintainedView]:
         return [view for view in self._members() if relation.name in view.relations]
@@ -317,7 +319,7 @@ class State:
         for store in stores:
             store.limbs += 1
             store.table.widen(store.limbs)
-        self._assemble()
+        self._assemble(views.values(), [relation.name for relation in relations])
 
     def _rescale(self, needed: Rescale) -> None:
         """Give a floating factor a finer unit, and multiply what has been summed in the old one."""
@@ -333,9 +335,9 @@ class State:
             store.table.widen(store.limbs)
             store.table.rescale(1 + store.factors.index(column), bits)
             for view in self._members():
-                if any(source.store is store for source in view.sources.values()):
+                if view.reads_store(store):
                     view.rescale(store, column.expression, bits)
-        self._assemble()
+        self._assemble(self._readers(needed.relation), [needed.relation.name])
 
     def _number(self) -> int:
         """The counter of steps of a new node, set to 0."""
@@ -351,39 +353,6 @@ class State:
         if definition.merged:
             view.merge([self.views[branch.table] for branch in definition.branches], self._evaluate)
         return view
-
-    def _open_stores(self, view: MaintainedView) -> list[tuple[Relation, LeafStore]]:
-        """Open the stores the view's atoms read; returns those that are new and empty."""
-        fresh = []
-        seen: dict[tuple[Any, ...], int] = {}
-        for atom in view.definition.atoms:
-            relation = self.relations[atom.table]
-            names = {c.name: c.expression for c in atom.variables}
-            required = sorted(names[v] for v in atom.required)
-            plain = tuple(sorted(c.expression for c in atom.variables))
-            factors = tuple(sorted(c.expression for c in atom.factors))
-            conditions = [condition.text for condition in atom.conditions]
-            alike = (atom.table, plain, factors, atom.predicate, tuple(required))
-            occurrence = seen[alike] = 0 if view.terms else seen.get(alike, -1) + 1
-            known = set(relation.stores)
-            indexes, summed, order, ranges = demanded_indexes(view, atom.name)
-            copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
-            settings = view.definition.settings
-            store = relation.open_store(atom.variables, atom.factors, conditions, required, copy, settings)
-            if view.tree.sums_ranges and order is not None and store.order not in (None, order):
-                # A sum over a range needs its order: the store of another one will not do.
-                copy = f"{copy} of {order[0]} sorted by {order[1]}"
-                store = relation.open_store(atom.variables, atom.factors, conditions, required, copy, settings)
-            old = store.table
-            if relation.reindex(store, indexes, summed, order, ranges) and store.key in known:
-                refill(self.machine, old, store)
-            if store.key not in known:
-                fresh.append((relation, store))
-            store.users.add(view.name)
-            view.sources[atom.name] = Source(relation, store, occurrence % 2)
-        for other in self._members():
-            other.bind_leaves()
-        return fresh
 
     def _close_stores(self, view: MaintainedView) -> None:
         for source in [source for member in view.members for source in member.sources.values()]:
@@ -406,27 +375,48 @@ class State:
             return table_batches(relation), relation.base.table.live
         return load(relation.name)
 
-    def _assemble(self) -> None:
-        """Make all programs anew, after tables, views or widths have changed."""
-        for view in self._members():
-            view.refresh(self.machine)
+    def _assemble(self, views: Iterable[MaintainedView] | None = None, relations: Iterable[str] = ()) -> None:
+        """Make programs anew: those of the relations, and of all that these views read, whose tables, widths or
+        listeners have changed; without views, all programs."""
+        changed = self.views.values() if views is None else views
+        members = {id(member): member for view in changed for member in view.members}
+        for member in members.values():
+            member.refresh(self.machine)
+            self._stale |= member.relations
+        self._stale.update(relations)
+        if views is None:
+            self._stale |= {*self.relations, *self._programs}
         if not self._holding:
-            self._make_programs()
+            stale, self._stale = self._stale, set()
+            self._make_programs(stale)
 
-    def _make_programs(self) -> None:
-        for name, relation in self.relations.items():
-            body = relation.program(partial(self._add_paths, self._readers(relation)), self._owner)
-            check, sweep = Assembler(), Assembler()
-            stores = [store.table for store in relation.stores.values()]
-            check.finish(at.CHECK, stores)
-            sweep.finish(at.SWEEP, stores)
-            for view in self._readers(relation):
-                sweep.finish(at.SWEEP, view.tables(), view.number)
-                view.add_ranking(sweep, relation)
-                for store in relation.stores.values():
-                    view.add_settling(sweep, store)
-            self._programs[name] = RelationPrograms(body.program(), check.program(), sweep.program(), body.lists)
-        for name in self._programs.keys() - self.relations.keys():
-            del self._programs[name]
+    def _make_programs(self, stale: Collection[str]) -> None:
+        for name in stale:
+            relation = self.relations.get(name)
+            if relation is not None:
+                self._programs[name] = self._programs_of(relation)
+            else:
+                self._programs.pop(name, None)
         self._highest = max((node.number for node in self.nodes.values()), default=0)
         self._counts = self.machine.counters[: self._highest + 1].copy()
+
+    def _programs_of(self, relation: Relation) -> RelationPrograms:
+        readers, reading = self._readers(relation), defaultdict[int, list[MaintainedView]](list)
+        for view in readers:
+            for store in view.stores():
+                reading[id(store)].append(view)
+
+        def add_paths(assembler: Assembler, store: LeafStore, position: int) -> None:
+            for view in reading[id(store)]:
+                view.add_paths(assembler, store, position)
+
+        body = relation.program(add_paths, self._owner)
+        check, sweep = Assembler(), Assembler()
+        stores = [store.table for store in relation.stores.values()]
+        check.finish(at.CHECK, stores)
+        sweep.finish(at.SWEEP, stores)
+        for view in readers:
+            sweep.finish(at.SWEEP, view.tables(), view.number)
+            view.add_ranking(sweep, relation)
+            view.add_settling(sweep, relation)
+        return RelationPrograms(body.program(), check.program(), sweep.program(), body.lists)

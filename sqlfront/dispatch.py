@@ -322,6 +322,7 @@ def _end(session: Session, statement: PassThrough, params: Any, many: bool) -> N
         return
     transaction, session.transaction = session.transaction, None
     session.reading, session.revision = None, -1
+    session.scans = dict.fromkeys(session.scans)  # A ROLLBACK may take some away.
     if statement.kind == "rollback":
         rollback(session.duck)
     else:

@@ -30,6 +30,11 @@ class Assembler:
     def add(self, operation: int, *operands: int) -> None:
         self.code += [operation, 2 + len(operands), *operands]
 
+    def append(self, paths: Assembler) -> None:
+        """Add whole paths, which have been assembled before."""
+        self.code += paths.code
+        self.lists |= paths.lists
+
     def path(self, owner: int) -> None:
         """Start from the leaf's delta again; steps are counted for view number `owner`."""
         self.next_buffer = 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sqlfront.maintenance.heavy_light.balance import Balance
@@ -26,6 +25,7 @@ from sqlfront.maintenance.tree.symmetric_delta import Term
 from sqlfront.maintenance.tree.view_tables import label, view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import OutputDelta
+from sqlfront.maintenance.view.term_paths import add_terms
 from sqlfront.maintenance.view.top_change import BestRows, TopRows
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.planner.model.plan import Plan
@@ -94,6 +94,7 @@ class MaintainedView:
     reader: FirstRowsReader | Literal[False] | None = None
     branches: list[MaintainedView] = field(default_factory=list)
     reads: Meter = field(default_factory=Meter)
+    _paths: dict[tuple[int, int], Assembler] = field(default_factory=dict)
 
     @property
     def members(self) -> list[MaintainedView]:
@@ -238,9 +239,10 @@ class MaintainedView:
             self.balance = Balance(part_trees, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
 
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
-        """Fit to the stores what the view keeps beside its tree, after tables, views or widths have changed."""
+        """Fit to the stores what the view keeps beside its tree, after tables, listeners or widths have changed."""
         self.bind_leaves()
         self.reader = None
+        self._paths.clear()
         for index in self._own_ranked():
             index.widen(self._stores())
         if self.balance is not None:
@@ -284,21 +286,29 @@ class MaintainedView:
         return fill(machine, assembler.program(), scanned.used, goal, taken, room)
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
-        """Add the update paths of this view's atoms that read `store` at this position."""
-        if self.balance is not None and position == 1 and self._reads(store):
+        """Add the update paths of this view's atoms that read `store` at this position. O(their length) from the second
+        time on, until `refresh`."""
+        key = id(store), position
+        if key not in self._paths:
+            self._paths[key] = Assembler()
+            self._make_paths(self._paths[key], store, position)
+        assembler.append(self._paths[key])
+
+    def _make_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
+        if self.balance is not None and position == 1:
             self.balance.part_trees.partition_of(store).add_notes(assembler, self.number)
         for atom, source in self.sources.items():
             if source.store is store and source.position == position:
                 for index in self._own_ranked():
                     index.add_path(assembler, atom, self._leaf_shape(atom))
         if self.terms:
-            if position == 0 and self._reads(store):
-                self._add_terms(assembler)
+            if position == 0:
+                add_terms(self, assembler)
             return
         for leaf in self.tree.entries():
             source = self.sources[leaf.node.atom or leaf.node.filters or ""]
             if source.store is store and position == (source.position if leaf.node.filters is None else 1):
-                self._add_path(assembler, leaf, position, 1)
+                self.add_path(assembler, leaf, position, 1)
 
     def _leaf_shape(self, atom: str) -> Shape:
         shape = self.tree.leaves[atom].shape
@@ -311,54 +321,21 @@ class MaintainedView:
         for index in self.ranked.values():
             index.add_ranking(assembler, atoms)
 
-    def add_settling(self, assembler: Assembler, store: LeafStore) -> None:
-        """Ask for a rebalance if a change of `store`, which has been swept, makes one necessary."""
-        if self.balance is not None and self._reads(store):
-            self.balance.part_trees.add_settling(assembler, store)
+    def add_settling(self, assembler: Assembler, relation: Relation) -> None:
+        """Ask for a rebalance if a change of `relation`, whose stores have been swept, makes one necessary."""
+        if self.balance is not None:
+            for store in relation.stores.values():
+                if self.reads_store(store):
+                    self.balance.part_trees.add_settling(assembler, store)
 
-    def _reads(self, store: LeafStore) -> bool:
+    def stores(self) -> list[LeafStore]:
+        """The stores that the view's atoms read, each once."""
+        return list({id(source.store): source.store for source in self.sources.values()}.values())
+
+    def reads_store(self, store: LeafStore) -> bool:
         return any(source.store is store for source in self.sources.values())
 
-    def _add_terms(self, assembler: Assembler) -> None:
-        """Add the paths of a symmetric view; the atoms that read the delta find it, with indexes, in the delta copy."""
-        assert self.delta_copy is not None
-        for term in self.terms:
-            if not term.others:
-                self._add_path(assembler, self.tree.leaves[term.start], 0, term.times)
-        with assembler.unless_alone([self._joined_words(term) for term in self.terms if term.others]):
-            assembler.path(self.number)
-            assembler.upsert(self.delta_copy)
-            assembler.path_end()
-            for term in self.terms:
-                if term.others:
-                    self._add_mixed(assembler, term)
-            assembler.clear(self.delta_copy)
-
-    def _add_mixed(self, assembler: Assembler, term: Term) -> None:
-        """The path of a term whose other atoms read the delta too, in the delta copy."""
-        leaves = [self.tree.leaves[atom] for atom in term.others]
-        stored = [leaf.table for leaf in leaves]
-        for leaf in leaves:
-            leaf.table = self.delta_copy
-        self._add_path(assembler, self.tree.leaves[term.start], 0, term.times, alone=False)
-        for leaf, table in zip(leaves, stored, strict=True):
-            leaf.table = table
-
-    def _joined_words(self, term: Term) -> list[tuple[int, int]]:
-        """The places of the words of a row of the store that are equal if it joins itself, read by all the term's atoms
-        that read the delta."""
-        shapes = []
-        for atom in (term.start, *term.others):
-            shape = self.tree.leaves[atom].shape
-            assert shape is not None
-            shapes.append(shape)
-        pairs = set()
-        for one, other in combinations(shapes, 2):
-            shared = [variable for variable in one.variables if variable in other.variables]
-            pairs |= set(zip(one.places(shared), other.places(shared), strict=True))
-        return sorted((a, b) for a, b in pairs if a != b)
-
-    def _add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
+    def add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
         """The path of a leaf's delta; `alone`: its siblings are stored tables, and may be partitioned."""
         if self.balance is None or not alone:
             update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.ranked.index import RankedIndex
+from sqlfront.maintenance.relation.atom_source import Source
+from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
+from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.maintained_view import MaintainedView, part_trees_of, ranked_by_part_trees
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, is_grouped
+from sqlfront.planner.model.query import Atom, Definition, is_grouped
 from sqlfront.planner.passes.orders import is_held_back
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 
@@ -40,6 +48,54 @@ def unbuilt_view(
         kept.distinct_set = distinct_set
         view.distinct_sets.append(kept)
     return view
+
+
+def open_stores(
+    view: MaintainedView, relations: Mapping[str, Relation], machine: Machine
+) -> tuple[list[tuple[Relation, LeafStore]], list[LeafStore]]:
+    """Open the stores that a view and its distinct values read; returns those that are new and empty, and those that
+    have been made anew for other indexes."""
+    fresh: list[tuple[Relation, LeafStore]] = []
+    renewed: list[LeafStore] = []
+    for member in view.members:
+        seen: dict[tuple[Any, ...], int] = {}
+        for atom in member.definition.atoms:
+            relation = relations[atom.table]
+            known = set(relation.stores)
+            alike = (atom.table, *_read_of(atom))
+            occurrence = seen[alike] = 0 if member.terms else seen.get(alike, -1) + 1
+            store = _open_store(member, atom, relation, occurrence)
+            indexes, summed, order, ranges = demanded_indexes(member, atom.name)
+            old = store.table
+            if relation.reindex(store, indexes, summed, order, ranges) and store.key in known:
+                refill(machine, old, store)
+                renewed.append(store)
+            if store.key not in known:
+                fresh.append((relation, store))
+            store.users.add(member.name)
+            member.sources[atom.name] = Source(relation, store, occurrence % 2)
+    return fresh, renewed
+
+
+def _read_of(atom: Atom) -> tuple[Any, ...]:
+    """What an atom reads of its table: atoms for which it is the same may share a store."""
+    names = {column.name: column.expression for column in atom.variables}
+    variables = tuple(sorted(column.expression for column in atom.variables))
+    factors = tuple(sorted(column.expression for column in atom.factors))
+    return variables, factors, atom.predicate, tuple(sorted(names[variable] for variable in atom.required))
+
+
+def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence: int) -> LeafStore:
+    conditions = [condition.text for condition in atom.conditions]
+    required = _read_of(atom)[-1]
+    open_copy = partial(relation.open_store, atom.variables, atom.factors, conditions, required)
+    copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
+    store = open_copy(copy, view.definition.settings)
+    order = demanded_indexes(view, atom.name)[2]
+    if view.tree.sums_ranges and order is not None and store.order not in (None, order):
+        # A sum over a range needs its order: the store of another one will not do.
+        store = open_copy(f"{copy} of {order[0]} sorted by {order[1]}", view.definition.settings)
+    return store
 
 
 def demanded_indexes(

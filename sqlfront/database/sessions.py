@@ -223,12 +223,11 @@ class Session:
         import duckdb
 
         wanted = {name: (scanned, make) for name, scanned, make in self.database.scans(self.reading_finder())}
-        bound = self.scans if self.revision >= 0 else {}  # A ROLLBACK may have taken some away.
         try:
             for name in self.scans.keys() - wanted.keys():
                 self.duck.unregister(name)
             for name, (scanned, make) in wanted.items():
-                if bound.get(name) is not scanned:
+                if self.scans.get(name) is not scanned:
                     self.duck.register(name, make())
         except duckdb.TransactionException as error:
             if "aborted" not in str(error):
