@@ -2,7 +2,7 @@
 
 DuckDB leaves open which of several rows wins in ARG_MIN and ARG_MAX; a view takes the least or the greatest value.
 DuckDB computes the argument of an aggregate on all rows, even on rows that FILTER leaves out; a view does not.
-Each rule returns a changed copy.
+Each rule changes the tree.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ ARGUMENT_OF_EXTREMUM = ("arg_min", "argmin", "min_by", "arg_max", "argmax", "max
 
 def without_ties(query: exp.Expr) -> exp.Expr:
     """The query with arg_min(p, q) as arg_min(p, row(q, p)), over the rows where q is not NULL, as before."""
-    changed = query.copy()
-    for call in _aggregates(changed):
+    for call in _aggregates(query):
         if call.name.casefold() in ARGUMENT_OF_EXTREMUM and len(arguments := _arguments(call)) == 2:
             value, by = arguments
             present: exp.Expr = trees.Unlike(this=exp.Is(this=by.copy(), expression=exp.Null()))
@@ -27,14 +26,13 @@ def without_ties(query: exp.Expr) -> exp.Expr:
                 present = exp.And(this=call.args["filter"].this, expression=present)
             pair = trees.Call(this=exp.to_identifier("row"), expressions=[by.copy(), value.copy()])
             _set(call, [value, pair], present)
-    return changed
+    return query
 
 
 def with_guards(query: exp.Expr) -> exp.Expr:
     """The query with sum(x) FILTER (WHERE c) as sum(CASE WHEN c THEN x END) FILTER (WHERE c): c guards x. WHEN
     evaluates the conditions of c one after the other, which FILTER does not."""
-    changed = query.copy()
-    for call in _aggregates(changed):
+    for call in _aggregates(query):
         if call.args.get("filter") is not None:
             condition = _case(call.args["filter"].this, exp.true(), exp.false())
             guarded = [
@@ -42,7 +40,7 @@ def with_guards(query: exp.Expr) -> exp.Expr:
                 for one in _arguments(call)
             ]
             _set(call, guarded, condition)
-    return changed
+    return query
 
 
 def _case(condition: exp.Expr, then: exp.Expr, default: exp.Expr | None = None) -> exp.Case:

@@ -26,6 +26,8 @@ def unpruned(database: Database, query: exp.Expr) -> str:
 
     from sqlfront.database.stored_views import register_all
 
+    if not _numbers(query, inner=True):
+        return printed(query)
     everywhere, outermost = _hidden(query, inner=True), _hidden(query, inner=False)
     with database.root.cursor() as con:  # An error would abort a transaction of the user's.
         register_all(database, con)
@@ -41,12 +43,17 @@ def unpruned(database: Database, query: exp.Expr) -> str:
 def _hidden(query: exp.Expr, *, inner: bool) -> str:
     """The query with the numbers of LIMIT and OFFSET in subqueries; `inner`: those of its own subqueries too."""
     changed = query.copy()
-    for clause in changed.find_all(exp.Limit, exp.Offset):
-        number = clause.expression
-        if (
-            isinstance(number, exp.Literal)
-            and not clause.args.get("limit_options")
-            and (inner or clause.parent is changed)
-        ):
-            clause.set("expression", exp.Subquery(this=exp.Select(expressions=[number.copy()])))
+    for clause in _numbers(changed, inner=inner):
+        clause.set("expression", exp.Subquery(this=exp.Select(expressions=[clause.expression.copy()])))
     return printed(changed)
+
+
+def _numbers(query: exp.Expr, *, inner: bool) -> list[exp.Expr]:
+    """The clauses LIMIT and OFFSET that are numbers."""
+    return [
+        clause
+        for clause in query.find_all(exp.Limit, exp.Offset)
+        if isinstance(clause.expression, exp.Literal)
+        and not clause.args.get("limit_options")
+        and (inner or clause.parent is query)
+    ]
