@@ -64,6 +64,7 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
         finally:
             if statement.kind in _RENAMES:  # Afterwards: it may have looked names up itself before it changed them.
                 session.forget_names()
+                session.database.capture.note_ddl()
                 forget_settings()
             if _may_define(statement):
                 session.database.definitions += 1
@@ -327,6 +328,7 @@ def _end(session: Session, statement: PassThrough, params: Any, many: bool) -> N
         rollback(session.duck)
     else:
         transaction.commit()
+        session.database.capture.note_ddl()
         if transaction.defines:
             session.database.definitions += 1
 

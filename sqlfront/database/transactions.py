@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.engine import Change
-    from sqlfront.maintenance.epoch import Epoch
+    from sqlfront.maintenance.epoch import Applied, Epoch
     from sqlfront.maintenance.view.maintained_view import MaintainedView
 
 
@@ -92,6 +92,25 @@ class Transaction:
         finally:
             if applied is not None:
                 self._database.engine.undo_whole(applied)
+
+    def commit_returned(self, relation: str, rows: pa.Table, sign: int) -> None:
+        """`commit` of one statement that has told its changes."""
+        import numpy as np
+
+        from sqlfront.maintenance.engine import Change
+
+        database, applied = self._database, None
+        with database.lock, Uninterrupted() as signals:
+            with committing(self._con) as undo:
+                if rows.num_rows:
+                    change = Change(rows, np.full(rows.num_rows, sign, np.int64))
+                    applied = _apply_first(database, {relation: change})
+                    undo.callback(database.engine.undo, applied)
+                signals.check()
+            if applied is not None:
+                database.capture.note_returned()
+                self.epoch = database.engine.commit(applied)
+                database.note_epoch()
 
     def commit(self) -> Epoch | None:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
@@ -253,6 +272,16 @@ def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[
     return found
 
 
+def _apply_first(database: Database, changes: dict[str, Change]) -> Applied:
+    """Apply changes before those that other writers have committed, unless they do not fit without: a deleted row may
+    be one of these."""
+    try:
+        return database.engine.apply(changes)
+    except Error:
+        catch_up(database)
+        return database.engine.apply(changes)
+
+
 def catch_up(database: Database) -> None:
     """Take in what writers that bypassed us have committed, as one epoch, in a transaction of its own.
 
@@ -265,7 +294,10 @@ def catch_up(database: Database) -> None:
         con = database.reader_cursor()
         broken, foreign = database.capture.look(con)
         for table in broken:
-            why = f"the triggers that capture the changes of {table} were dropped, or the table itself"
+            why = (
+                f"the triggers that capture the changes of {table} were dropped, or the table itself, "
+                "or other triggers were made past sqlfront"
+            )
             for entry in database.readers(table):
                 database.give_up(entry, why)
         if foreign:

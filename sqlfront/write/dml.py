@@ -28,6 +28,7 @@ from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError
 from sqlfront.storage.sql_text import quote
+from sqlfront.write.returned import write_returned
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
@@ -80,6 +81,12 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
     change_table = database.change_tables.get(key)
     reading = change_table is not None or reads_ours(session, statement)
     session.reading = None
+    if not (reading or many or session.transaction is not None):
+        with bodies_found(session):
+            count = write_returned(session, statement, key, params)
+        if count is not None:
+            session.set_result(_count(count))
+            return
     # What it reads of tables and of views is of one epoch: nobody commits from its BEGIN on.
     with database.lock if reading else nullcontext(), unit(session) as transaction:
         if change_table is not None:

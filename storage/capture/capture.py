@@ -116,6 +116,19 @@ class Capture:
             if table.key not in broken and _folded(columns) <= _folded(self.columns(table))
         }
 
+    @property
+    def takes_returned(self) -> bool:
+        """Whether RETURNING tells all that an INSERT or a DELETE changes, as far as is known without a query."""
+        return self._watch.alone
+
+    def note_returned(self) -> None:
+        """A write has told its changes by RETURNING, after `begin_told`."""
+        self._watch.untold = True
+
+    def note_ddl(self) -> None:
+        """There may be new triggers: look before RETURNING is trusted again."""
+        self._watch.alone = False
+
     # -- set up and tear down
 
     def open(self, con: Any) -> list[OperationalError]:

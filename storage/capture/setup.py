@@ -11,6 +11,7 @@ from typing import Any
 from sqlfront.storage.capture.all_or_nothing import unit
 from sqlfront.storage.capture.trigger_sql import (
     BOOKKEEPING,
+    OWN,
     SCHEMA,
     WEIGHT,
     Captured,
@@ -104,12 +105,14 @@ def named_for(con: Any, database: str) -> str:
 
 
 def renew_triggers(con: Any, database: str, captured: Captured) -> list[int]:
-    """Make intact triggers anew if their bodies name a database that they need not; the oids.
+    """Make intact triggers anew if their bodies name a database that they need not, or know nothing of writes that tell
+    their changes themselves; the oids.
 
     Where that database was not to be found, every write of the table has failed: none has gone unseen.
     """
-    query = f"SELECT database_name FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
-    if con.execute(query).fetchall() != [(named_for(con, database),)]:
+    query = f"SELECT database_name, triggers FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
+    [(named, bodies)] = con.execute(query).fetchall()
+    if named != named_for(con, database) or not all(OWN in body for body in bodies):
         with unit(con, False):
             drop_triggers(con, database, captured.table)
             create_triggers(con, database, captured)

@@ -16,6 +16,8 @@ SCHEMA = "__sqlfront"
 BOOKKEEPING = "captures"
 WEIGHT = "_weight"
 NEVER = -1  # a transaction id that DuckDB never hands out: changes left by an earlier process
+OWN = "__sqlfront_own"
+"""The variable that holds the id of a transaction whose writes the triggers pass over: its RETURNING tells them."""
 
 
 @dataclass(frozen=True, order=True)
@@ -89,8 +91,9 @@ def trigger_ddl(database: str, captured: Captured, named_for: str) -> list[str]:
     names = "".join(f", {quote(name)}" for name in captured.columns)
     delta = QualifiedName(SCHEMA, f"delta_{captured.number}")
     into = f"INSERT INTO {table_sql(named_for, delta) if named_for else delta} "
-    gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old"
-    come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new"
+    untold = f"WHERE getvariable('{OWN}') IS DISTINCT FROM txid_current()"
+    gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old {untold}"
+    come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new {untold}"
     old, new = "OLD TABLE AS __sqlfront_old", "NEW TABLE AS __sqlfront_new"
     parts = (
         ("DELETE", old, gone),
@@ -102,6 +105,11 @@ def trigger_ddl(database: str, captured: Captured, named_for: str) -> list[str]:
         f"CREATE TRIGGER {name} AFTER {event} ON {on} REFERENCING {tables} FOR EACH STATEMENT {into}{body}"
         for name, (event, tables, body) in zip(TRIGGERS, parts, strict=True)
     ]
+
+
+def begin_told() -> str:
+    """BEGIN a transaction whose writes the triggers pass over."""
+    return f"BEGIN; SET VARIABLE {OWN} = txid_current()"
 
 
 def drop_triggers_ddl(database: str, table: QualifiedName, names: Iterable[str] = TRIGGERS) -> list[str]:

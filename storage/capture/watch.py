@@ -26,12 +26,17 @@ SCANS_PER_LOOK = 2  # with more delta tables, one look at the catalog is cheaper
 
 
 class Watch:
-    """The oids of the triggers we made, by table, and the two queries over all captured tables."""
+    """The oids of the triggers we made, by table, and the two queries over all captured tables.
+
+    `alone`: at the last look no trigger was there but ours. Only then may a write tell by RETURNING what it changes:
+    the user's triggers could change more. Since the last look such writes have been `untold` by our triggers.
+    """
 
     def __init__(self, database: str) -> None:
         self.database = database
         self._made: dict[tuple[str, str], deque[int]] = {}
         self._table: dict[int, tuple[str, str]] = {}
+        self.alone = self.untold = False
         self.set([])
 
     def set(self, captures: Iterable[Captured]) -> None:
@@ -61,7 +66,10 @@ class Watch:
     def look(self, con: Any, captures: Sequence[Captured]) -> tuple[list[QualifiedName], bool]:
         """`broken` and `foreign` at once; one query as long as nothing is wrong."""
         rows = self._look(con, f"{alive_query(self.database)} UNION ALL ({self._hint})")
-        broken = self._without(rows, captures)
+        broken, strangers = self._without(rows, captures), any(oid and oid not in self._table for (oid,) in rows)
+        if strangers and self.untold:  # What the user's triggers have changed in untold writes is not known.
+            broken = [captured.table for captured in captures]
+        self.alone, self.untold = not strangers, False
         return broken, not broken and any(oid == 0 for (oid,) in rows) and self.foreign(con)
 
     def _without(self, rows: Sequence[tuple[int]], captures: Sequence[Captured]) -> list[QualifiedName]:

@@ -1,0 +1,163 @@
+"""Single INSERTs and DELETEs tell their changes themselves: what that spares, and where the triggers must do it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlfront
+from sqlfront.database.transactions import Transaction
+from sqlfront.storage.capture import setup
+from sqlfront.storage.capture.trigger_sql import trigger_ddl
+
+
+@pytest.fixture
+def con() -> Any:
+    con = sqlfront.connect(":memory:")
+    con.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, g VARCHAR DEFAULT 'd', n BIGINT, m BIGINT AS (n + 1))")
+    con.execute("INSERT INTO t (k, g, n) VALUES (1, 'a', 10), (2, 'b', 20), (3, NULL, 30)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT g, sum(m) AS s, count(*) AS c FROM t GROUP BY g")
+    con.execute("CREATE TABLE log (x INTEGER)")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT count(*) AS c FROM log")
+    con.execute("SELECT * FROM v").fetchall()  # It looks at the triggers.
+    return con
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each write has told by RETURNING."""
+    counts: list[int] = []
+    commit = Transaction.commit_returned
+
+    def noted(self: Transaction, relation: str, rows: Any, sign: int) -> None:
+        counts.append(sign * rows.num_rows)
+        commit(self, relation, rows, sign)
+
+    monkeypatch.setattr(Transaction, "commit_returned", noted)
+    return counts
+
+
+def check(con: Any, *views: str) -> None:
+    for view in views or ("v",):
+        assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "params", "changed"),
+    [
+        ("INSERT INTO t (k, n) VALUES (4, 40)", None, 1),
+        ("INSERT INTO t BY NAME SELECT 5 AS k, 7 AS n  -- a comment", None, 1),
+        ("INSERT INTO t (k, g, n) SELECT k + $1, g, n FROM t WHERE n > $2;", [10, 10], 2),
+        ("WITH q AS (SELECT 9 AS k) INSERT INTO t (k) SELECT k FROM q", None, 1),
+        ("INSERT INTO t (k) SELECT k FROM t WHERE false", None, 0),
+        ("DELETE FROM t WHERE k = ?", [2], -1),
+        ("DELETE FROM t AS x USING (SELECT 1 AS k UNION ALL SELECT 3) q WHERE x.k = q.k", None, -2),
+        ("DELETE FROM t", None, -3),
+    ],
+)
+def test_a_write_tells_its_changes(con: Any, told: list[int], statement: str, params: Any, changed: int) -> None:
+    assert con.execute(statement, params).fetchall() == [(abs(changed),)]
+    assert told == [changed]
+    assert con.session.database.capture.pending(con.session.duck).tables == {}
+    check(con)
+
+
+def test_other_writes_are_captured_by_triggers(con: Any, told: list[int]) -> None:
+    con.execute("UPDATE t SET n = n + 1 WHERE k < 3")
+    con.execute("INSERT INTO t (k, n) VALUES (1, 5) ON CONFLICT DO UPDATE SET n = 6")
+    assert con.execute("INSERT INTO t (k, n) VALUES (6, 1) RETURNING k").fetchall() == [(6,)]
+    con.executemany("INSERT INTO t (k, n) VALUES (?, ?)", [(7, 1), (8, 2)])
+    con.execute("BEGIN")
+    con.execute("DELETE FROM t WHERE k = 7")
+    con.execute("UPDATE t SET g = 'z' WHERE k = 8")
+    con.execute("COMMIT")
+    assert told == []
+    check(con)
+
+
+def test_a_failing_write_changes_nothing(con: Any, told: list[int]) -> None:
+    before = con.execute("SELECT * FROM v ORDER BY ALL").fetchall()
+    for statement, message in [
+        ("INSERT INTO t (k, n) VALUES (1, 5)", "Duplicate key"),
+        ("INSERT INTO t (k, nope) VALUES (9, 5)", 'does not have a column with name "nope"'),
+        ("INSERT INTO t (k, n) SELECT 20 + k, (g || 'x')::INTEGER FROM t", "Could not convert"),
+    ]:
+        with pytest.raises(sqlfront.Error, match=message):
+            con.execute(statement)
+    assert con.execute("SELECT * FROM v ORDER BY ALL").fetchall() == before
+    con.execute("INSERT INTO t (k, n) VALUES (30, 5)")
+    assert told == [1]
+    check(con)
+
+
+def test_types_that_arrow_does_not_restore_by_itself(told: list[int]) -> None:
+    con = sqlfront.connect(":memory:")
+    con.execute("CREATE TABLE t (h HUGEINT, u UUID, b BIT, z TIMETZ, i INTERVAL, e ENUM ('x', 'y'))")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT h, u, b, i, e, z::VARCHAR AS z FROM t")
+    con.execute("SELECT * FROM v").fetchall()
+    row = f"({2**100}, '{'12345678' * 4}', '0101', '10:00:00+02', INTERVAL 3 MONTH, 'y')"
+    con.execute(f"INSERT INTO t VALUES {row}, {row}, (NULL, NULL, NULL, NULL, NULL, NULL)")
+    check(con)
+    con.execute("DELETE FROM t WHERE h IS NOT NULL")
+    check(con)
+    assert told == [3, -2]
+
+
+def test_a_row_of_another_writer_is_deleted(con: Any, told: list[int]) -> None:
+    other = con.session.database.root.cursor()
+    other.execute("INSERT INTO t (k, g, n) VALUES (50, 'o', 1), (51, 'o', 2)")
+    con.execute("DELETE FROM t WHERE k = 50")
+    con.execute("INSERT INTO t (k, g, n) VALUES (52, 'o', 3)")
+    assert told == [-1, 1]
+    assert con.execute("SELECT s, c FROM v WHERE g = 'o'").fetchall() == [(7, 2)]
+    check(con)
+
+
+def test_triggers_of_the_user_change_more_than_is_returned(con: Any, told: list[int]) -> None:
+    con.execute("CREATE TRIGGER more AFTER INSERT ON t FOR EACH STATEMENT INSERT INTO log VALUES (1)")
+    con.execute("INSERT INTO t (k, n) VALUES (60, 1)")
+    check(con, "v", "w")
+    con.execute("INSERT INTO t (k, n) VALUES (61, 1)")
+    check(con, "v", "w")
+    con.execute("DROP TRIGGER more ON t")
+    con.execute("INSERT INTO t (k, n) VALUES (62, 1)")
+    assert told == []
+    check(con, "v", "w")
+    con.execute("INSERT INTO t (k, n) VALUES (63, 1)")
+    assert told == [1]
+    check(con)
+
+
+def test_a_trigger_made_past_us_is_noticed(con: Any, told: list[int]) -> None:
+    other = con.session.database.root.cursor()
+    other.execute("CREATE TRIGGER more AFTER INSERT ON t FOR EACH STATEMENT INSERT INTO log VALUES (1)")
+    con.execute("INSERT INTO t (k, n) VALUES (60, 1)")
+    assert told == [1]
+    with pytest.raises(sqlfront.Error, match="other triggers were made past sqlfront"):
+        con.execute("SELECT * FROM w")
+    con.execute("REFRESH MATERIALIZED VIEW v; REFRESH MATERIALIZED VIEW w")
+    con.execute("INSERT INTO t (k, n) VALUES (61, 1)")
+    assert told == [1]
+    check(con, "v", "w")
+
+
+def test_triggers_of_an_older_file_are_renewed(tmp_path: Path, told: list[int], monkeypatch: Any) -> None:
+    path = str(tmp_path / "old.duckdb")
+
+    def older(*arguments: Any) -> list[str]:
+        return [text.partition(" WHERE getvariable")[0] for text in trigger_ddl(*arguments)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(setup, "trigger_ddl", older)
+        con = sqlfront.connect(path)
+        con.execute("CREATE TABLE t (n BIGINT)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(n) AS s FROM t")
+        con.close()
+    con = sqlfront.connect(path)
+    con.execute("SELECT * FROM v").fetchall()
+    con.execute("INSERT INTO t VALUES (1)")
+    assert told == [1]
+    assert con.execute("SELECT * FROM v").fetchall() == [(1,)]
+    con.close()
