@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TABLES = ("nation", "customer", "part", "partsupp", "orders", "lineitem")
-GENERATED = ("supplier", *TABLES)
+GENERATED = ("region", "supplier", *TABLES)
 STREAMED = {"orders": "o_orderkey", "lineitem": "l_orderkey"}
 # A TPC-H refresh inserts or deletes 0.1 % of the orders with their lineitems.
 SHARE = 0.001

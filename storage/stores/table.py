@@ -321,6 +321,8 @@ class Table:
         found = {group.key_of(row): row for row in group._live_rows()}
         assert found.keys() == expected.keys(), "groups and members disagree"
         link = int(self.header[at.LINKS]) + 2 * x
+        for row in live:
+            assert int(self._row(row)[link + 1]) & 0x80000000 == 0, "a row that is in no list has no number of a group"
         for key, group_row in found.items():
             tail = group._row(group_row)[int(group.header[at.TAIL])]
             head, size = int(tail & 0xFFFFFFFF), int(tail >> 32)

@@ -202,7 +202,7 @@ def move_rows(table, sequence):
     if in_place:
         return
     old = load(table, ROWS)
-    renumbered = realloc(0, max(1, used) * 4)
+    renumbered = calloc(max(1, used), 4)
     rows = realloc(0, max(1, live) * width)
     use_huge_pages(rows, live * width)
     for i in range(live):
