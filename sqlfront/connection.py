@@ -73,7 +73,7 @@ class Connection:
         Errors are sqlfront.Error's; a failing statement changes nothing.
         """
         self.session.check_open()
-        text = sql if dialect is None else transpiled(sql, arguments.text(dialect, "dialect"))
+        text = sql if dialect is None else self._translated(sql, arguments.text(dialect, "dialect"))
         if dispatch.pass_on(self.session, text, params):
             return self
         statements = parse_statement(text)
@@ -83,6 +83,15 @@ class Connection:
             with translated(self.session.reading_error):
                 dispatch.run(self.session, statement, params if last else None)
         return self
+
+    def _translated(self, sql: str, dialect: str) -> str:
+        """A statement of another dialect in DuckDB's words, understood by the columns that tables have here."""
+
+        def columns(table: str) -> dict[str, str]:
+            asked = "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(table_name) = lower(?)"
+            return dict(self.session.duck.execute(asked, [table]).fetchall())
+
+        return transpiled(sql, dialect, columns)
 
     def executemany(self, sql: str, parameter_sets: Iterable[Any]) -> Connection:
         """Run one statement with each set of parameters, as one epoch."""

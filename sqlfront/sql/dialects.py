@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr
     from sqlglot.tokens import Token
 
+    from sqlfront.sql.spark_meaning import Columns
+
+_SPARK = {"spark", "databricks"}
 _QUERY_WORDS = {"SELECT", "WITH", "FROM", "VALUES", "("}
 
 
@@ -22,10 +25,11 @@ def dialects() -> tuple[str, ...]:
     return tuple(sorted(one.value for one in Dialects if one.value))
 
 
-def transpiled(sql: str, dialect: str | None) -> str:
+def transpiled(sql: str, dialect: str | None, columns: Columns | None = None) -> str:
     """One statement of a dialect in DuckDB's words; the query inside a statement of ours is translated in its place.
 
-    ProgrammingError for a syntax error, NotSupportedError for a dialect we do not know and for what DuckDB lacks.
+    `columns` gives the columns of a table, by which a statement of Spark's is understood. ProgrammingError for a syntax
+    error, NotSupportedError for a dialect we do not know and for what DuckDB lacks.
     """
     if dialect is None or dialect.lower() == "duckdb":
         return sql
@@ -46,7 +50,12 @@ def transpiled(sql: str, dialect: str | None) -> str:
         raise _syntax_error(error, source) from error
     if len(trees) != 1:
         raise ProgrammingError(f"one statement at a time, with dialect = {source!r}", hint="execute each by itself")
-    return _renamed(sql[:start], tokens[:begin]) + _duckdb(trees[0], source)
+    tree = trees[0]
+    if source in _SPARK:
+        from sqlfront.sql.spark_meaning import with_spark_meaning
+
+        tree = with_spark_meaning(tree, sql[start:], source, columns)
+    return _renamed(sql[:start], tokens[:begin]) + _duckdb(tree, source)
 
 
 def _duckdb(tree: Expr, source: str) -> str:
