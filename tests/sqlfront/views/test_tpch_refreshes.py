@@ -19,8 +19,9 @@ def follow(names: tuple[str, ...], epochs: int, seed: int, keys: bool) -> None:
         for name in names:
             both.con.execute(f"CREATE MATERIALIZED VIEW {name} AS {QUERIES[name]}")
         filled = set()
-        for epoch in range(epochs):
-            both.epoch()
+        for epoch in range(epochs + 1):
+            if epoch:
+                both.epoch()
             for name in names:
                 assert both.differs(name, QUERIES[name]) == "", f"epoch {epoch}, seed {seed}"
                 filled |= {name} if both.con.view(name).count() else set()
