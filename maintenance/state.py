@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.maintenance.output.constant_rows import ConstantNode
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
@@ -21,7 +22,7 @@ from sqlfront.maintenance.relation.filling import fill_store, lay_out, refill
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import open_stores, unbuilt_view
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, TouchedGroups
+from sqlfront.planner.model.query import ConstantRows, Definition, TouchedGroups
 from sqlfront.storage.codecs.encoding import Dictionaries
 from sqlfront.storage.errors import DataError, InternalError
 from sqlfront.storage.kernels import layout as at
@@ -147,6 +148,15 @@ class State:
             view.changes_before = {relation: self.relations[relation].changes for relation in view.relations}
             self._assemble([view, *sharing])
             return view
+
+    def create_computed(self, name: str, rows: TouchedGroups | ConstantRows, load: Load) -> None:
+        """Keep rows that DuckDB computes as a relation of this name."""
+        with self.lock:
+            if isinstance(rows, TouchedGroups):
+                self.create_groups(name, rows, load)
+            else:
+                self.nodes[name] = ConstantNode(name, rows, self._number(), self._evaluate)
+                self.expose(name, inner=True)
 
     def create_groups(self, name: str, groups: TouchedGroups, load: Load) -> TouchedGroupsNode:
         """Keep groups of a relation's rows that DuckDB computes, as a relation of this name. O(rows) to fill."""

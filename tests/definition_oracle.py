@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlfront.planner.model.query import (
     Atom,
+    BlockRows,
     Definition,
     DistinctValues,
     LeafColumn,
@@ -60,7 +61,7 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
         return names[table] if table in names else tables(table)
 
     for table, inner in definition.derived:
-        rows = _groups(inner, con, read) if isinstance(inner, TouchedGroups) else evaluate_definition(inner, con, read)
+        rows = _rows_of(inner, con, read)
         columns = ", ".join(f"{_quote(name)} {type_}" for name, type_ in inner.columns)
         con.execute(f"CREATE OR REPLACE TEMP TABLE {names[table]} ({columns})")
         if rows:
@@ -76,9 +77,12 @@ def _with_derived(definition: Definition, con: Any, tables: Callable[[str], str]
     return found
 
 
-def _groups(groups: TouchedGroups, con: Any, tables: Callable[[str], str]) -> list[Row]:
-    """The rows of all groups, computed by DuckDB."""
-    rows: list[Row] = con.execute(groups.query.replace("{rows}", tables(groups.table))).fetchall()
+def _rows_of(block: BlockRows, con: Any, tables: Callable[[str], str]) -> list[Row]:
+    """The rows of a block; those of groups, and constant ones, computed by DuckDB."""
+    if isinstance(block, Definition):
+        return evaluate_definition(block, con, tables)
+    query = block.query.replace("{rows}", tables(block.table)) if isinstance(block, TouchedGroups) else block.query
+    rows: list[Row] = con.execute(query).fetchall()
     return rows
 
 

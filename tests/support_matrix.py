@@ -14,7 +14,7 @@ from sqlfront.cut.view_query import bind_view
 from sqlfront.define.epsilon import EPSILON, with_epsilon
 from sqlfront.define.parts import block_cost, computed_cost
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.model.query import Definition, TouchedGroups
+from sqlfront.planner.model.query import BlockRows, ConstantRows, TouchedGroups
 from sqlfront.planner.model.whole_cost import Block
 
 ROOT = Path(__file__).parent.parent
@@ -22,6 +22,7 @@ FIXTURES = ROOT / "tests" / "fixtures" / "binder"
 PAGE = ROOT / "docs" / "support-matrix.md"
 SUPPORTED = (
     "joins",
+    "constants",
     "comparisons",
     "aggregates",
     "distinct",
@@ -65,13 +66,15 @@ def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     """One supported query with the class its plan states."""
     definition = bind_view(query, con, catalog).definition
     plan = with_epsilon(definition, plan_view(definition), EPSILON)
-    plan = replace(plan, blocks=tuple(_cost(block) for _, block in definition.derived))
+    plan = replace(plan, blocks=tuple(cost for _, block in definition.derived for cost in _cost(block)))
     cost = plan.stated_cost
     return f"| `{cell(query)}` | {plan.stated_shape} | {cost.update} | {cost.delay} |"
 
 
-def _cost(block: Definition | TouchedGroups) -> Block:
-    return computed_cost(block) if isinstance(block, TouchedGroups) else block_cost(block, plan_view(block))
+def _cost(block: BlockRows) -> list[Block]:
+    if isinstance(block, ConstantRows):
+        return []
+    return [computed_cost(block) if isinstance(block, TouchedGroups) else block_cost(block, plan_view(block))]
 
 
 def refusals(text: str) -> list[str]:

@@ -295,6 +295,24 @@ class TouchedGroups:
 
 
 @dataclass(frozen=True)
+class ConstantRows:
+    """Rows that no table decides: DuckDB computes `query` under `settings` when a view is built. They never change.
+
+    `label` names them for EXPLAIN.
+    """
+
+    query: str
+    columns: tuple[tuple[str, str], ...]
+    label: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """None: the rows are read from nothing."""
+        return frozenset()
+
+
+@dataclass(frozen=True)
 class BranchColumn:
     """What a column of a union is in one branch: a variable; or the term of the branch's order with this number, a sum
     of this type; or a constant, as DuckDB SQL."""
@@ -331,7 +349,7 @@ class Definition:
     aggregates which are no sums need (MIN, MAX, DISTINCT). `orders` are those in which rows are asked for, that of
     ORDER BY first; with a `limit` the view's rows are only the first ones of the first order. `derived` are the
     definitions of query blocks that are views of their own, by the table name under which atoms read them, each after
-    those it reads, or groups that DuckDB computes;
+    those it reads, or groups that DuckDB computes, or constant rows;
     `unions` are tables whose rows are those of several of them, each with their names.
     `boolean` says that the one count of a view is only compared with 0, as that of an EXISTS is.
     `branches` are those of the union whose first rows the view is, if their orders may be merged; `merged` says that
@@ -355,7 +373,7 @@ class Definition:
     distinct_sets: tuple[DistinctValues, ...] = ()
     orders: tuple[Order, ...] = ()
     limit: Limit | None = None
-    derived: tuple[tuple[str, Definition | TouchedGroups], ...] = ()
+    derived: tuple[tuple[str, BlockRows], ...] = ()
     unions: tuple[tuple[str, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     boolean: bool = False
@@ -371,7 +389,7 @@ class Definition:
 
     @property
     def own_blocks(self) -> tuple[tuple[str, Definition], ...]:
-        """The blocks that are queries of their own, without the groups that DuckDB computes."""
+        """The blocks that are queries of their own, without groups that DuckDB computes and constant rows."""
         return tuple((table, block) for table, block in self.derived if isinstance(block, Definition))
 
     @property
@@ -384,6 +402,10 @@ class Definition:
 
     def label(self, variable: str) -> str:
         return dict(self.labels).get(variable, variable)
+
+
+BlockRows = Definition | TouchedGroups | ConstantRows
+"""What a block of a query may be."""
 
 
 def is_grouped(definition: Definition) -> bool:

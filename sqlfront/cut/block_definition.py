@@ -11,6 +11,7 @@ from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
+from sqlfront.cut.constant_terms import ONE_ROW
 from sqlfront.cut.first_of_groups import FirstRows
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import KeptValues, without_nulls
@@ -77,9 +78,7 @@ class BlockBinder:
         self, shape: Shape, core: JoinCore, names: Sequence[str], columns: Sequence[str], in_order: bool
     ) -> Definition:
         if not core.atoms:
-            why, hint = "there is no table whose changes could be followed", "put its row into a table, and select that"
-            place = next((found for item in shape.items if (found := self._notes.place_of(item))), None)
-            raise self._notes.refusal("A query without a table", place, why, hint)
+            self._blocks.add_constant(ONE_ROW, core)
         ranked = self._over_groups(shape, core)
         if ranked is None:
             return _Block(self._blocks, shape, core).definition(names, columns, in_order)

@@ -19,6 +19,7 @@ from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.computed_groups import in_touched_groups
+from sqlfront.cut.constant_terms import column_type, is_constant
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
@@ -41,6 +42,7 @@ from sqlfront.planner.algebra.scalars import (
     Not,
     Ref,
     Scalar,
+    cast,
     conjunction,
     conjuncts,
 )
@@ -64,7 +66,8 @@ from sqlfront.planner.algebra.terms import (
     Window,
     walk,
 )
-from sqlfront.planner.model.query import Definition, TouchedGroups, output_keys
+from sqlfront.planner.algebra.to_sql import to_sql
+from sqlfront.planner.model.query import BlockRows, ConstantRows, Definition, output_keys
 
 _LATER = {
     "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
@@ -102,7 +105,7 @@ class Blocks:
         self.bound, self.con, self.catalog, self.facts = bound, con, catalog, facts
         self.defaults = defaults_of(bound.settings)
         self.notes, self.types, self.new = bound.notes, ComparedTypes(con), NewColumns(term)
-        self.definitions: dict[str, Definition | TouchedGroups] = {}
+        self.definitions: dict[str, BlockRows] = {}
         self.unions: dict[str, tuple[str, ...]] = {}
         self.branches: dict[str, list[tuple[str, Definition]]] = {}
         self.settled: dict[int, int] = {}
@@ -134,6 +137,9 @@ class Blocks:
 
     def collect(self, term: Term, core: JoinCore) -> None:
         """Make a term part of a join. Raises NotSupportedError."""
+        if is_constant(term):
+            self.add_constant(term, core)
+            return
         match term:
             case Scan():
                 self._scan(term, core)
@@ -146,8 +152,8 @@ class Blocks:
                 self._filter(term, core)
             case Join():
                 self._join(term, core)
-            case Values(columns=(), rows=((),)):
-                pass
+            case Values(columns=columns, rows=(row,)):
+                core.values |= {one: core.over_atoms(cast(value, one.type)) for one, value in zip(columns, row)}
             case Common():
                 self._common(term, core)
             case SetOperation(kind="intersect" | "except"):
@@ -191,7 +197,18 @@ class Blocks:
         self.shared[table] = table
         return Common(table, term, term.columns)
 
-    def add_view(self, definition: Definition) -> str:
+    def add_constant(self, term: Term, core: JoinCore) -> None:
+        """Make a term that no table decides an atom of the join: DuckDB computes its rows once."""
+        term = self._with_column(term)
+        names = unique_names([column.name or f"c{column.number}" for column in term.columns])
+        types = [column_type(column.type) for column in term.columns]
+        casts = (f"CAST({c} AS {type_})" for c, type_ in zip(term.columns, types, strict=True))
+        query = f"SELECT {', '.join(casts)} FROM ({to_sql(term)})"
+        alias = self._alias(term.columns, "constant")
+        table = self.add_view(ConstantRows(query, tuple(zip(names, types, strict=True)), alias))
+        self.add_atom(table, term.columns, core, alias)
+
+    def add_view(self, definition: BlockRows) -> str:
         """Keep a definition as a view of its own; the name of its table."""
         table = f'"__derived"."{len(self.definitions) + 1}"'
         self.definitions[table] = definition
@@ -358,10 +375,6 @@ class Blocks:
     def _refuse(self, term: Term) -> None:
         notes = self.notes
         match term:
-            case Values(columns=columns):
-                why = "its rows do not come from a table whose changes can be followed"
-                place = notes.place(*columns)
-                raise notes.refusal("VALUES", place, why, "put the rows into a table and name that")
             case Recursion() | Recursive():
                 why, hint = "a recursive view needs a fixpoint, which comes later", "unroll the recursion"
                 raise notes.refusal("WITH RECURSIVE", notes.place(term.columns), why, hint)

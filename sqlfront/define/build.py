@@ -23,7 +23,7 @@ from sqlfront.maintenance import epoch
 from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.model.query import Definition, TouchedGroups
+from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.theory.core import minimise
 from sqlfront.sql.tokens import split
 
@@ -48,7 +48,7 @@ class Bound:
     settings: Settings = field(default_factory=dict)
 
     @property
-    def definitions(self) -> list[Definition | TouchedGroups]:
+    def definitions(self) -> list[BlockRows]:
         """Those of the query's own blocks, and the query's, each after those it reads."""
         return [*(definition for _, definition in self.definition.derived), self.definition]
 
@@ -184,7 +184,7 @@ def _fill(database: Database, con: Any, parts: Parts, epsilon: float, undo: Exit
     with engine.assembling_once():
         for part in parts:
             if isinstance(part, ComputedPart):
-                engine.create_groups(part.name, part.groups, load)
+                engine.create_computed(part.name, part.rows, load)
                 undo.callback(_drop, engine, part.name)
                 continue
             own = epsilon if part is parts[-1] else EPSILON

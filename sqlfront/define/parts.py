@@ -13,7 +13,7 @@ from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.cost import BLOCK_SORTED, TOUCHED, TOUCHED_WHOLE
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, TouchedGroups, is_grouped
+from sqlfront.planner.model.query import ConstantRows, Definition, TouchedGroups, is_grouped
 from sqlfront.planner.model.whole_cost import Block
 from sqlfront.planner.passes.merging import merge_branches, merged_definition, unmerged
 from sqlfront.planner.rules.materialize import TooManyJoins
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ComputedPart:
-    """Groups computed by DuckDB that a materialized view reads; they feed the relation of the same name."""
+    """Rows computed by DuckDB that a materialized view reads; they feed the relation of the same name."""
 
     name: str
-    groups: TouchedGroups
+    rows: TouchedGroups | ConstantRows
     stateless = False
 
     @property
@@ -91,6 +91,10 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
             parts.append(ComputedPart(own, replace(definition, table=names[definition.table])))
             rates[own] = rates[names[definition.table]]
             continue
+        if isinstance(definition, ConstantRows):
+            parts.append(ComputedPart(own, definition))
+            rates[own] = 0.0
+            continue
         definition = renamed(definition, names)
         if definition.merged:
             plans = [part.plan for part in parts if isinstance(part, Part) and part.feeds is None]
@@ -129,8 +133,7 @@ def _notes(parts: Parts) -> Iterator[str]:
     branches: dict[str, list[str]] = {}
     for part in parts:
         if isinstance(part, ComputedPart):
-            rows = "which are kept by group" if part.groups.keys else "all rows being one group"
-            yield f"{part.groups.label}: DuckDB computes the groups that a change touches, from their rows, {rows}"
+            yield _told(part.rows)
         elif part.feeds == part.name:
             blocks[_spelled(part.definition), _kept(part)] += 1
         elif part.feeds is not None:
@@ -146,13 +149,24 @@ def _notes(parts: Parts) -> Iterator[str]:
         yield f"{table_name(union)} {stored}: {'; '.join(kept)}"
 
 
+def _told(rows: TouchedGroups | ConstantRows) -> str:
+    """What is kept of rows that DuckDB computes."""
+    if isinstance(rows, ConstantRows):
+        return f"{rows.label}: the rows are constant; DuckDB computes them when the view is built"
+    kept = "which are kept by group" if rows.keys else "all rows being one group"
+    return f"{rows.label}: DuckDB computes the groups that a change touches, from their rows, {kept}"
+
+
 def _costs(parts: Parts) -> tuple[Block, ...]:
     """The costs of a query's blocks and of its branches. Branches merged at each read are in the query's own cost."""
-    return tuple(_cost(part) for part in parts if part.feeds is not None)
+    return tuple(block for part in parts if part.feeds is not None for block in _cost(part))
 
 
-def _cost(part: Part | ComputedPart) -> Block:
-    return block_cost(part.definition, part.plan) if isinstance(part, Part) else computed_cost(part.groups)
+def _cost(part: Part | ComputedPart) -> list[Block]:
+    """The cost of a part; constant rows have none."""
+    if isinstance(part, Part):
+        return [block_cost(part.definition, part.plan)]
+    return [computed_cost(part.rows)] if isinstance(part.rows, TouchedGroups) else []
 
 
 def computed_cost(groups: TouchedGroups) -> Block:

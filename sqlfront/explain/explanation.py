@@ -15,6 +15,8 @@ from sqlfront.explain.kept_orders import kept_orders, order_lines
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
 from sqlfront.explain.tradeoff import choice_plot
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
+from sqlfront.maintenance.output.constant_rows import ConstantNode
+from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree, View
@@ -23,7 +25,7 @@ from sqlfront.maintenance.view.prediction import Spending, predict, predicted_me
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.maintenance.view.unbuilt import codecs_of
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import Definition, TouchedGroups
+from sqlfront.planner.model.query import ConstantRows, Definition, TouchedGroups
 from sqlfront.planner.model.whole_cost import spell_deciding
 from sqlfront.planner.tasks import Task, classify_tasks
 from sqlfront.planner.theory.wording import enumerate_words, spell_comparison, table_name
@@ -52,7 +54,7 @@ class Explanation:
     plan: Plan
     tree: Tree
     distinct_sets: tuple[Tree, ...] = ()
-    blocks: tuple[tuple[str, Tree | TouchedGroups], ...] = ()
+    blocks: tuple[tuple[str, Tree | TouchedGroups | ConstantRows], ...] = ()
     rewrites: tuple[Rewrite, ...] = ()
     maintained: MaintainedView | None = None
     spent: partial[int] | None = None
@@ -263,7 +265,7 @@ def explain_query(
     definition, plan = own.definition, own.plan
     tree = _unbuilt(database, definition, plan)
     blocks = tuple(
-        (part.name, part.groups)
+        (part.name, part.rows)
         if isinstance(part, ComputedPart)
         else (part.name, _unbuilt(database, part.definition, part.plan, stateless=part.stateless))
         for part in inner
@@ -274,14 +276,21 @@ def explain_query(
     return Explanation(definition, plan, tree, distinct_sets, blocks, rewrites, views=_views_read(database, definition))
 
 
-def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree | TouchedGroups], ...]:
+def _blocks(database: Database, view: str) -> tuple[tuple[str, Tree | TouchedGroups | ConstantRows], ...]:
     """The trees, and the computed groups, of the blocks that a running view consists of besides its own."""
     nodes = database.engine.nodes
     found = [(name, node) for name, node in nodes.items() if re.fullmatch(rf"{re.escape(view)}/\d+", name)]
-    return tuple(
-        (name, node.groups if isinstance(node, TouchedGroupsNode) else database.engine.views[name].tree)
-        for name, node in found
-    )
+    return tuple((name, _kept_by(node)) for name, node in found)
+
+
+def _kept_by(node: Node) -> Tree | TouchedGroups | ConstantRows:
+    match node:
+        case TouchedGroupsNode(groups=groups):
+            return groups
+        case ConstantNode(rows=rows):
+            return rows
+    assert isinstance(node, TreeNode)
+    return node.view.tree
 
 
 def _views_read(database: Database, definition: Definition) -> frozenset[str]:
@@ -323,13 +332,17 @@ def _rewrites(database: Database, con: Any, query: str, definition: Definition, 
     )
 
 
-def _block(block: Tree | TouchedGroups) -> dict[str, Any]:
+def _block(block: Tree | TouchedGroups | ConstantRows) -> dict[str, Any]:
+    if isinstance(block, ConstantRows):
+        return {"constant": list(block.columns), "sql": block.query}
     if isinstance(block, TouchedGroups):
         return {"computed": block.label, "of": table_name(block.table), "keys": list(block.keys), "sql": block.query}
     return _node(block, block.root)
 
 
-def _block_box(name: str, block: Tree | TouchedGroups) -> Box:
+def _block_box(name: str, block: Tree | TouchedGroups | ConstantRows) -> Box:
+    if isinstance(block, ConstantRows):
+        return Box(name, ("constant rows: no change reaches them",), "projection")
     if isinstance(block, TouchedGroups):
         by = f"by {', '.join(block.keys)}" if block.keys else "all rows are one group"
         return Box(name, (f"touched groups of {table_name(block.table)} {by}", block.label), "projection")

@@ -12,7 +12,7 @@ import sqlfront
 from sqlfront.binding.freeze import frozen_tree, qualified_query, renamed_query, without_columns
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
-from sqlfront.planner.model.query import Definition, TouchedGroups
+from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.storage.capture.capture import QualifiedName
 from tests.sqlfront.cut.test_binder import SUPPORTED, statements
@@ -27,9 +27,9 @@ def con() -> Any:
     con.close()
 
 
-def _unlabelled(definition: Definition | TouchedGroups) -> Definition | TouchedGroups:
+def _unlabelled(definition: BlockRows) -> BlockRows:
     """A definition without what the user wrote: a frozen query is printed."""
-    if isinstance(definition, TouchedGroups):
+    if not isinstance(definition, Definition):
         return definition
     kept = tuple(replace(one, label="", definition=_unlabelled(one.definition)) for one in definition.distinct_sets)
     orders = tuple(replace(one, label="", obstacle=bool(one.obstacle)) for one in definition.orders)

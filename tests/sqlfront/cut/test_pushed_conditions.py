@@ -47,6 +47,6 @@ def con() -> Any:
 def test_the_condition_reaches_the_table(con: Any, number: int) -> None:
     """Every use of table `a` has a condition, but below a LIMIT, of whose rows it selects."""
     definition = bind_view(PUSHED[number], con).definition
-    blocks = [definition, *(block for _, block in definition.derived)]
+    blocks = [definition, *(block for _, block in definition.own_blocks)]
     uses = [atom.predicate for block in blocks for atom in block.atoms if atom.table == "main.a"]
     assert uses and (not any(uses) if number == KEPT_ABOVE else all(uses)), uses

@@ -1,0 +1,97 @@
+"""Views that read constant rows: equal to their queries after every change, and after reopening the file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import sqlfront
+from tests.sqlfront.views.test_computed_views import change, check, statements
+
+NAMES = {f"v{number}": query for number, query in enumerate(statements("constants"))}
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    for statement in statements("schema"):
+        connection.execute(statement)
+    yield connection
+    connection.close()
+
+
+def create(con: sqlfront.Connection) -> None:
+    for name, query in NAMES.items():
+        con.execute(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(3):
+        change(con, rng)
+    create(con)
+    before = check(con, NAMES)
+    changed = set()
+    for step in range(6):
+        if step % 4 == 3:
+            con.execute("BEGIN")
+            change(con, rng)
+            check(con, NAMES)
+            con.execute("ROLLBACK")
+        change(con, rng)
+        now = check(con, NAMES)
+        changed |= {name for name in NAMES if now[name] != before[name]}
+        before = now
+    assert len(changed) >= len(NAMES) / 2
+    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in NAMES)
+    con.execute("DELETE FROM sales; DELETE FROM shops")
+    check(con, NAMES)
+    for name in NAMES:
+        con.execute(f"DROP MATERIALIZED VIEW {name}")
+    engine = con.session.database.engine
+    assert not engine.nodes
+    assert not engine.relations
+
+
+def test_constant_rows_outlive_the_process(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    with sqlfront.connect(tmp_path / "a.duckdb") as con:
+        for statement in statements("schema"):
+            con.execute(statement)
+        create(con)
+    with sqlfront.connect(tmp_path / "a.duckdb") as con:
+        check(con, NAMES)
+        change(con, rng)
+        for name, query in list(NAMES.items())[::3]:
+            con.execute(f"REFRESH MATERIALIZED VIEW {name}")
+            con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS {query}")
+        change(con, rng)
+        check(con, NAMES)
+
+
+def test_explain_says_that_the_rows_are_constant(con: sqlfront.Connection) -> None:
+    explanation = con.explain("SELECT item, x FROM sales JOIN (VALUES (1, 2), (2, 3)) v(shop, x) USING (shop)")
+    assert "v: the rows are constant; DuckDB computes them when the view is built" in str(explanation)
+    assert "constant rows: no change reaches them" in str(explanation)
+
+
+def test_a_view_that_reads_no_table_follows_none(con: sqlfront.Connection) -> None:
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(x) AS s FROM (VALUES (1), (2)) v(x)")
+    con.execute("INSERT INTO sales VALUES (1, 1, 'pen', 1, 1)")
+    assert con.execute("SELECT * FROM v").fetchall() == [(3,)]
+    assert con.view("v").cost()
+
+
+def test_constant_rows_keep_the_settings_of_their_view(con: sqlfront.Connection) -> None:
+    con.execute("SET TimeZone = 'America/New_York'")
+    query = "SELECT x FROM (VALUES (TIMESTAMPTZ '2020-01-01 00:00:00'::VARCHAR), ('now and then')) v(x)"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    rows = sorted(con.execute(query).fetchall())
+    con.execute("SET TimeZone = 'Asia/Tokyo'")
+    con.execute("REFRESH MATERIALIZED VIEW v")
+    assert sorted(con.execute("SELECT * FROM v").fetchall()) == rows
+    assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
