@@ -41,6 +41,8 @@ _NO_CHANGES = (
     "put the rows into a table and name that",
 )
 
+_LISTS = ("range", "generate_series")
+
 
 def named_tables(tree: exp.Expr) -> list[list[str]]:
     """The names that a query reads from; also those of WITH queries."""
@@ -190,25 +192,35 @@ def _view(
 
 
 def _function(called: trees.Call, node: exp.Expr, environment: Environment) -> tuple[Term, Sight]:
-    """unnest(list), whose rows are the elements."""
+    """unnest(list), whose rows are the elements, and the functions that make a list of numbers or times."""
     from sqlfront.binding.select_block import SelectBlock
 
     name = called.name.casefold()
-    if name not in ("unnest", "unlist") or len(called.expressions) != 1:
-        raise environment.notes.refusal("A table function", node, *_NO_CHANGES)
+    if name not in (*_LISTS, "unnest", "unlist") or (name not in _LISTS and len(called.expressions) != 1):
+        raise environment.notes.refusal(f"The table function {name}", node, *_NO_CHANGES)
     block = SelectBlock(environment)
-    bound = block.expressions.bind(called.expressions[0])
+    bound = block.expressions.bind(called if name in _LISTS else called.expressions[0])
     block.refuse_subqueries(node)
     element = Call("list_extract({0}, 1)", (bound,), "", can_fail=False)
     values, typed = environment.types.typed([bound, element])
     if values.type.startswith(("STRUCT", "MAP")):
         why, hint = "it makes several columns of one", "name the fields"
         raise environment.notes.refusal("unnest of a struct", node, why, hint)
-    made = Made(environment.numbers.column("unnest", typed.type), values)
+    made = Made(environment.numbers.column(name, typed.type), values)
     position = environment.numbers.column("ordinality", "BIGINT") if node.args.get("ordinality") else None
     term = Unnest(Values((), ((),)), (made,), position)
-    names = ("unnest", "ordinality")[: len(term.columns)]
-    return _one(Output(term, names), "unnest", (), node, environment)
+    names = (name if name in _LISTS else "unnest", "ordinality")[: len(term.columns)]
+    return _one_column(*_one(Output(term, names), names[0], (), node, environment), names[0])
+
+
+def _one_column(term: Term, sight: Sight, name: str) -> tuple[Term, Sight]:
+    """A function's rows. Their one column has the name of the alias, and can be named as the function, too."""
+    [source] = sight.sources
+    [(called, value), *rest] = source.columns
+    if rest or called != name or source.name == name:
+        return term, sight
+    columns = ((source.name, value), (name, value))
+    return term, Sight((replace(source, columns=columns),), frozenset({(0, name)}))
 
 
 def _realiased(sight: Sight, node: exp.Subquery) -> Sight:
