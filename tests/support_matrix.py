@@ -23,6 +23,7 @@ PAGE = ROOT / "docs" / "support-matrix.md"
 SUPPORTED = (
     "joins",
     "constants",
+    "pivots",
     "comparisons",
     "aggregates",
     "distinct",

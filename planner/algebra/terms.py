@@ -82,6 +82,10 @@ class Values:
     rows: tuple[tuple[Scalar, ...], ...]
 
 
+ONE_ROW = Values((), ((),))
+"""The row without columns that a block without FROM reads."""
+
+
 @dataclass(frozen=True)
 class Filter:
     """The rows for which a condition is true."""

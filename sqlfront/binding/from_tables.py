@@ -21,6 +21,7 @@ from sqlfront.planner.algebra.scalars import (
     conjuncts,
 )
 from sqlfront.planner.algebra.terms import (
+    ONE_ROW,
     Common,
     Filter,
     Join,
@@ -30,7 +31,6 @@ from sqlfront.planner.algebra.terms import (
     Scan,
     Term,
     Unnest,
-    Values,
     free_columns,
 )
 from sqlfront.sql import trees
@@ -55,7 +55,7 @@ def bind_from(select: exp.Select, environment: Environment) -> tuple[Term, Sight
     from_ = select.args.get("from_")
     outer = environment.outer
     if from_ is None:
-        return Values((), ((),)), Sight(outer=outer)
+        return ONE_ROW, Sight(outer=outer)
     term, sight = _item(from_.this, environment)
     for join in select.args.get("joins") or ():
         term, sight = _with_join(term, sight, join, environment)
@@ -180,12 +180,13 @@ def _view(
     """A view's query in its place; its own column list renames."""
     from sqlfront.binding.query_binder import bind
     from sqlfront.sql.dialect import parse_one
+    from sqlfront.sql.pivots import without_pivots
 
     if table in environment.views:
         raise InternalError(f"View {table} reads itself")
     inside = replace(environment.apart(), views=environment.views | {table})
     with environment.notes.moved_to(node):
-        output = bind(parse_one(select), inside)
+        output = bind(without_pivots(parse_one(select), environment.con), inside)
     called = unique_names(output.names)
     renamed = (*names, *called[len(names) :])
     return _one(Output(output.term, renamed), node.name, (environment.catalog.parts(table)[-2],), node, environment)
@@ -208,7 +209,7 @@ def _function(called: trees.Call, node: exp.Expr, environment: Environment) -> t
         raise environment.notes.refusal("unnest of a struct", node, why, hint)
     made = Made(environment.numbers.column(name, typed.type), values)
     position = environment.numbers.column("ordinality", "BIGINT") if node.args.get("ordinality") else None
-    term = Unnest(Values((), ((),)), (made,), position)
+    term = Unnest(ONE_ROW, (made,), position)
     names = (name if name in _LISTS else "unnest", "ordinality")[: len(term.columns)]
     return _one_column(*_one(Output(term, names), names[0], (), node, environment), names[0])
 

@@ -32,6 +32,7 @@ from sqlfront.planner.algebra.terms import (
 )
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
+from sqlfront.sql.pivots import without_pivots
 from sqlfront.sql.trees import Span, span
 
 
@@ -39,6 +40,7 @@ from sqlfront.sql.trees import Span, span
 class Bound:
     """A query as a term of the algebra: its first columns are `outputs`, by their names, in order.
 
+    `tree` is what was bound: that of the query, with listed pivots as what they stand for.
     `settings` are those of the session; `more` are further orders of its rows, over its columns.
     """
 
@@ -47,6 +49,7 @@ class Bound:
     notes: Notes
     functions: Functions
     settings: Settings
+    tree: exp.Expr
     more: tuple[tuple[Sort, ...], ...] = ()
 
     @property
@@ -64,8 +67,10 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     notes, types = Notes(text), Types(con)
     settings = settings_of(con)
     environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(settings))
+    if tree.find(trees.Pivot, trees.PivotQuery) is not None:
+        tree = without_pivots(tree, con)
     output = bind(tree, environment, orders)
-    return Bound(output.term, output.names, notes, functions, settings, output.more)
+    return Bound(output.term, output.names, notes, functions, settings, tree, output.more)
 
 
 def bind(tree: exp.Expr, environment: Environment, more: Sequence[exp.Order] = ()) -> Output:

@@ -11,7 +11,6 @@ from sqlfront.binding.select_items import printed_by_duckdb, unique_names
 from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
-from sqlfront.cut.constant_terms import ONE_ROW
 from sqlfront.cut.first_of_groups import FirstRows
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import KeptValues, without_nulls
@@ -24,7 +23,7 @@ from sqlfront.cut.split_conditions import split_conditions
 from sqlfront.cut.term_orders import STRICT, OrderContext, Ordering, bind_orders, completed, direction
 from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
-from sqlfront.planner.algebra.terms import Aggregated, Sort, Values
+from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Definition, Limit, RawColumn
 from sqlfront.planner.passes.orders import may_be_null
@@ -114,7 +113,7 @@ class BlockBinder:
         blocks = self._blocks
 
         def first_by(compared: Sequence[Scalar]) -> Definition:
-            shape = Shape(Values((), ((),)), [*groups, *compared])
+            shape = Shape(ONE_ROW, [*groups, *compared])
             return _Block(blocks, shape, inner).best(groups, compared, labels, descending)
 
         definition, obstacle = _without_null_values(first_by(values), labels)

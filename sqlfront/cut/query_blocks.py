@@ -19,7 +19,6 @@ from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.computed_groups import in_touched_groups
-from sqlfront.cut.constant_terms import column_type, is_constant
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
@@ -64,6 +63,7 @@ from sqlfront.planner.algebra.terms import (
     Unnest,
     Values,
     Window,
+    free_columns,
     walk,
 )
 from sqlfront.planner.algebra.to_sql import to_sql
@@ -137,7 +137,7 @@ class Blocks:
 
     def collect(self, term: Term, core: JoinCore) -> None:
         """Make a term part of a join. Raises NotSupportedError."""
-        if is_constant(term):
+        if _is_constant(term):
             self.add_constant(term, core)
             return
         match term:
@@ -201,7 +201,7 @@ class Blocks:
         """Make a term that no table decides an atom of the join: DuckDB computes its rows once."""
         term = self._with_column(term)
         names = unique_names([column.name or f"c{column.number}" for column in term.columns])
-        types = [column_type(column.type) for column in term.columns]
+        types = [_NULLS.get(column.type, column.type) for column in term.columns]
         casts = (f"CAST({c} AS {type_})" for c, type_ in zip(term.columns, types, strict=True))
         query = f"SELECT {', '.join(casts)} FROM ({to_sql(term)})"
         alias = self._alias(term.columns, "constant")
@@ -387,6 +387,21 @@ class Blocks:
             "(PARTITION BY ... ORDER BY ...) <= 3 keeps the first 3 rows of each group"
         )
         return self.notes.refusal("A window function", self.notes.place(*columns), why, hint)
+
+
+_ROW_BY_ROW = (Values, Map, Filter, Unnest, Join)
+_NULLS = {'"NULL"': "INTEGER"}
+"""The type of a column of NULLs alone."""
+
+
+def _is_constant(term: Term) -> bool:
+    """Whether DuckDB may compute a term once and for all. A term of one row is none: its values take their places.
+
+    Aggregates, windows and orders are no part of such a term: their ties are decided by the forms that blocks have.
+    """
+    parts = list(walk(term))
+    makes_rows = any(isinstance(part, Unnest) or (isinstance(part, Values) and len(part.rows) != 1) for part in parts)
+    return makes_rows and all(isinstance(part, _ROW_BY_ROW) for part in parts) and not free_columns(term)
 
 
 def _branches(term: Term) -> list[Term]:

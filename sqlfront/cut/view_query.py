@@ -22,6 +22,7 @@ from sqlfront.planner.algebra.rewriting import walk_once, with_changed
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
 from sqlfront.planner.algebra.terms import (
+    ONE_ROW,
     Aggregate,
     Aggregated,
     Join,
@@ -30,7 +31,6 @@ from sqlfront.planner.algebra.terms import (
     SetOperation,
     Term,
     Top,
-    Values,
     inputs_of,
 )
 from sqlfront.planner.algebra.to_sql import to_sql
@@ -92,6 +92,7 @@ def bind_view(
     columns = described(con, sql_select, column_names, shown)
     orders = [_order(one) for one in order_by]
     bound = bind_query(tree, whole, con, catalog, orders)
+    tree = bound.tree
     settings = check_session(bound, con)
     facts = replace(facts_of(catalog), is_eager=True)
     term, boolean = _counted(normalise(bound.term, facts), bound)
@@ -179,7 +180,7 @@ def _counted(term: Term, bound: Bound) -> tuple[Term, bool]:
     below = term.input if isinstance(term, Map) else term
     if not isinstance(term, Map) or not isinstance(below, Join) or below.kind != "mark":
         return term, False
-    if below.left != Values((), ((),)) or below.condition != TRUE or below.dependent:
+    if below.left != ONE_ROW or below.condition != TRUE or below.dependent:
         return term, False
     inner = below.right
     if isinstance(inner, Top) and inner.offset is None and isinstance(inner.limit, Constant) and inner.limit.sql != "0":

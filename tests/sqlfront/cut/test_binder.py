@@ -24,6 +24,7 @@ FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "binder"
 SUPPORTED = (
     "joins",
     "constants",
+    "pivots",
     "comparisons",
     "outputs",
     "aggregates",

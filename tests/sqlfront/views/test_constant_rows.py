@@ -1,4 +1,4 @@
-"""Views that read constant rows: equal to their queries after every change, and after reopening the file."""
+"""Views that read constant rows or pivot: equal to their queries after every change, and after reopening the file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import sqlfront
 from tests.sqlfront.views.test_computed_views import change, check, statements
 
-NAMES = {f"v{number}": query for number, query in enumerate(statements("constants"))}
+NAMES = {f"v{number}": query for number, query in enumerate([*statements("constants"), *statements("pivots")])}
 
 
 @pytest.fixture

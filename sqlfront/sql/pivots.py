@@ -1,0 +1,188 @@
+"""PIVOT over listed values and UNPIVOT of listed columns, as the SELECTs that they stand for.
+
+PIVOT is one aggregate with FILTER for each value. DuckDB compares the texts of values, so 1.0 does not meet 1. UNPIVOT
+unfolds a list of names beside a list of values, and leaves out the rows with a NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from sqlglot import exp
+
+from sqlfront.sql import trees
+from sqlfront.sql.dialect import parse_one, printed
+from sqlfront.sql.guard import query_columns
+
+Value = tuple[str, str]
+"""A name, and the condition or the columns that it stands for, as SQL."""
+
+
+def without_pivots(tree: exp.Expr, con: Any) -> exp.Expr:
+    """A query with the pivots replaced whose columns its text lists. The tree is changed; others stay in it.
+
+    `con` tells how a table spells the columns that UNPIVOT puts out as text.
+    """
+    for node in list(tree.find_all(trees.PivotQuery)):
+        select = _unpivoted(node, con) if node.args.get("unpivot") else _pivoted(node)
+        if select is not None:
+            for key in ("with_", "order", "limit", "offset"):
+                select.set(key, node.args.get(key))
+            tree = _replaced(tree, node, select)
+    for pivot in list(tree.find_all(trees.Pivot)):
+        _replace_in_from(pivot, con)
+    return tree
+
+
+def _replaced(tree: exp.Expr, node: exp.Expr, select: exp.Expr) -> exp.Expr:
+    if node is tree:
+        return select
+    node.replace(select)
+    return tree
+
+
+def _replace_in_from(node: trees.Pivot, con: Any) -> None:
+    """Put a subquery in the place of a table and the pivot behind it."""
+    around = node.parent
+    joins = around.args.get("joins") if around is not None else None
+    if around is None or not joins or joins[0] is not node:
+        return  # It pivots what is joined.
+    is_query = isinstance(around, exp.Select)
+    source = around.args["from_"].this if is_query else around
+    whole = source.copy()
+    whole.set("joins", None)
+    fields, group = node.args["fields"], node.args.get("group")
+    if node.args.get("unpivot"):
+        [header], [field] = node.expressions, fields
+        values = header.expressions if isinstance(header, exp.Tuple) else [header]
+        kept = node.args.get("nulls") == "INCLUDE"
+        select = _unpivot(whole, field.expressions, field.this, values, con, nulls=kept)
+    else:
+        select = _pivot(whole, fields, node.expressions, group)
+    if select is None:
+        return
+    subquery = exp.Subquery(this=select, alias=node.args.get("alias"))
+    rest = joins[1:]
+    if is_query:
+        around.args["from_"].set("this", subquery)
+        around.set("joins", rest)
+    else:
+        subquery.set("joins", rest)
+        around.replace(subquery)
+
+
+def _pivoted(node: trees.PivotQuery) -> exp.Select | None:
+    return _pivot(node.this, node.args.get("on") or [], node.args.get("using") or [], node.args.get("group"))
+
+
+def _pivot(
+    source: exp.Expr, fields: Sequence[exp.Expr], using: Sequence[exp.Expr], group: Sequence[exp.Expr] | None
+) -> exp.Select | None:
+    """The aggregates of a pivot; None if its values are not listed, or an item is no plain aggregate."""
+    listed = [_values(field) for field in fields]
+    items = [(one.this, one.alias) if isinstance(one, exp.Alias) else (one, "") for one in using]
+    plain = all(isinstance(call, trees.Call) and not call.args.get("filter") for call, _ in items)
+    if not listed or None in listed or not plain:
+        return None
+    calls = [(printed(call), alias) for call, alias in items] or [("count(*)", "")]
+    shown = []
+    for values in product(*(one or [] for one in listed)):
+        name, condition = "_".join(name for name, _ in values), " AND ".join(test for _, test in values)
+        for call, alias in calls:
+            tail = alias or (call if len(calls) > 1 else "")
+            shown.append(f"{call} FILTER (WHERE {condition}) AS {_quoted(f'{name}_{tail}' if tail else name)}")
+    if group:
+        keys = ", ".join(_quoted(one.name) for one in group)
+        head = by = keys
+    else:
+        read = [column.name for one in (*fields, *using) for column in one.find_all(exp.Column)]
+        head, by = f"* EXCLUDE ({_listed(read)})", "ALL"
+    return _over(source, f"SELECT {head}, {', '.join(shown)} FROM source GROUP BY {by}")
+
+
+def _values(field: exp.Expr) -> list[Value] | None:
+    """The listed values of a pivoted column, each with its name and the condition that a row has it."""
+    if not isinstance(field, trees.PivotField) or not isinstance(field.this, exp.Column) or not field.expressions:
+        return None
+    found = []
+    for item in field.expressions:
+        value, alias = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, "")
+        if not isinstance(value, exp.Literal | exp.Null):
+            return None
+        name = alias or (value.name if isinstance(value, exp.Literal) else "NULL")
+        text = f"CAST({printed(field.this)} AS VARCHAR) IS NOT DISTINCT FROM CAST({printed(value)} AS VARCHAR)"
+        found.append((name, text))
+    return found
+
+
+def _unpivoted(node: trees.PivotQuery, con: Any) -> exp.Select | None:
+    name = node.args.get("into") or exp.to_identifier("name")
+    values = node.args.get("values") or [exp.to_identifier("value")]
+    return _unpivot(node.this, node.args["on"], name, values, con)
+
+
+def _unpivot(
+    source: exp.Expr,
+    listed: Sequence[exp.Expr],
+    name: exp.Expr,
+    values: Sequence[exp.Expr],
+    con: Any,
+    *,
+    nulls: bool = False,
+) -> exp.Select | None:
+    """The rows of an unpivot; None if it does not list columns, as many for each row as it names values."""
+    names, groups, spelled = [], [], _spellings(source, con)
+    for item in listed:
+        inner, alias = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, "")
+        columns = inner.expressions if isinstance(inner, exp.Tuple) else [inner.unnest()]
+        if len(columns) != len(values) or not all(_is_name(one) for one in columns):
+            return None
+        names.append(alias or "_".join(spelled.get(one.name.casefold(), one.name) for one in columns))
+        groups.append([one.name for one in columns])
+    gone = [column for group in groups for column in group]
+    texts = ", ".join("'" + one.replace("'", "''") + "'" for one in names)
+    lists = [(f"[{texts}]", name.name)]
+    lists += [
+        (f"[{', '.join(_quoted(group[place]) for group in groups)}]", value.name) for place, value in enumerate(values)
+    ]
+    shown = ", ".join(f"unnest({text}) AS {_quoted(called)}" for text, called in lists)
+    rows = f"SELECT * EXCLUDE ({_listed(gone)}), {shown} FROM source"
+    if nulls:
+        return _over(source, rows)
+    condition = " AND ".join(f"{_quoted(value.name)} IS NOT NULL" for value in values)
+    return _over(source, f"SELECT * FROM ({rows}) AS unpivoted WHERE {condition}")
+
+
+def _spellings(source: exp.Expr, con: Any) -> dict[str, str]:
+    """The columns of a FROM item by their folded names; none of one that WITH names."""
+    import duckdb
+
+    try:
+        return {name.casefold(): name for name, _ in query_columns(con, f"SELECT * FROM {printed(source)}")}
+    except duckdb.Error:
+        return {}
+
+
+def _over(source: exp.Expr, text: str) -> exp.Select:
+    """A SELECT of ours, which has no place in the user's text, over a FROM item of the user's."""
+    select = parse_one(text)
+    for part in select.walk():
+        part.meta.pop(trees.SPAN, None)
+    placeholder = next(table for table in select.find_all(exp.Table) if table.name == "source")
+    placeholder.replace(source.copy())
+    assert isinstance(select, exp.Select)
+    return select
+
+
+def _is_name(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and len(node.parts) == 1 and isinstance(node.this, exp.Identifier)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(_quoted(one) for one in {name.casefold(): name for name in names}.values())
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
