@@ -24,6 +24,7 @@ SUPPORTED = (
     "joins",
     "constants",
     "pivots",
+    "shares",
     "comparisons",
     "aggregates",
     "distinct",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
 from sqlfront.binding.function_catalog import Functions
 from sqlfront.binding.notes import Notes
+from sqlfront.binding.numbered_rows import NumberedRows
 from sqlfront.binding.scalar_types import WHOLE, Types
 from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.session_settings import Settings, settings_of
@@ -34,6 +35,9 @@ from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
 from sqlfront.sql.pivots import without_pivots
 from sqlfront.sql.trees import Span, span
+
+if TYPE_CHECKING:
+    from sqlfront.binding.select_block import SelectBlock
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,8 @@ def limited(
     node: exp.Expr, term: Term, order: Sequence[Sort], columns: Sequence[Column], environment: Environment
 ) -> Term:
     """ORDER BY and LIMIT of a query's node; where rows are left out, the output columns settle what ties."""
+    from sqlfront.binding.select_block import SelectBlock
+
     limit, offset = node.args.get("limit"), node.args.get("offset")
     if limit is None and offset is None and not order:
         return term
@@ -127,13 +133,20 @@ def limited(
     written = environment.notes.add_order(node, order, label, ties, places)
     if limit is None and offset is None:
         return Top(term, tuple(order), written=written)
-    rows = _bound(limit, environment) if limit is not None else None
-    skipped = _bound(offset, environment) if offset is not None else None
     percent = limit is not None and limit.args.get("limit_options") is not None
     known = {item.value for item in order}
     whole = (*order, *(item for item in ties if item.value not in known))
     environment.notes.note(("top", written), limit if limit is not None else offset)
-    return Top(term, whole, rows, skipped, percent, written)
+    block = SelectBlock(replace(environment, outer=None))
+    rows, skipped = (_bound(one, block) if one is not None else None for one in (limit, offset))
+    if not percent and not block.subqueries.waiting:
+        return Top(term, whole, rows, skipped, written=written)
+    numbered = NumberedRows(term, whole, written, environment.numbers)
+    if percent and rows is not None:
+        rows = numbered.share(rows)
+    read = [one for one in (rows, skipped) if one is not None]
+    kept = numbered.between(lambda rows: block.subqueries.attached(rows, read), rows, skipped)
+    return Top(kept, tuple(order), written=written)
 
 
 def label_of(order: exp.Order | None, environment: Environment) -> str:
@@ -149,17 +162,12 @@ def label_of(order: exp.Order | None, environment: Environment) -> str:
     return ", ".join(texts)
 
 
-def _bound(node: exp.Expr, environment: Environment) -> Scalar | None:
+def _bound(node: exp.Expr, block: SelectBlock) -> Scalar | None:
     """The number of LIMIT or OFFSET; None for ALL."""
-    from sqlfront.binding.select_block import SelectBlock
-
     tree = node.expression
     if isinstance(tree, exp.Var):
         return None
-    block = SelectBlock(replace(environment, outer=None))
-    bound = block.expressions.bind(tree)
-    block.refuse_subqueries(tree)
-    [typed] = environment.types.typed([bound])
+    [typed] = block.environment.types.typed([block.expressions.bind(tree)])
     return typed
 
 

@@ -323,10 +323,7 @@ class _Block:
         written = self._notes.orders[top.written] if top.written >= 0 else None
         place = self._notes.place(("top", top.written))
         if written is not None and written.moved is not None:
-            raise self._moved(written.moved)
-        if top.percent:
-            why, hint = "how many rows it keeps changes with the number of all rows", "write a number of rows"
-            raise self._notes.refusal("LIMIT with a percentage", place, why, hint)
+            self._blocks.completed[top] = top  # The text is a plain view's: the query is printed from its term.
         rows, offset = (self._number(value, place) for value in (top.limit, top.offset))
         return Limit(rows, offset or 0)
 
@@ -336,7 +333,7 @@ class _Block:
         shape, core = self._shape, self._core
         written = self._notes.orders[first.numbering.written] if first.numbering.written >= 0 else None
         if written is not None and written.moved is not None:
-            raise self._moved(written.moved)
+            self._blocks.completed[first.input] = first.input
         by = [value for value in dict.fromkeys(partition) if core.atoms_of(value) or shape.mode == "group"]
         whole = shape.mode == "group" or any(len(core.atoms_of(value)) != 1 for value in by)
         apart = None if whole else tuple(dict.fromkeys(map(self._leaves.variable, by)))
@@ -347,11 +344,6 @@ class _Block:
         ordered = f"ORDER BY {items}" if items else ""
         clause = f"QUALIFY {first.name}() OVER ({parts}{ordered}) <= {first.rows}"
         return Limit(first.rows, first.offset, clause=clause, by=texts, variables=apart, numbering=first.name)
-
-    def _moved(self, place: tuple[int, int]) -> Exception:
-        why = "which rows tie in it could not be settled in the view's text"
-        hint = "write the view's query in its place, with WITH"
-        return self._notes.refusal("LIMIT or QUALIFY inside a plain view", place, why, hint)
 
     def _number(self, value: Scalar | None, place: tuple[int, int] | None) -> int | None:
         if value is None:

@@ -25,6 +25,7 @@ SUPPORTED = (
     "joins",
     "constants",
     "pivots",
+    "shares",
     "comparisons",
     "outputs",
     "aggregates",

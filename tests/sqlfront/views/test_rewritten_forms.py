@@ -1,4 +1,4 @@
-"""Views that read constant rows or pivot: equal to their queries after every change, and after reopening the file."""
+"""Views over constant rows, pivots and shares of rows are their queries after every change, and in a reopened file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 import sqlfront
 from tests.sqlfront.views.test_computed_views import change, check, statements
 
-NAMES = {f"v{number}": query for number, query in enumerate([*statements("constants"), *statements("pivots")])}
+FILES = ("constants", "pivots", "shares")
+NAMES = {f"v{number}": query for number, query in enumerate(query for file in FILES for query in statements(file))}
 
 
 @pytest.fixture
