@@ -25,6 +25,7 @@ SUPPORTED = (
     "constants",
     "pivots",
     "shares",
+    "macros",
     "comparisons",
     "aggregates",
     "distinct",

@@ -64,8 +64,9 @@ class CallBinder:
             slots = ", ".join(f"{{{place}}}" for place in range(len(arguments)))
             return GroupingCall(f"CAST(hash({slots}) AS BIGINT)", arguments, "BIGINT", can_fail=False)
         if self.block.functions.is_user_macro(name):
-            why = "the macro may be replaced, and the view would keep its old meaning"
-            raise self.block.notes.refusal(f"The macro {name}", node, why, "write the macro's expression")
+            why = "it is called in a plain view, or not with one plain value for each parameter"
+            hint = "give a value for each parameter, or write the macro's expression"
+            raise self.block.notes.refusal(f"The macro {name}", node, why, hint)
         if self.block.functions.is_aggregate(name) or node.args.get("within") is not None:
             with self.block.columns_first():
                 template, values = self._called(node)

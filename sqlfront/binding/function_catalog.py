@@ -38,6 +38,7 @@ class Functions:
         self._con = con
         rows = con.execute(f"{_FACTS} GROUP BY 1 HAVING bool_or({_USER_MACRO})").fetchall() if macros else []
         self._known = {row[0]: Kind(*row[1:]) for row in rows}
+        self.has_macros = bool(rows)
 
     def is_aggregate(self, name: str) -> bool:
         return self._kind(name).aggregate
@@ -66,7 +67,7 @@ class Functions:
 # A function that reads the clock or the session takes nothing, or names and flags.
 _UNSTABLE = """coalesce(stability = 'VOLATILE' OR stability = 'CONSISTENT_WITHIN_QUERY' AND
                     len(list_filter(parameter_types, lambda type: type NOT IN ('VARCHAR', 'BOOLEAN'))) = 0, false)"""
-_USER_MACRO = "function_type = 'macro' AND NOT internal"
+_USER_MACRO = "function_type IN ('macro', 'table_macro') AND NOT internal"
 _FACTS = f"""
     SELECT lower(function_name), bool_or(function_type = 'aggregate'),
            bool_or({_UNSTABLE}),

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
 from sqlfront.binding.function_catalog import Functions
+from sqlfront.binding.macros import Macros
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.numbered_rows import NumberedRows
 from sqlfront.binding.scalar_types import WHOLE, Types
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 class Bound:
     """A query as a term of the algebra: its first columns are `outputs`, by their names, in order.
 
-    `tree` is what was bound: that of the query, with listed pivots as what they stand for.
+    `tree` is what was bound: that of the query, with macros and listed pivots as what they stand for.
     `settings` are those of the session; `more` are further orders of its rows, over its columns.
     """
 
@@ -71,6 +72,8 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     notes, types = Notes(text), Types(con)
     settings = settings_of(con)
     environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(settings))
+    if functions.has_macros:
+        tree = Macros(con).put_in(tree, notes)
     if tree.find(trees.Pivot, trees.PivotQuery) is not None:
         tree = without_pivots(tree, con)
     output = bind(tree, environment, orders)

@@ -26,6 +26,7 @@ SUPPORTED = (
     "constants",
     "pivots",
     "shares",
+    "macros",
     "comparisons",
     "outputs",
     "aggregates",

@@ -96,3 +96,25 @@ def test_constant_rows_keep_the_settings_of_their_view(con: sqlfront.Connection)
     con.execute("REFRESH MATERIALIZED VIEW v")
     assert sorted(con.execute("SELECT * FROM v").fetchall()) == rows
     assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+
+
+def test_a_view_keeps_what_its_macros_said(tmp_path: Path) -> None:
+    with sqlfront.connect(tmp_path / "a.duckdb") as con:
+        con.execute("CREATE TABLE r (a INTEGER); INSERT INTO r VALUES (1), (5), (NULL)")
+        con.execute("CREATE MACRO more(x) AS x + 1; CREATE MACRO above(k) AS TABLE SELECT a FROM r WHERE a > k")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT more(a), more(more(a)) AS b FROM above(2)")
+        con.execute("CREATE OR REPLACE MACRO more(x) AS x + 10; DROP MACRO TABLE above")
+    with sqlfront.connect(tmp_path / "a.duckdb") as con:
+        con.execute("REFRESH MATERIALIZED VIEW v")
+        con.execute("INSERT INTO r VALUES (3), (2)")
+        assert sorted(con.execute("SELECT * FROM v").fetchall()) == [(4, 5), (6, 7)]
+        assert [column[0] for column in con.execute("SELECT * FROM v").description] == ["more(a)", "b"]
+        assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+
+
+def test_a_macro_that_calls_itself_in_turn_is_refused(con: sqlfront.Connection) -> None:
+    con.execute("CREATE MACRO f(x) AS x; CREATE MACRO g(x) AS f(x)")
+    con.execute("CREATE OR REPLACE MACRO f(x) AS g(x)")
+    with pytest.raises(sqlfront.Error):
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT f(shop) FROM sales")
+    assert not con.session.database.engine.nodes

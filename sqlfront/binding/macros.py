@@ -1,0 +1,135 @@
+"""Macros of the user as what they stand for: a view keeps the meaning that they have when it is created.
+
+DuckDB puts the arguments into the macro's text, too, and confirms that the query with the texts has the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from sqlfront.binding.notes import Notes
+from sqlfront.binding.select_items import printed_by_duckdb
+from sqlfront.sql import trees
+from sqlfront.sql.dialect import parse_one, printed
+from sqlfront.sql.guard import check_same_meaning
+from sqlfront.storage.errors import InternalError
+
+_DEEPEST = 64
+_MACROS = """
+    SELECT lower(function_name), function_type = 'table_macro', parameters, parameter_types, macro_definition
+    FROM duckdb_functions() WHERE NOT internal AND function_type IN ('macro', 'table_macro')"""
+
+
+@dataclass(frozen=True)
+class Macro:
+    """One definition of a macro; a type is None where the parameter takes any."""
+
+    is_table: bool
+    parameters: tuple[str, ...]
+    types: tuple[str | None, ...]
+    text: str
+
+
+class Macros:
+    """The macros of a connection; a name has several definitions if it is overloaded."""
+
+    def __init__(self, con: Any) -> None:
+        self._con = con
+        self._known: dict[str, list[Macro]] = {}
+        for name, is_table, parameters, types, text in con.execute(_MACROS).fetchall():
+            self._known.setdefault(name, []).append(Macro(is_table, tuple(parameters), tuple(types), text))
+
+    def put_in(self, tree: exp.Expr, notes: Notes) -> exp.Expr:
+        """A query with its macros' texts in their places. The tree is changed. A call without a value for each
+        parameter stays: DuckDB does not tell what it takes instead."""
+        first = next(self._calls(tree), None)
+        if first is None:
+            return tree
+        self._name_items(tree)
+        written = printed(tree)
+        for depth in range(_DEEPEST + 1):
+            found = next(self._calls(tree), None)
+            if found is None:
+                break
+            if depth == _DEEPEST:
+                why, hint = f"macros are nested more than {_DEEPEST} deep", "write the macro's expression"
+                raise notes.refusal(f"The macro {found[0].name}", found[0], why, hint)
+            for call, macro in list(self._calls(tree)):
+                _replace(call, macro)
+        try:
+            check_same_meaning(self._con, written, printed(tree))
+        except InternalError as error:
+            why, hint = "DuckDB does not confirm what it stands for here", "write the macro's expression"
+            raise notes.refusal(f"The macro {first[0].name}", first[0], why, hint) from error
+        return tree
+
+    def _name_items(self, tree: exp.Expr) -> None:
+        """Give items of SELECT lists that call macros the names that DuckDB gives them."""
+        items = [
+            item
+            for select in tree.find_all(exp.Select)
+            for item in select.expressions
+            if not isinstance(item, exp.Alias) and any(True for _ in self._calls(item))
+        ]
+        for item, name in zip(items, printed_by_duckdb([printed(item) for item in items], self._con), strict=True):
+            alias = exp.Alias(this=item.copy(), alias=exp.to_identifier(name, quoted=True))
+            alias.meta.update(item.meta)
+            item.replace(alias)
+
+    def _calls(self, tree: exp.Expr) -> Iterator[tuple[trees.Call, Macro]]:
+        for call in tree.find_all(trees.Call):
+            given = len(call.expressions) + bool(call.args.get("method"))
+            plain = not any(call.args.get(key) for key in ("distinct", "order", "within", "filter", "nulls"))
+            in_from = isinstance(call.parent, exp.Table | exp.Lateral)
+            fitting = [
+                one
+                for one in self._known.get(call.name.casefold(), [])
+                if len(one.parameters) == given and one.is_table == in_from
+            ]
+            if plain and len(fitting) == 1 and _arguments(call, fitting[0]) is not None:
+                yield call, fitting[0]
+
+
+def _arguments(call: trees.Call, macro: Macro) -> dict[str, exp.Expr] | None:
+    """The arguments by parameter; None if the names do not fit."""
+    method = call.args.get("method")
+    written: Sequence[exp.Expr] = [*([method] if method is not None else []), *call.expressions]
+    by_place = [one for one in written if not isinstance(one, exp.Kwarg)]
+    found = {name.casefold(): one for name, one in zip(macro.parameters, by_place, strict=False)}
+    for one in written:
+        if isinstance(one, exp.Kwarg):
+            found[one.name.casefold()] = one.expression
+    return found if set(found) == {name.casefold() for name in macro.parameters} else None
+
+
+def _replace(call: trees.Call, macro: Macro) -> None:
+    arguments = _arguments(call, macro)
+    assert arguments is not None
+    for name, type_ in zip(macro.parameters, macro.types, strict=True):
+        if type_ is not None:
+            arguments[name.casefold()] = exp.Cast(this=arguments[name.casefold()].copy(), to=_type(type_))
+    body = parse_one(macro.text if macro.is_table else f"SELECT {macro.text}")
+    place = call.meta.get(trees.SPAN)
+    for part in body.walk():
+        part.meta[trees.SPAN] = place
+    for column in list(body.find_all(exp.Column)):
+        argument = arguments.get(column.name.casefold()) if len(column.parts) == 1 else None
+        if argument is not None:
+            column.replace(exp.Paren(this=argument.copy()))
+    if not macro.is_table:
+        call.replace(exp.Paren(this=body.expressions[0]))
+        return
+    around = call.parent
+    assert around is not None
+    alias = around.args.get("alias") or exp.TableAlias(this=exp.to_identifier(call.name))
+    subquery = exp.Subquery(this=body, alias=alias, joins=around.args.get("joins"))
+    around.replace(exp.Lateral(this=subquery, alias=alias) if isinstance(around, exp.Lateral) else subquery)
+
+
+def _type(text: str) -> exp.Expr:
+    cast = parse_one(f"SELECT CAST(NULL AS {text})").expressions[0]
+    return cast.args["to"]
