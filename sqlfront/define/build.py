@@ -26,6 +26,7 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.theory.core import minimise
 from sqlfront.sql.tokens import split
+from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +70,8 @@ def bind(
     catalog: EngineCatalog, con: Any, query: str, *, statement: str | None = None, offset: int = 0, **shape: Any
 ) -> Bound:
     """Bind and minimise a query; the rest is as for `bind_view`. On any error nothing has changed."""
-    found = bind_view(query, con, catalog, statement=statement, offset=offset, **shape)
+    with refusing_depth():
+        found = bind_view(query, con, catalog, statement=statement, offset=offset, **shape)
     definition = minimise(found.definition)
     derived = tuple(
         (table, minimise(inner) if isinstance(inner, Definition) else inner) for table, inner in definition.derived
@@ -98,6 +100,19 @@ def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
     select = qualified_query(view.select, catalog.database)
     with frozen(con, view.settings):
         return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
+
+
+@contextmanager
+def refusing_depth() -> Iterator[None]:
+    """NotSupportedError for a query whose tree is too deep for Python's stack."""
+    try:
+        yield
+    except RecursionError:
+        raise NotSupportedError(
+            "a query that is nested this deeply is not supported in a view",
+            why="its subqueries, the branches of its union or its conditions are more levels than Python's stack takes",
+            hint="make views of some parts, and read these: of the first 100 branches of a union, for example",
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst
-from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of
+from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
@@ -67,7 +67,8 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         check_updates(options, bound.definition, catalog)
         columns = tuple(column for column, _ in bound.definition.columns)
         assert bound.tree is not None
-        select = _frozen(con, bound.tree, catalog, bound.definition)
+        with refusing_depth():
+            select = _frozen(con, bound.tree, catalog, bound.definition)
         view = StoredView(name, bound.query, select, options, columns, database.new_scan(), bound.settings)
         drafted = draft(database, view, bound)
         own = drafted.parts[-1]
