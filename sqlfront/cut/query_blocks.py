@@ -63,7 +63,6 @@ from sqlfront.planner.algebra.terms import (
     Unnest,
     Values,
     Window,
-    free_columns,
     walk,
 )
 from sqlfront.planner.algebra.to_sql import to_sql
@@ -401,7 +400,7 @@ def _is_constant(term: Term) -> bool:
     """
     parts = list(walk(term))
     makes_rows = any(isinstance(part, Unnest) or (isinstance(part, Values) and len(part.rows) != 1) for part in parts)
-    return makes_rows and all(isinstance(part, _ROW_BY_ROW) for part in parts) and not free_columns(term)
+    return makes_rows and all(isinstance(part, _ROW_BY_ROW) for part in parts)
 
 
 def _branches(term: Term) -> list[Term]:
