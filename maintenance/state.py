@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.maintenance.epoch_work import Counted, EpochLog
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
@@ -51,9 +52,8 @@ class State:
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
         self._subscribers = Subscribers(self.nodes)
-        self._highest = 0
         self._rebuilt = 0
-        self._counts = self.machine.counters[:1].copy()
+        self._log = EpochLog(self.machine.counters)
         self._holding = 0
         self._stale: set[str] = set()
 
@@ -397,8 +397,8 @@ class State:
                 self._programs[name] = self._programs_of(relation)
             else:
                 self._programs.pop(name, None)
-        self._highest = max((node.number for node in self.nodes.values()), default=0)
-        self._counts = self.machine.counters[: self._highest + 1].copy()
+        counted = [Counted(node.name, node.number, frozenset(node.relations)) for node in self.nodes.values()]
+        self._log.know(counted, self.machine.epochs)
 
     def _programs_of(self, relation: Relation) -> RelationPrograms:
         readers, reading = self._readers(relation), defaultdict[int, list[MaintainedView]](list)

@@ -194,6 +194,7 @@ READS = (
     own.ShowChangeTables,
     own.ShowMaterializedViews,
     own.ShowState,
+    own.ShowEpochs,
     own.ExplainMaterializedView,
     own.ExplainMaterialized,
     own.ExplainAlgebra,

@@ -7,6 +7,7 @@ reads to the end, and takes them back.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -39,6 +40,7 @@ class Transaction:
         self._changed: dict[str, ChangeTable] = {}
         self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
+        self.writing = 0.0  # The seconds that statements which write have taken.
         self.defines = False  # Whether plain views or macros may have been defined in it.
         self.epoch: Epoch | None = None
         self.snapshot: Snapshot | None = None
@@ -116,6 +118,7 @@ class Transaction:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
         database, con, applied = self._database, self._con, None
         with database.lock, Uninterrupted() as signals:
+            started = ending = time.perf_counter()
             with committing(con) as undo:
                 catch_up(database)
                 con.execute(
@@ -123,15 +126,21 @@ class Transaction:
                 ).fetchall()  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
                 changes = self.changes(consume=True)
                 if changes:
+                    captured = time.perf_counter() - started
                     applied = database.engine.apply(changes)
                     undo.callback(database.engine.undo, applied)
+                    applied.work.took("writing in DuckDB", self.writing)
+                    applied.work.took("reading captured changes", captured)
+                    ending = time.perf_counter()
                 logged = self._log(changes)
                 signals.check()
             for table in self._truncated.values():
                 table.lost = None
             for relation in self._tables:
                 database.engine.relations[relation].passed = True
-            self.epoch = database.engine.commit(applied) if applied is not None else None
+            if applied is not None:
+                applied.work.took("COMMIT", time.perf_counter() - ending)
+                self.epoch = database.engine.commit(applied, started - self.writing)
             database.note_epoch()
             database.offsets |= self._offsets
             for number, rows in logged.items():

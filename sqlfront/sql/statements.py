@@ -171,6 +171,11 @@ class ShowState(Statement):
 
 
 @dataclass(frozen=True)
+class ShowEpochs(Statement):
+    """SHOW EPOCHS: where the time of the last epochs went."""
+
+
+@dataclass(frozen=True)
 class ExplainMaterializedView(Statement):
     """EXPLAIN MATERIALIZED VIEW v [WITH (shards = 8)]."""
 

@@ -8,6 +8,7 @@ is what changed.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -101,7 +102,9 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
 def unit(session: Session) -> Iterator[Transaction]:
     """The open transaction, or one for this statement alone that is committed at the end."""
     with bodies_found(session), _unit(session) as transaction:
+        started = time.perf_counter()
         yield transaction
+        transaction.writing += time.perf_counter() - started
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from sqlfront.sql.statements import (
     PassThrough,
     RefreshMaterializedView,
     ShowChangeTables,
+    ShowEpochs,
     ShowMaterializedViews,
     ShowState,
     Subscribe,
@@ -156,6 +157,7 @@ def test_create_change_table() -> None:
         ("SHOW CHANGE TABLES", ShowChangeTables, None),
         ("SHOW MATERIALIZED VIEWS", ShowMaterializedViews, None),
         ("SHOW STATE", ShowState, "None"),
+        ("show epochs", ShowEpochs, None),
         ("SHOW STATE FOR v", ShowState, "v"),
         ("EXPLAIN MATERIALIZED VIEW v", ExplainMaterializedView, "v"),
         ("EXPLAIN (MATERIALIZED) SELECT 1", ExplainMaterialized, None),
@@ -200,6 +202,7 @@ def test_drop_flags() -> None:
         ("CREATE CHANGE TABLE t (a, b INTEGER)", "Expected a type", ","),
         ("CREATE CHANGE TABLE t ()", "Expected a column's name", ")"),
         ("SHOW STATE v", "Expected the end", "v"),
+        ("SHOW EPOCHS FOR v", "Expected the end", "FOR"),
         ("SUBSCRIBE v", "Expected TO", "v"),
     ],
 )
