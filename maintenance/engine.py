@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.deferred import DeferredViews, joined
 from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, is_load
 from sqlfront.maintenance.epoch_work import Work
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
+from sqlfront.maintenance.relation.waiting import rows_of
 from sqlfront.maintenance.state import State
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.errors import IntegrityError
@@ -53,6 +56,7 @@ class Engine(State):
 
     def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
         super().__init__(evaluate, lock, watch)
+        self.deferred = DeferredViews(self)
         self.gates: dict[str, RowFastPath] = {}
         self._ingests: dict[str, Ingest] = {}
 
@@ -116,7 +120,7 @@ class Engine(State):
             started = time.perf_counter()
             relation = self.relations[name]
             relation.check_row(row, weight)
-            data = relation.encode_row(row, weight)
+            data = None if name in self.deferred.copied else relation.encode_row(row, weight)
             if data is None:
                 change = Change(relation.as_batch(row), np.array([weight], np.int64))
                 return self.apply_now({name: change}).number
@@ -145,18 +149,24 @@ class Engine(State):
     def commit(self, applied: Applied, started: float | None = None) -> Epoch:
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
         with self.lock:
-            self.machine.epochs = number = self.machine.epochs + 1
-            if self._subscribers.tell(number, applied.encoded, applied.changes, applied.work.output):
-                applied.work.after = self._log.counts()
-            for item in applied.encoded:
-                item.relation.passed = True
-                item.relation.loaded += item.rows * is_load(item.rows, item.relation.changes)
-                item.relation.changes += item.rows
-                if item.relation.has_dictionaries:
-                    self.dictionaries.sweep_if_needed()
+            self.machine.epochs += 1
+            self._settle(applied)
             seconds = time.perf_counter() - (started if started is not None else applied.started)
-            self._log.end(applied.work, number, seconds)
+            self._log.end(applied.work, self.epoch, seconds)
+            self.deferred.bound(applied.waiting)
             return Epoch(applied)
+
+    def _settle(self, applied: Applied) -> None:
+        """Tell what an epoch that stays has changed to whom it concerns."""
+        if self._subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
+            applied.work.after = self._log.counts()
+        self.deferred.wait(applied.waiting)
+        for item in applied.encoded:
+            item.relation.passed = True
+            item.relation.loaded += item.rows * is_load(item.rows, item.relation.changes)
+            item.relation.changes += item.rows
+            if item.relation.has_dictionaries:
+                self.dictionaries.sweep_if_needed()
 
     def _commit_whole(self, encoded: list[Encoded], began: float, started: float | None = None) -> Epoch:
         """`began` is when the epoch came to the engine, `started` when the caller says that it began."""
@@ -209,7 +219,7 @@ class Engine(State):
         if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
             done = [self._with_programs(item) for item in done]
         work.after = self._log.counts()
-        return Applied(done, began, changes, work)
+        return Applied(done, began, changes, work, self.deferred.copies(done, at_once=False))
 
     def _run_stages(
         self, encoded: list[Encoded], done: list[Encoded], work: Work
@@ -221,7 +231,7 @@ class Engine(State):
         self._subscribers.begin()
         waiting, touched = self._subscribers.feeding(), set[str]()
         changes: dict[str, OutputChange] = {}
-        stage, flags = encoded, 0
+        stage, flags = encoded + self._copied(encoded), 0
         while stage:
             runs = self.machine.runs
             try:
@@ -241,8 +251,23 @@ class Engine(State):
                 changes |= read
                 began = time.perf_counter()
                 stage = self._encode_together(relation, [change for change in read.values() if len(change)])
+                stage += self._copied(stage)
                 work.took("encoding", time.perf_counter() - began)
         return flags, changes
+
+    def take(self, changes: Mapping[str, tuple[pa.Table, np.ndarray]]) -> None:
+        """Apply changes of copies of relations, which are part of no epoch: readers of other views see the same state.
+
+        Raises as `apply` does; the state is then as before.
+        """
+        started, runs = time.perf_counter(), self.machine.runs
+        try:
+            applied = self._apply(self._encode_all({name: Change(*rows) for name, rows in changes.items()}), started)
+        finally:
+            self._rebuilt -= self.machine.runs - runs
+        self._settle(applied)
+        self._log.end(applied.work, self.epoch, time.perf_counter() - started, epochs=0)
+        self.deferred.bound(applied.waiting)
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:
         """Run an epoch with all signs turned; an interrupt waits until it is done."""
@@ -308,8 +333,19 @@ class Engine(State):
             return []
         relation = self.relations[name]
         item = self._encoded(relation, np.concatenate([relation.encode(c.rows, c.weights) for c in changes]))
+        if name in self.deferred.copied:
+            item.batch, item.weights = joined(changes)
         item.net()
         return [item]
+
+    def _copied(self, stage: Sequence[Encoded]) -> list[Encoded]:
+        """The same changes for the copies of relations whose views are applied in this epoch."""
+        found = []
+        for copy, item in self.deferred.copies(stage, at_once=True):
+            rows, weights = rows_of(item, [column.name for column in copy.columns])
+            found.append(self._encoded(copy, copy.encode(rows, weights), rows, weights))
+            found[-1].net()
+        return found
 
     def _encoded(
         self,
@@ -347,7 +383,7 @@ class Engine(State):
             values.append(f"{column.expression} = {codec.decode(code)[0].as_py()!r}")
             place += width
         return IntegrityError(
-            f"a row of {relation.name} is deleted more often than it is there",
+            f"a row of {view_of(relation.name)} is deleted more often than it is there",
             where="the row with " + ", ".join(values) if values else None,
             why="every view is exact only if no row occurs a negative number of times",
             hint="check the changes of this epoch; nothing of it has been applied",
@@ -355,12 +391,13 @@ class Engine(State):
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
+        self.deferred.find(self._subscribers.listened())
         for name in stale:
             if name in self.gates:
                 self.gates.pop(name).close()
                 del self._ingests[name]
             relation = self.relations.get(name)
             if relation is not None:
-                heard = any(view.is_heard for view in self._readers(relation))
+                heard = name in self.deferred.copied or any(view.is_heard for view in self._readers(relation))
                 self.gates[name] = RowFastPath(self, relation, self._programs[name], heard)
                 self._ingests[name] = Ingest(relation, self._programs[name])

@@ -64,7 +64,7 @@ class Epoch:
     @property
     def rows(self) -> dict[str, int]:
         """Netted rows per table: how many distinct rows changed their multiplicity. Computed when asked."""
-        tables = [item for item in self._applied.encoded if not item.relation.is_view]
+        tables = [item for item in self._applied.encoded if not (item.relation.is_view or item.relation.copy_of)]
         return {shown_relation(item.relation.name): netted_rows(item) for item in tables}
 
     @property
@@ -78,10 +78,21 @@ class Epoch:
 
 
 class Applied:
-    """An epoch that is in the state but not committed yet: `commit` or `undo` it."""
+    """An epoch that is in the state but not committed yet: `commit` or `undo` it.
 
-    def __init__(self, encoded: list[Encoded], started: float, changes: dict[str, OutputChange], work: Work) -> None:
-        self.encoded, self.started, self.changes, self.work = encoded, started, changes, work
+    When it is committed, the changes `waiting` wait for the copies of their relations (`maintenance/deferred.py`).
+    """
+
+    def __init__(
+        self,
+        encoded: list[Encoded],
+        started: float,
+        changes: dict[str, OutputChange],
+        work: Work,
+        waiting: list[tuple[Relation, Encoded]],
+    ) -> None:
+        self.encoded, self.started, self.changes = encoded, started, changes
+        self.work, self.waiting = work, waiting
 
 
 class RowFastPath:

@@ -56,7 +56,8 @@ class Spent(NamedTuple):
 
 @dataclass(slots=True)
 class Work:
-    """The work of one epoch, or of the `epochs` single rows that end with `number`, whose seconds nobody took.
+    """The work of one epoch, or of the `epochs` single rows that end with `number`, whose seconds nobody took; of no
+    epoch where a deferred view was brought up to date.
 
     `before` and `after` are what the `counters` said, `rows` those that each relation brought, `programs` the seconds
     of the programs, `phases` the seconds of what is no node's.
@@ -152,9 +153,9 @@ class EpochLog:
         self._gather(epoch)
         return Work(self._counters, self._nodes, self._counts, self._counts)
 
-    def end(self, work: Work, epoch: int, seconds: float) -> None:
-        """The work is that of a committed epoch."""
-        work.number, work.seconds = epoch, seconds
+    def end(self, work: Work, epoch: int, seconds: float, epochs: int = 1) -> None:
+        """The work is that of a committed epoch; or of none, after this one."""
+        work.number, work.epochs, work.seconds = epoch, epochs, seconds
         self._kept.append(work)
         self._epoch, self._counts = epoch, work.after
 

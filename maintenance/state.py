@@ -19,6 +19,7 @@ from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
 from sqlfront.maintenance.relation.filling import fill_store, lay_out, refill
+from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import open_stores, unbuilt_view
 from sqlfront.planner.model.plan import Plan
@@ -79,6 +80,15 @@ class State:
         with self.lock:
             self.relations[name] = Relation(name, columns, retain, self.dictionaries, self._evaluate)
             self._assemble((), [name])
+
+    def copy_relation(self, name: str, copy: str, owner: str) -> None:
+        """Make a relation with the rows of another one, whose changes wait until the view `owner` is read."""
+        with self.lock:
+            columns = self.relations[name].columns
+            self.relations[copy] = made = Relation(copy, columns, False, self.dictionaries, self._evaluate)
+            made.copy_of, made.owner = name, owner
+            made.waiting = Waiting([column.name for column in columns])
+            self._assemble()
 
     def fill_table(self, name: str, batches: Iterable[Any], count: int) -> None:
         """Fill a table that keeps its rows, before any view reads it, from batches or pairs of these and weights.
@@ -265,11 +275,13 @@ class State:
             self._assemble(self._readers(source.relation))
 
     def drop_unread(self) -> None:
-        """Forget the relations of views that no other view reads any more."""
+        """Forget the relations of views, and copies of relations, that no other view reads any more."""
         with self.lock:
-            for name in [name for name, relation in self.relations.items() if relation.is_view]:
+            derived = [name for name, relation in self.relations.items() if relation.is_view or relation.copy_of]
+            for name in reversed(derived):  # Copies after what they are of.
                 relation = self.relations.get(name)
-                if relation is None or any(name in node.relations for node in self.nodes.values()):
+                copied = any(other.copy_of == name for other in self.relations.values())
+                if relation is None or copied or any(name in node.relations for node in self.nodes.values()):
                     continue
                 self.drop_table(name)
                 for source in relation.fed_by:
@@ -369,6 +381,7 @@ class State:
         """The rows of a relation as record batches, or pairs of these and weights; and their number (0: unknown)."""
         from sqlfront.maintenance.output.output import table_batches
 
+        relation = self.relations[relation.copy_of or relation.name]
         if relation.is_view:
             return chain.from_iterable(self.nodes[name].batches() for name in relation.fed_by), 0
         if relation.base is not None:

@@ -102,7 +102,7 @@ class View:
 
     def state(self) -> list[dict[str, Any]]:
         """What the view keeps, one dictionary per stored node, as SHOW STATE FOR it."""
-        with self._reading():
+        with self._looking():
             rows = state_rows(self._connection.session.database, [self._entry])
         return [dict(zip(STATE, row, strict=True)) for row in rows if row[0] is not None]
 
@@ -113,7 +113,7 @@ class View:
         `steps` are those of changes, also of finding what a change makes of the view's rows where somebody asks for
         that; `read_steps` those of reads: by this handle, in SQL, by other views that are built.
         """
-        with self._reading():
+        with self._looking():
             engine = self._connection.session.database.engine
             view = self._entry.maintained
             return {"steps": engine.steps(view), "read_steps": engine.read_steps(view)}
@@ -196,10 +196,21 @@ class View:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        connection, database = self._connection, self._connection.session.database
-        connection.session.ready()
-        connection.session.start_reading()
+        session, database = self._connection.session, self._connection.session.database
+        session.ready()
         with database.lock:
+            session.start_reading([self._entry.maintained.name])
             database.refuse_dropped(self._entry)
-            database.refuse_unreadable(self._entry, connection.session.current_reading())
+            database.refuse_unreadable(self._entry, session.current_reading())
+            yield
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Look at what is kept, without bringing a deferred view up to date."""
+        session, database = self._connection.session, self._connection.session.database
+        session.ready()
+        with database.lock:
+            session.start_reading()
+            database.refuse_dropped(self._entry)
+            database.refuse_lost(self._entry)
             yield

@@ -56,6 +56,10 @@ class Subscribers:
         """A node is gone, and its listeners with it."""
         self._listeners.pop(name, None)
 
+    def listened(self) -> set[str]:
+        """The nodes that somebody listens to."""
+        return set(self._listeners)
+
     def feeding(self) -> list[tuple[str, list[Node]]]:
         """The relations that nodes feed, with these, each after those that its nodes read: they were made after it."""
         return [(relation, [self._nodes[name] for name in names]) for relation, names in self._fed.items()]

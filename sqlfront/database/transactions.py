@@ -8,7 +8,7 @@ reads to the end, and takes them back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -82,14 +82,16 @@ class Transaction:
         return found | _joined(self._tables) if self._tables else found
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
-        """The views with this transaction's changes in them, for a read to its end; the caller holds the lock."""
+    def applied(self, deferred: Collection[str] = ()) -> Iterator[None]:
+        """The views with this transaction's changes in them, of the deferred ones these, for which nothing waits; for a
+        read to its end. The caller holds the lock."""
         applied = None
         changes = self.changes() if self.touched() else {}
         try:
             if changes:
-                with Uninterrupted():
-                    applied = self._database.engine.apply(changes)
+                engine = self._database.engine
+                with Uninterrupted(), engine.deferred.at_once(deferred):
+                    applied = engine.apply(changes)
             yield
         finally:
             if applied is not None:

@@ -20,8 +20,9 @@ from sqlfront.database.stored_views import forget_view, register_all, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
-from sqlfront.define.at_worst import check_at_worst
+from sqlfront.define.at_worst import check_at_worst, warn_of_cost
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of
+from sqlfront.define.deferring import refuse_switch
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
@@ -78,6 +79,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
         put_in_place(database, con, drafted, old)
+        warn_of_cost(database, database.views[name.key])
 
 
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
@@ -176,6 +178,10 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
             check_at_worst(shown(entry.name), entry.maintained.plan, checked["at_worst"])
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
+        if checked.get("apply", entry.options.get("apply", "at commit")) != entry.options.get("apply", "at commit"):
+            refuse_switch(database, entry, checked["apply"])
+            rebuild_with(database, con, entry, entry_options)
+            return
         with transaction(con) as undo:
             _save_options(con, entry, entry_options)
             maintained = entry.maintained

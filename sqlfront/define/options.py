@@ -81,6 +81,15 @@ OPTIONS = (
         "the most that a change may cost, by the class that EXPLAIN states: `'O(1)'`, `'O(log N)'`, `'O(change)'`, "
         "`'O(touched groups)'`, `'O(N^0.5)'`, `'O(N)'`; a view that costs more is refused",
     ),
+    Option(
+        "materialized view",
+        "apply",
+        str,
+        "at commit",
+        "when changes reach the view: `'at commit'`, with each epoch; `'on read'`, before the view is read the next "
+        "time, so that no INSERT waits for it; its stores are shared with no other view",
+        ("at commit", "on read"),
+    ),
     Option("subscription", "snapshot", bool, "true without after", "begin with the view's present rows, as inserts"),
     Option(
         "subscription",

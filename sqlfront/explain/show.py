@@ -93,7 +93,7 @@ def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
         view.plan.stated_shape,
         str(cost.update),
         str(cost.delay),
-        row_count(view),
+        None if database.engine.deferred.rows(view.name) else row_count(view),
         size,
         entry.written,
     )

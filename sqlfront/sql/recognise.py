@@ -52,6 +52,12 @@ def plain_kind(text: str) -> Literal["query", "write"] | None:
     return None if may_write(text) else "query"
 
 
+def hides_names(text: str) -> bool:
+    """Whether a text may read what it does not name."""
+    folded = text.casefold()
+    return any(word in folded for word in _UNSEEN)
+
+
 def may_write(text: str) -> bool:
     """Whether a query may write: WITH x AS (INSERT ... RETURNING a) SELECT a FROM x."""
     return _WRITES.search(text) is not None

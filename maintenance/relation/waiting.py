@@ -1,0 +1,68 @@
+"""Changes of a relation that wait for a copy of it (`maintenance/deferred.py`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.netting import net
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.relation.encoded import Encoded
+
+HELD_ROWS = 1_000_000
+"""How many netted rows wait for one copy at most."""
+
+
+class Waiting:
+    """The changes of a relation that wait for a copy of it, which has these columns."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.rows = 0
+        self._names, self._parts = names, list[tuple[Any, np.ndarray]]()
+
+    def add(self, item: Encoded) -> None:
+        """Keep the rows of an epoch. They are copied: who gave them may overwrite them. O(rows)."""
+        import pyarrow as pa
+
+        rows, weights = rows_of(item, self._names)
+        self._parts.append((rows.take(pa.array(np.arange(len(weights)))), weights.copy()))
+        self.rows += len(weights)
+
+    def is_too_long(self) -> bool:
+        """Whether more rows wait than are held, also when they are netted. O(1), amortised over the rows."""
+        if self.rows <= HELD_ROWS:
+            return False
+        self._parts = [self.netted()]
+        self.rows = len(self._parts[0][1])
+        return 2 * self.rows > HELD_ROWS
+
+    def netted(self) -> tuple[pa.Table, np.ndarray]:
+        """The rows with their weights, each once. O(rows)."""
+        import pyarrow as pa
+
+        rows = pa.concat_tables([rows for rows, _ in self._parts])
+        positions, weights = net(rows.columns, np.concatenate([weights for _, weights in self._parts]))
+        return rows.take(pa.array(positions)), weights
+
+    def bytes(self) -> int:
+        return sum(rows.nbytes + weights.nbytes for rows, weights in self._parts)
+
+    def clear(self) -> None:
+        self.rows, self._parts = 0, []
+
+
+def rows_of(item: Encoded, names: list[str]) -> tuple[pa.Table, np.ndarray]:
+    """These columns of the rows that an epoch changes in a relation, and their weights."""
+    import pyarrow as pa
+
+    places = {name.casefold(): place for place, name in enumerate(item.batch.schema.names)}
+    columns = [item.batch.column(places[name.casefold()]) for name in names]
+    weights = item.weights
+    if weights is None:
+        own = places.get("_weight") if len(places) > len(item.relation.columns) else None
+        weights = np.ones(item.batch.num_rows, np.int64) if own is None else item.batch.column(own).to_numpy()
+    return pa.table(columns, names=names), weights
