@@ -196,6 +196,7 @@ READS = (
     own.ShowMaterializedViews,
     own.ShowState,
     own.ShowEpochs,
+    own.ShowErrors,
     own.ExplainMaterializedView,
     own.ExplainMaterialized,
     own.ExplainAlgebra,

@@ -81,8 +81,8 @@ def warn_of_cost(database: Database, entry: ViewEntry) -> None:
     if slow:
         warn_user(
             f"materialized view {name} may slow changes of its tables: {'; '.join(slow)}. WITH (apply = 'on read') "
-            f"applies them when {name} is read; WITH (at_worst = '{entry.maintained.plan.stated_cost.update}') says that "
-            "the cost is meant; EXPLAIN tells what decides it",
+            f"applies them when {name} is read; WITH (at_worst = '{entry.maintained.plan.stated_cost.update}') says "
+            "that the cost is meant; EXPLAIN tells what decides it",
             CostWarning,
         )
 

@@ -27,6 +27,7 @@ from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized,
 from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
+from sqlfront.define.row_errors import null_on_error
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.dialect import parse_query, printed
 from sqlfront.sql.guard import query_columns
@@ -45,6 +46,9 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     with database.lock:
         catalog = EngineCatalog(database, con)
         tree = parse_query(statement.query, statement.text, statement.query_start)
+        if options.get("on_error") == "null":
+            statement = null_on_error(con, statement, tree)
+            tree = parse_query(statement.query, statement.text, statement.query_start)
         require_own(database, catalog.names.current)
         catalog.expect(named_tables(tree), [*persistence.BOOKKEEPING, statement.name.parts[-1]])
         name = new_name(database, con, statement.name.parts, catalog.names)
@@ -174,6 +178,12 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         entry = database.view(con, name.parts)
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked
+        if checked.get("on_error", now := entry.options.get("on_error", "raise")) != now:
+            raise ProgrammingError(
+                f"option on_error of {shown(entry.name)} cannot be altered",
+                why="it is part of the view's query, which is fixed at CREATE",
+                hint=f"CREATE OR REPLACE MATERIALIZED VIEW {shown(entry.name)} WITH (on_error = ...) AS ...",
+            )
         if "at_worst" in checked:
             check_at_worst(shown(entry.name), entry.maintained.plan, checked["at_worst"])
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)

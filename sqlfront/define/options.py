@@ -90,6 +90,15 @@ OPTIONS = (
         "time, so that no INSERT waits for it; its stores are shared with no other view",
         ("at commit", "on read"),
     ),
+    Option(
+        "materialized view",
+        "on_error",
+        str,
+        "raise",
+        "what becomes of a row on which an expression fails, such as a cast: `'raise'`, the change is refused; "
+        "`'null'`, the expression is NULL, and SHOW ERRORS lists the row; fixed at CREATE",
+        ("raise", "null"),
+    ),
     Option("subscription", "snapshot", bool, "true without after", "begin with the view's present rows, as inserts"),
     Option(
         "subscription",

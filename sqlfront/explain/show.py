@@ -36,6 +36,10 @@ def show(session: Session, statement: own.Statement) -> pa.Table:
             entries = [database.view(con, name.parts)] if name else list(database.views.values())
             with database.lock:
                 return _table(STATE, state_rows(database, entries))
+        case own.ShowErrors(name=name):
+            from sqlfront.explain.error_rows import ERRORS, error_rows
+
+            return _table(ERRORS, error_rows(session, database.view(con, name.parts)))
         case own.ShowEpochs():
             return _table(EPOCHS, epoch_rows(database.engine.last_work()) if not database.keeps_nothing else [])
         case own.ExplainMaterializedView(name=name, options=options):

@@ -83,6 +83,8 @@ def _refresh(text: str, start: int, tree: exp.Expr) -> Statement:
 def _show(text: str, start: int, tree: exp.Expr) -> Statement:
     if tree.args["kind"] == "STATE":
         return own.ShowState(text, start, _name(tree.this) if tree.this else None)
+    if tree.args["kind"] == "ERRORS":
+        return own.ShowErrors(text, start, _name(tree.this))
     return _SHOWN[tree.args["kind"]](text, start)
 
 

@@ -12,7 +12,8 @@ from typing import Literal
 _GAP = r"(?:[\s\ufeff]|--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*)|/\*.*?\*/)*+\*/)"
 _OWN = re.compile(
     r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
-              | drop ~++ change | refresh | show ~++ (?:change|materialized|state|epochs) | explain ~++ materialized
+              | drop ~++ change | refresh | show ~++ (?:change|materialized|state|epochs|errors)
+              | explain ~++ materialized
               | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe ) (?![\w$])""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )

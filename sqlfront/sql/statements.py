@@ -171,6 +171,13 @@ class ShowState(Statement):
 
 
 @dataclass(frozen=True)
+class ShowErrors(Statement):
+    """SHOW ERRORS FOR v: the rows on which an expression of the view fails."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
 class ShowEpochs(Statement):
     """SHOW EPOCHS: where the time of the last epochs went."""
 

@@ -29,6 +29,7 @@ from sqlfront.sql.statements import (
     RefreshMaterializedView,
     ShowChangeTables,
     ShowEpochs,
+    ShowErrors,
     ShowMaterializedViews,
     ShowState,
     Subscribe,
@@ -158,6 +159,7 @@ def test_create_change_table() -> None:
         ("SHOW MATERIALIZED VIEWS", ShowMaterializedViews, None),
         ("SHOW STATE", ShowState, "None"),
         ("show epochs", ShowEpochs, None),
+        ("SHOW ERRORS FOR v", ShowErrors, "v"),
         ("SHOW STATE FOR v", ShowState, "v"),
         ("EXPLAIN MATERIALIZED VIEW v", ExplainMaterializedView, "v"),
         ("EXPLAIN (MATERIALIZED) SELECT 1", ExplainMaterialized, None),
@@ -203,6 +205,7 @@ def test_drop_flags() -> None:
         ("CREATE CHANGE TABLE t ()", "Expected a column's name", ")"),
         ("SHOW STATE v", "Expected the end", "v"),
         ("SHOW EPOCHS FOR v", "Expected the end", "FOR"),
+        ("SHOW ERRORS v", "Expected FOR", "v"),
         ("SUBSCRIBE v", "Expected TO", "v"),
     ],
 )

@@ -132,7 +132,7 @@ def test_a_deferred_view_equals_its_query_for_every_reader(seed):
     with sqlfront.connect() as con:
         create(con)
         stream = Stream(con, seed)
-        for _ in range(45):
+        for _ in range(30):
             stream.step()
         stream.replay(close=False)
         for name in VIEWS:
