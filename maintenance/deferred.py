@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,6 +57,18 @@ class DeferredViews:
         found = [(copy, item) for item in stage for copy in self.copied.get(item.relation.name, ())]
         return [(copy, item) for copy, item in found if (copy.owner in self._at_once) == at_once]
 
+    def is_heard(self, relation: str) -> bool:
+        """Whether epochs reach a copy of the relation at once."""
+        return any(copy.owner in self._at_once for copy in self.copied.get(relation, ()))
+
+    def wait_row(self, relation: str, row: Sequence[Any], weight: int) -> None:
+        """Let one row of Python values wait for the copies of its relation."""
+        for copy in self.copied[relation]:
+            if copy.waiting is not None:
+                copy.waiting.add_row(row, weight)
+                if copy.waiting.rows > HELD_ROWS:
+                    self.bound([copy])
+
     def wait(self, changes: Iterable[tuple[Relation, Encoded]]) -> None:
         """Let changes wait for copies, as far as these are there still."""
         for copy, item in changes:
@@ -97,9 +109,9 @@ class DeferredViews:
         finally:
             self._at_once = before
 
-    def bound(self, changes: Iterable[tuple[Relation, Encoded]]) -> None:
+    def bound(self, copies: Iterable[Relation]) -> None:
         """Apply the views for which too many rows wait. A view that cannot take the rows is broken: they go."""
-        for copy in {copy.name: copy for copy, _ in changes}.values():
+        for copy in copies:
             if copy.waiting is None or not copy.waiting.is_too_long():
                 continue
             self.catch_up([copy.owner])

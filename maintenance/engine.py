@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.deferred import DeferredViews, joined
-from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, is_load
+from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
 from sqlfront.maintenance.epoch_work import Work
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
@@ -122,7 +122,7 @@ class Engine(State):
             relation.check_row(row, weight)
             data = None if name in self.deferred.copied else relation.encode_row(row, weight)
             if data is None:
-                change = Change(relation.as_batch(row), np.array([weight], np.int64))
+                change = Change(relation.as_batch([row]), np.array([weight], np.int64))
                 return self.apply_now({name: change}).number
             return self._commit_whole([self._encoded(relation, data)], started).number
 
@@ -153,7 +153,7 @@ class Engine(State):
             self._settle(applied)
             seconds = time.perf_counter() - (started if started is not None else applied.started)
             self._log.end(applied.work, self.epoch, seconds)
-            self.deferred.bound(applied.waiting)
+            self.deferred.bound([copy for copy, _ in applied.waiting])
             return Epoch(applied)
 
     def _settle(self, applied: Applied) -> None:
@@ -267,7 +267,7 @@ class Engine(State):
             self._rebuilt -= self.machine.runs - runs
         self._settle(applied)
         self._log.end(applied.work, self.epoch, time.perf_counter() - started, epochs=0)
-        self.deferred.bound(applied.waiting)
+        self.deferred.bound([copy for copy, _ in applied.waiting])
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:
         """Run an epoch with all signs turned; an interrupt waits until it is done."""
@@ -398,6 +398,7 @@ class Engine(State):
                 del self._ingests[name]
             relation = self.relations.get(name)
             if relation is not None:
-                heard = name in self.deferred.copied or any(view.is_heard for view in self._readers(relation))
-                self.gates[name] = RowFastPath(self, relation, self._programs[name], heard)
+                heard = self.deferred.is_heard(name) or any(view.is_heard for view in self._readers(relation))
+                fast_path = WaitingFastPath if name in self.deferred.copied else RowFastPath
+                self.gates[name] = fast_path(self, relation, self._programs[name], heard)
                 self._ingests[name] = Ingest(relation, self._programs[name])

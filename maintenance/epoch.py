@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.machine import RelationPrograms, place_row, run_packed, run_row
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.encoded import Encoded
@@ -222,6 +223,17 @@ class RowFastPath:
                 if stage == at.COMMITTED:
                     self.relation.changes -= 1
                     machine.epochs -= 1
+
+
+class WaitingFastPath(RowFastPath):
+    """The fast path of a relation that has copies: a row that is committed waits for each of them."""
+
+    def run(self, row: Sequence[Any], weight: int) -> int | None:
+        with self._lock, Uninterrupted():  # No Ctrl-C between the two.
+            number = super().run(row, weight)
+            if number is not None:
+                self._engine.deferred.wait_row(self.relation.name, row, weight)
+            return number
 
 
 def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:

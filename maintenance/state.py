@@ -87,8 +87,8 @@ class State:
             columns = self.relations[name].columns
             self.relations[copy] = made = Relation(copy, columns, False, self.dictionaries, self._evaluate)
             made.copy_of, made.owner = name, owner
-            made.waiting = Waiting([column.name for column in columns])
-            self._assemble()
+            made.waiting = Waiting([column.name for column in columns], made.as_batch)
+            self._assemble((), [name, copy])
 
     def fill_table(self, name: str, batches: Iterable[Any], count: int) -> None:
         """Fill a table that keeps its rows, before any view reads it, from batches or pairs of these and weights.
@@ -109,7 +109,7 @@ class State:
             self._subscribers.unfeed(name)
             for store in relation.stores.values():
                 store.table.release()
-            self._assemble(self._views(relation.fed_by), [name])
+            self._assemble(self._views(relation.fed_by), [name, relation.copy_of])
 
     def create_view(
         self,

@@ -264,15 +264,15 @@ class Relation:
         if not isinstance(weight, int) or not -at.NULL_CODE > weight > at.NULL_CODE:
             raise DataError(f"a weight of {weight!r}", hint="weights are whole numbers of less than 64 bits")
 
-    def as_batch(self, row: Sequence[Any]) -> pa.RecordBatch:
-        """One row of Python values as Arrow, cast as the columns' types say."""
+    def as_batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        """Rows of Python values as Arrow, cast as the columns' types say."""
         import pyarrow as pa
 
         arrays = []
-        for column, value in zip(self.columns, row, strict=True):
+        for place, column in enumerate(self.columns):
             codec = codec_for(column.type, self.dictionaries)
-            words = [np.array([word], np.int64) for word in codec.encode_value(value)]
-            arrays.append(codec.decode(words))
+            words = zip(*(codec.encode_value(row[place]) for row in rows), strict=True)
+            arrays.append(codec.decode([np.array(word, np.int64) for word in words]))
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.columns])
 
     def as_declared(self, rows: pa.Table) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,11 @@ HELD_ROWS = 1_000_000
 class Waiting:
     """The changes of a relation that wait for a copy of it, which has these columns."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], as_batch: Callable[[Sequence[Sequence[Any]]], pa.RecordBatch]) -> None:
         self.rows = 0
-        self._names, self._parts = names, list[tuple[Any, np.ndarray]]()
+        self._names, self._as_batch = names, as_batch
+        self._parts: list[tuple[Any, np.ndarray]] = []
+        self._single: list[tuple[tuple[Any, ...], int]] = []
 
     def add(self, item: Encoded) -> None:
         """Keep the rows of an epoch. They are copied: who gave them may overwrite them. O(rows)."""
@@ -31,6 +34,11 @@ class Waiting:
         rows, weights = rows_of(item, self._names)
         self._parts.append((rows.take(pa.array(np.arange(len(weights)))), weights.copy()))
         self.rows += len(weights)
+
+    def add_row(self, row: Sequence[Any], weight: int) -> None:
+        """Keep one row of Python values that can be encoded. O(1)."""
+        self._single.append((tuple(row), weight))
+        self.rows += 1
 
     def is_too_long(self) -> bool:
         """Whether more rows wait than are held, also when they are netted. O(1), amortised over the rows."""
@@ -44,6 +52,11 @@ class Waiting:
         """The rows with their weights, each once. O(rows)."""
         import pyarrow as pa
 
+        if self._single:
+            batch = self._as_batch([row for row, _ in self._single])
+            weights = np.array([weight for _, weight in self._single], np.int64)
+            self._parts.append((pa.Table.from_batches([batch]), weights))
+            self._single = []
         rows = pa.concat_tables([rows for rows, _ in self._parts])
         positions, weights = net(rows.columns, np.concatenate([weights for _, weights in self._parts]))
         return rows.take(pa.array(positions)), weights
@@ -52,7 +65,7 @@ class Waiting:
         return sum(rows.nbytes + weights.nbytes for rows, weights in self._parts)
 
     def clear(self) -> None:
-        self.rows, self._parts = 0, []
+        self.rows, self._parts, self._single = 0, [], []
 
 
 def rows_of(item: Encoded, names: list[str]) -> tuple[pa.Table, np.ndarray]:
