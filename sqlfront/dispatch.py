@@ -184,8 +184,11 @@ def _subscribe(session: Session, statement: own.Subscribe) -> None:
 def _show(session: Session, statement: Statement) -> None:
     from sqlfront.explain import show
 
-    checked = isinstance(statement, own.CheckMaterializedView)
-    with session.reading_own(session.deferred_in(statement.text) if checked else ()):
+    deferred: Collection[str] = ()
+    if isinstance(statement, (own.CheckMaterializedView, own.ShowErrors)):  # They read what the view's query does, too.
+        query = session.database.view(session.duck, statement.name.parts).select
+        deferred = session.deferred_in(f"{statement.text} {query}")
+    with session.reading_own(deferred):
         table = show.show(session, statement)
     session.set_result(table)
 

@@ -78,12 +78,12 @@ def test_single_rows_are_one_entry_between_others(con):
 def test_steps_of_what_was_taken_back_are_no_epochs(con):
     con.execute("INSERT INTO t SELECT 1, i FROM range(100) AS r(i)")
     con.execute("INSERT INTO c VALUES (1, 1)")
+    with pytest.raises(sqlfront.IntegrityError):
+        con.apply({"c": pa.table({"a": [9] * 5000, "n": [9] * 5000, "_weight": [-1] * 5000})})
     con.execute("BEGIN")
     con.execute("INSERT INTO t SELECT 1, i FROM range(5000) AS r(i)")
     con.execute("FROM total").fetchall()
     con.execute("ROLLBACK")
-    with pytest.raises(sqlfront.IntegrityError):
-        con.apply({"c": pa.table({"a": [9] * 5000, "n": [9] * 5000, "_weight": [-1] * 5000})})
     assert len({row["epoch"] for row in shown(con)}) == 2
     con.execute("INSERT INTO c VALUES (2, 2)")
     last = [row for row in shown(con) if row["epoch"] == con.session.database.engine.epoch]

@@ -164,6 +164,9 @@ def test_changes_wait_until_the_view_is_named(con):
     con.execute("FROM light").fetchall()
     assert (waiting(con, "middle"), waiting(con, "joined")) == (100, 100)
     assert con.view("middle").cost()["steps"] == built
+    explained = con.execute("EXPLAIN MATERIALIZED VIEW middle").fetchall()
+    assert ("waiting", "100 changed rows, until the view is read") in explained
+    assert any("its changes wait until it is read" in value for _, value in explained)
     con.execute("CREATE VIEW plain AS SELECT * FROM middle")
     con.execute("CREATE MACRO rows() AS TABLE SELECT * FROM plain")
     wanted = con.execute(VIEWS["middle"][1] + " ORDER BY ALL").fetchall()
@@ -177,6 +180,15 @@ def test_changes_wait_until_the_view_is_named(con):
     relation = con.sql("SELECT count(*) FROM middle")
     con.execute("INSERT INTO t VALUES (11, 11)")
     assert relation.fetchall() == con.sql("FROM relation").fetchall() == [(len(wanted) + 3,)]
+
+
+def test_check_reads_what_the_query_of_the_view_reads(con):
+    con.execute(f"CREATE MATERIALIZED VIEW rows_ {ON_READ} AS SELECT a, v FROM t JOIN c ON a = k")
+    con.execute("CREATE MATERIALIZED VIEW inlined WITH (on_error = 'null') AS SELECT a, 1 // v AS x FROM rows_")
+    con.execute("INSERT INTO c VALUES (1, 0), (2, 1)")
+    assert con.execute("CHECK MATERIALIZED VIEW inlined").fetchall() == [] and waiting(con, "rows_") == 0
+    con.execute("INSERT INTO t VALUES (2, 5)")
+    assert con.execute("SHOW ERRORS FOR inlined").fetchall() == [] and waiting(con, "rows_") == 0
 
 
 def test_what_came_and_went_is_never_looked_at(con):
