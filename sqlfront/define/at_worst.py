@@ -69,7 +69,7 @@ def warn_of_cost(database: Database, entry: ViewEntry) -> None:
         return
     name = shown(entry.name)
     slow = [
-        f"{node.groups.label} is computed from all rows at each change, O(N): they are one group"
+        f"{node.groups.label}: computed from all rows at each change, O(N), which are one group"
         for node in database.engine.computed_groups(entry.maintained)
         if not node.groups.keys
     ]

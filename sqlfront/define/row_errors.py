@@ -7,7 +7,7 @@ subqueries leave it whole: DuckDB takes none of them inside TRY, and NULL for a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from sqlfront.binding.function_catalog import Functions
 from sqlfront.sql import trees
+from sqlfront.sql.dialect import printed
 from sqlfront.sql.guard import query_columns
 from sqlfront.sql.statements import CreateMaterializedView
 
@@ -61,36 +62,43 @@ def is_try(node: exp.Expr) -> bool:
     return isinstance(node, trees.Call) and node.name.lower() == "try"
 
 
-def _spans(node: exp.Expr, functions: Functions) -> Iterator[trees.Span]:
-    if isinstance(node, exp.Table) or is_try(node):
+def _spans(node: exp.Expr, functions: Functions, keys: Set[str] = frozenset()) -> Iterator[trees.Span]:
+    """Where the expressions stand. `keys` are those of the SELECT's GROUP BY: an expression of keys is not split."""
+    if is_try(node):
         return
+    if isinstance(node, exp.Select):
+        group = node.args.get("group")
+        keys = frozenset(map(printed, group.find_all(exp.Condition)) if group is not None else ())
     span = trees.span(node)
-    if span is not None and _is_whole(node, functions) and any(map(_can_fail, node.walk(prune=is_try))):
+    if span is not None and _is_whole(node, functions, keys) and any(map(_can_fail, node.walk(prune=is_try))):
         yield span
         return
-    for child in node.iter_expressions():
-        yield from _spans(child, functions)
+    within = node.args.get("joins") or [] if isinstance(node, exp.Table) else node.iter_expressions()
+    for child in within:  # Of a table function, the arguments are no row's.
+        yield from _spans(child, functions, keys)
 
 
-def _is_whole(node: exp.Expr, functions: Functions) -> bool:
+def _is_whole(node: exp.Expr, functions: Functions, keys: Set[str]) -> bool:
     """Whether an expression is one of a row, as a whole, and no condition."""
     if not isinstance(node, exp.Condition) or isinstance(node, (*_CONNECTIVES, *_OPEN)):
         return False
     if isinstance(node.parent, exp.Window) and node.arg_key == "this":
         return False
     inside = list(node.walk())
-    return any(isinstance(one, exp.Column) for one in inside) and not any(
-        isinstance(one, _OPEN) or _gathers(one, functions) for one in inside
-    )
+    if not any(isinstance(one, exp.Column) for one in inside):
+        return False
+    if any(isinstance(one, _OPEN) or _gathers(one, functions) for one in inside):
+        return False
+    return printed(node) in keys or not any(_can_fail(one) and printed(one) in keys for one in inside)
 
 
 def _gathers(node: exp.Expr, functions: Functions) -> bool:
-    """Whether a call makes one value of several rows, or several rows of one value."""
-    return isinstance(node, trees.Call) and (
-        functions.is_aggregate(node.name)
-        or functions.unfolds(node.name)
-        or node.name.lower() in ("grouping", "grouping_id")
-    )
+    """Whether a call makes one value of several rows, or several rows of one value; a user's macro may do so."""
+    if not isinstance(node, trees.Call):
+        return False
+    name = node.name.lower()
+    several = functions.is_aggregate(name) or functions.unfolds(name) or functions.is_user_macro(name)
+    return several or name in ("grouping", "grouping_id")
 
 
 def _can_fail(node: exp.Expr) -> bool:

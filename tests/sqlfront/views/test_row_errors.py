@@ -105,6 +105,10 @@ def test_a_view_equals_its_query_with_try(seed):
          "SELECT a FROM t WHERE (TRY(a % b) > 1 OR NOT TRY(v::INT) BETWEEN 1 AND 3)"),
         ("SELECT v::INT IN (SELECT 1 / a FROM s) FROM t JOIN s ON 1 / s.a = t.a",
          "SELECT TRY(v::INT) IN (SELECT TRY(1 / a) FROM s) FROM t JOIN s ON TRY(1 / s.a) = t.a"),
+        ("SELECT v::INT + 1 // a, count(*) FROM t GROUP BY v::INT, a",
+         "SELECT TRY(v::INT) + TRY(1 // a), count(*) FROM t GROUP BY TRY(v::INT), a"),
+        ("SELECT halved(a) + 1 // a FROM (t JOIN s ON 1 // t.a = s.k), range(1 // 1)",
+         "SELECT halved(a) + TRY(1 // a) FROM (t JOIN s ON TRY(1 // t.a) = s.k), range(1 // 1)"),
         ("SELECT row_number() OVER (PARTITION BY a % 2 ORDER BY ln(b)) FROM t",
          "SELECT row_number() OVER (PARTITION BY TRY(a % 2) ORDER BY TRY(ln(b))) FROM t"),
         ("SELECT DATE '2020-01-01', CAST(a AS VARCHAR), TRY_CAST(v AS INT) FROM range(1 / 1)",
@@ -112,7 +116,9 @@ def test_a_view_equals_its_query_with_try(seed):
     ],
 )  # fmt: skip
 def test_where_try_stands(query, expected):
-    assert tried(sqlfront.connect().session.duck, query) == expected
+    con = sqlfront.connect()
+    con.execute("CREATE MACRO halved(x) AS x / 2")
+    assert tried(con.session.duck, query) == expected
 
 
 @pytest.fixture
