@@ -87,7 +87,7 @@ class State:
             columns = self.relations[name].columns
             self.relations[copy] = made = Relation(copy, columns, False, self.dictionaries, self._evaluate)
             made.copy_of, made.owner = name, owner
-            made.waiting = Waiting([column.name for column in columns], made.as_batch)
+            made.waiting = Waiting(made)
             self._assemble((), [name, copy])
 
     def fill_table(self, name: str, batches: Iterable[Any], count: int) -> None:

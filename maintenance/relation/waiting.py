@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from sqlfront.maintenance.program.netting import net
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.maintenance.relation.base_relation import Relation
     from sqlfront.maintenance.relation.encoded import Encoded
 
 HELD_ROWS = 1_000_000
@@ -19,11 +20,11 @@ HELD_ROWS = 1_000_000
 
 
 class Waiting:
-    """The changes of a relation that wait for a copy of it, which has these columns."""
+    """The changes of a relation that wait for a copy of it."""
 
-    def __init__(self, names: list[str], as_batch: Callable[[Sequence[Sequence[Any]]], pa.RecordBatch]) -> None:
+    def __init__(self, copy: Relation) -> None:
         self.rows = 0
-        self._names, self._as_batch = names, as_batch
+        self._copy, self._names = copy, [column.name for column in copy.columns]
         self._parts: list[tuple[Any, np.ndarray]] = []
         self._single: list[tuple[tuple[Any, ...], int]] = []
 
@@ -53,11 +54,12 @@ class Waiting:
         import pyarrow as pa
 
         if self._single:
-            batch = self._as_batch([row for row, _ in self._single])
+            batch = self._copy.as_batch([row for row, _ in self._single])
             weights = np.array([weight for _, weight in self._single], np.int64)
             self._parts.append((pa.Table.from_batches([batch]), weights))
             self._single = []
-        rows = pa.concat_tables([rows for rows, _ in self._parts])
+        # One epoch's text may be large_string, another's string.
+        rows = pa.concat_tables([self._copy.as_declared(rows) for rows, _ in self._parts])
         positions, weights = net(rows.columns, np.concatenate([weights for _, weights in self._parts]))
         return rows.take(pa.array(positions)), weights
 

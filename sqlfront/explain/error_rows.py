@@ -32,7 +32,7 @@ ERRORS = {"table": "string", "row": "string", "expression": "string", "message":
 MOST_ROWS = 1000
 """How many different rows are listed for an expression."""
 _PLAIN = {"expressions", "from_"}
-_SOURCE = re.compile(r"\bc(\d+)$")
+_SOURCE = re.compile(r"__column(\d+)")
 
 
 def error_rows(session: Session, entry: ViewEntry) -> list[tuple[Any, ...]]:
@@ -72,7 +72,7 @@ def _failures(session: Session, entry: ViewEntry, select: exp.Select, tried: exp
 
     place = _place(select, tried)
     columns = list(dict.fromkeys(map(printed, place.tried.find_all(exp.Column))))
-    held = {column: f"c{number}" for number, column in enumerate(columns)}
+    held = {column: f"__column{number}" for number, column in enumerate(columns)}
     values = "".join(f", {column} AS {name}" for column, name in held.items())
     tests = " AND ".join([f"TRY(({printed(place.tried)}) IS NULL) IS NULL", *place.conditions])
     query = (

@@ -188,7 +188,9 @@ def test_check_reads_what_the_query_of_the_view_reads(con):
     con.execute("INSERT INTO c VALUES (1, 0), (2, 1)")
     assert con.execute("CHECK MATERIALIZED VIEW inlined").fetchall() == [] and waiting(con, "rows_") == 0
     con.execute("INSERT INTO t VALUES (2, 5)")
-    assert con.execute("SHOW ERRORS FOR inlined").fetchall() == [] and waiting(con, "rows_") == 0
+    [(table, row, expression, message)] = con.execute("SHOW ERRORS FOR inlined").fetchall()
+    assert (table, row, expression) == ("rows_", "{'a': 1, 'v': 0}", "1 // v") and "(1 // v)" in message
+    assert waiting(con, "rows_") == 0
 
 
 def test_what_came_and_went_is_never_looked_at(con):
@@ -351,3 +353,16 @@ def test_what_is_refused_is_named(con):
     con.execute("INSERT INTO t VALUES (5, 6)")
     for name in ("light", "middle", "upper_", "over_light"):
         assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
+
+
+def test_rows_wait_in_whatever_types_they_came(con):
+    con.execute("CREATE CHANGE TABLE d (k BIGINT, s VARCHAR, h HUGEINT, u UUID)")
+    con.execute(f"CREATE MATERIALIZED VIEW texts {ON_READ} AS SELECT s, h, u, count(*) AS n FROM d GROUP BY ALL")
+    con.apply_row("d", (1, "x", None, None))
+    con.apply_row("d", (2, "x", None, None))  # On the fast path, as Python values.
+    con.execute("INSERT INTO d VALUES (3, 'x', 7, '00000000-0000-0000-0000-000000000007'), (4, 'y', 7, NULL)")
+    con.apply({"d": con.sql("FROM d WHERE k = 3").to_arrow_table()})
+    con.apply({"d": con.sql("SELECT *, -1 AS _weight FROM d WHERE k = 4").to_arrow_table()})
+    assert waiting(con, "texts") == 6
+    assert con.execute("CHECK MATERIALIZED VIEW texts").fetchall() == []
+    assert con.execute("SELECT sum(n) FROM texts").fetchall() == [(4,)]
