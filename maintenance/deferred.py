@@ -36,30 +36,33 @@ class DeferredViews:
         self.refused: dict[str, Error] = {}
         self.copied: dict[str, list[Relation]] = {}
         self._engine = engine
-        self._at_once = set[str]()
+        self._listened, self._read = set[str](), set[str]()
 
     @property
     def views(self) -> set[str]:
         """The deferred views, as the engine calls them."""
         return {copy.owner for copy in self._all()}
 
-    def find(self, listened: Iterable[str]) -> None:
-        """Look for copies anew: relations or listeners, those of the nodes `listened`, have come or gone."""
+    def find(self, listened: Iterable[str]) -> set[str]:
+        """Look for copies anew: relations or listeners, those of the nodes `listened`, have come or gone. The relations
+        whose rows go another way now."""
         self.copied = {}
         for copy in self._all():
             self.copied.setdefault(copy.copy_of, []).append(copy)
-        self._at_once = self._with_read(listened)
+        before, self._listened = self._listened, self._with_read(listened)
+        return {copy.copy_of for copy in self._all() if copy.owner in before ^ self._listened}
 
     def copies(self, stage: Sequence[Encoded], *, at_once: bool) -> list[tuple[Relation, Encoded]]:
         """The copies of changed relations with the changes: those whose views this epoch reaches, or the others."""
         if not self.copied:
             return []
         found = [(copy, item) for item in stage for copy in self.copied.get(item.relation.name, ())]
-        return [(copy, item) for copy, item in found if (copy.owner in self._at_once) == at_once]
+        reached = self._listened | self._read
+        return [(copy, item) for copy, item in found if (copy.owner in reached) == at_once]
 
     def is_heard(self, relation: str) -> bool:
         """Whether epochs reach a copy of the relation at once."""
-        return any(copy.owner in self._at_once for copy in self.copied.get(relation, ()))
+        return any(copy.owner in self._listened for copy in self.copied.get(relation, ()))
 
     def wait_row(self, relation: str, row: Sequence[Any], weight: int) -> None:
         """Let one row of Python values wait for the copies of its relation."""
@@ -103,11 +106,11 @@ class DeferredViews:
     def at_once(self, views: Iterable[str]) -> Iterator[None]:
         """Within, epochs reach these views at once, but for those that changes wait for which they cannot take."""
         current = [view for view in views if not self.rows(view)]
-        before, self._at_once = self._at_once, self._at_once | self._with_read(current)
+        before, self._read = self._read, self._with_read(current)
         try:
             yield
         finally:
-            self._at_once = before
+            self._read = before
 
     def bound(self, copies: Iterable[Relation]) -> None:
         """Apply the views for which too many rows wait. A view that cannot take the rows is broken: they go."""

@@ -391,8 +391,7 @@ class Engine(State):
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
-        self.deferred.find(self._subscribers.listened())
-        for name in stale:
+        for name in {*stale, *self.deferred.find(self._subscribers.listened())}:
             if name in self.gates:
                 self.gates.pop(name).close()
                 del self._ingests[name]

@@ -366,3 +366,29 @@ def test_rows_wait_in_whatever_types_they_came(con):
     assert waiting(con, "texts") == 6
     assert con.execute("CHECK MATERIALIZED VIEW texts").fetchall() == []
     assert con.execute("SELECT sum(n) FROM texts").fetchall() == [(4,)]
+
+
+def test_a_listener_closes_the_fast_path_of_rows(con):
+    con.apply_row("c", (1, 1))
+    con.apply_row("c", (1, 2))
+    assert waiting(con, "joined") == 2
+    with con.view("joined").subscribe(snapshot=False) as feed:
+        con.apply_row("c", (2, 3))
+        assert feed.poll().num_rows == 1 and waiting(con, "joined") == 0
+    con.apply_row("c", (2, 4))
+    con.apply_row("c", (2, 5))
+    assert waiting(con, "joined") == 2
+    assert con.execute("CHECK MATERIALIZED VIEW joined").fetchall() == []
+
+
+def test_a_sum_that_gets_wider_in_a_transaction_is_read_there(con):
+    query = "SELECT t.a, sum(t.b * c.v) AS s FROM t JOIN c ON a = k GROUP BY t.a"
+    con.execute(f"CREATE MATERIALIZED VIEW wide {ON_READ} AS {query}")
+    con.execute("FROM wide").fetchall()
+    con.execute("BEGIN")
+    con.execute("INSERT INTO c VALUES (1, 2), (1, 4000000000000000000), (1, 4000000000000000000)")
+    con.execute("INSERT INTO t SELECT 1, 2 FROM range(3)")
+    wanted = con.execute(query).fetchall()
+    assert con.execute("FROM wide").fetchall() == wanted and wanted
+    con.execute("ROLLBACK")
+    assert con.execute("CHECK MATERIALIZED VIEW wide").fetchall() == []
