@@ -105,15 +105,19 @@ class Transaction:
 
         database, applied = self._database, None
         with database.lock, Uninterrupted() as signals:
+            started = ending = time.perf_counter()
             with committing(self._con) as undo:
                 if rows.num_rows:
                     change = Change(rows, np.full(rows.num_rows, sign, np.int64))
                     applied = _apply_first(database, {relation: change})
                     undo.callback(database.engine.undo, applied)
+                    applied.work.took("writing in DuckDB", self.writing)
+                    ending = time.perf_counter()
                 signals.check()
             if applied is not None:
+                applied.work.took("COMMIT", time.perf_counter() - ending)
                 database.capture.note_returned()
-                self.epoch = database.engine.commit(applied)
+                self.epoch = database.engine.commit(applied, started - self.writing)
                 database.note_epoch()
 
     def commit(self) -> Epoch | None:
