@@ -242,8 +242,13 @@ def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:
     return list(result)
 
 
-def _hashable(key: Row) -> Row:
-    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in key)
+def _hashable(key: Any) -> Any:
+    """Values, nested ones too, as tuples in which one NaN equals another."""
+    if isinstance(key, dict):
+        return tuple(map(_hashable, key.items()))
+    if isinstance(key, (list, tuple)):
+        return tuple(map(_hashable, key))
+    return "NaN" if isinstance(key, float) and math.isnan(key) else key
 
 
 def _sort_key(row: Row) -> tuple[Any, ...]:
@@ -272,7 +277,7 @@ def _same_value(one: Any, other: Any) -> bool:
             or one == other
             or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
         )
-    return type(one) is type(other) and one == other
+    return type(one) is type(other) and _hashable(one) == _hashable(other)
 
 
 def _quote(name: str) -> str:

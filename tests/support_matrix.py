@@ -33,6 +33,7 @@ SUPPORTED = (
     "rewritten",
     "computed",
     "partners",
+    "nested",
 )
 
 HEAD = """# SQL support matrix

@@ -9,7 +9,7 @@ from typing import Literal
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.scalar_forms import call, equal, row_values
-from sqlfront.cut.value_types import ComparedTypes, is_lossless, is_nested, never_null, usual_value
+from sqlfront.cut.value_types import ComparedTypes, has_codes, is_lossless, never_null, usual_value
 from sqlfront.planner.algebra.scalars import (
     Call,
     Compare,
@@ -168,17 +168,14 @@ class _Splitting:
         left, right, operator = condition.left, condition.right, condition.operator
         types, place = [left.type, right.type], self._notes.place_of(condition)
         for side in (left, right):
-            if is_nested(side.type):
-                why, hint = (
-                    "lists, structs and maps cannot be join columns yet",
-                    "join on the fields or elements themselves",
-                )
+            if not has_codes(side.type):
+                why, hint = "its values do not come back from Arrow as they were", "join on VARCHAR"
                 raise self._notes.refusal(f"A join on {side.type}", self._notes.place_of(side), why, hint)
         common = self._types.common(*types)
         if common is None:
             why, hint = "DuckDB compares them in a way a join index cannot", "cast one side to the other's type"
             raise self._notes.refusal(f"{types[0]} {operator} {types[1]}", place, why, hint)
-        if operator not in ("=", "<>") and not is_orderable(common):
+        if operator in ORDERS and not is_orderable(common):
             why = "the words that stand for its values are not in the order in which DuckDB compares them"
             hint = "cast both sides to a number, a timestamp or VARCHAR"
             raise self._notes.refusal(f"A join by the order of {common}", place, why, hint)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlfront.storage.errors import NotSupportedError
 
-NESTED = ("LIST", "ARRAY", "STRUCT", "TUPLE", "MAP", "UNION", "VARIANT", "GEOMETRY", "TYPE")
+OPEN = ("UNION", "VARIANT", "GEOMETRY", "TYPE")
 SCALARS = frozenset((
     '"NULL"', "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "JSON", "BLOB", "BIT", "BIGNUM", "UUID", "INTERVAL", "DATE",
@@ -39,7 +39,7 @@ def parse_type(name: str) -> ScalarType:
         return ScalarType(name, "ENUM", values=_enum_values(name))
     raise NotSupportedError(
         f"columns of type {name} cannot be kept in a materialized view",
-        why="nested and open types have no fixed-size codes" if _is_nested(name) else "the type is unknown",
+        why="its values do not come back from Arrow as they were" if name.startswith(OPEN) else "the type is unknown",
         hint="select its scalar fields, or cast it to VARCHAR",
     )
 
@@ -47,7 +47,3 @@ def parse_type(name: str) -> ScalarType:
 def _enum_values(name: str) -> tuple[str, ...]:
     quoted = re.findall(r"'((?:[^']|'')*)'", name[len("ENUM(") : -1])
     return tuple(value.replace("''", "'") for value in quoted)
-
-
-def _is_nested(name: str) -> bool:
-    return name.endswith("]") or name.startswith(NESTED)

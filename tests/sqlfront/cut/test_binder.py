@@ -34,6 +34,7 @@ SUPPORTED = (
     "rewritten",
     "computed",
     "partners",
+    "nested",
 )
 
 
