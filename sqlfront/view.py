@@ -13,6 +13,7 @@ from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
 from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.codecs.nested_types import parse_nested, with_fields
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.sql_text import quote
 
@@ -69,11 +70,17 @@ class View:
             if None not in same:
                 with self._reading():
                     return all(same) and contains(self._entry.maintained, wanted)
-        row_values = list(zip(names, values, strict=True))
-        # Equalities lead to the tree; IS NOT DISTINCT FROM would not.
-        tests = [f"{quote(name)} IS NULL" if value is None else f"{quote(name)} = ?" for name, value in row_values]
+        tests, given = [], []
+        for (name, type_), value in zip(self._entry.definition.columns, values, strict=True):
+            # Equalities lead to the tree; IS NOT DISTINCT FROM would not.
+            if value is None:
+                tests.append(f"{quote(name)} IS NULL")
+                continue
+            nested = parse_nested(type_)
+            tests.append(f"{quote(name)} = " + ("?" if nested is None else f"CAST(? AS {type_})"))
+            given.append(value if nested is None else with_fields(value, nested))
         query = f"SELECT EXISTS (SELECT 1 FROM {self._in_full} WHERE {' AND '.join(tests)})"
-        return bool(self._connection.execute(query, [v for _, v in row_values if v is not None]).fetchall()[0][0])
+        return bool(self._connection.execute(query, given).fetchall()[0][0])
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows, of one epoch."""

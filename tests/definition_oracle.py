@@ -20,6 +20,7 @@ from sqlfront.planner.model.query import (
     RawColumn,
     TouchedGroups,
 )
+from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, with_fields
 
 Row = tuple[Any, ...]
 
@@ -154,10 +155,15 @@ def leaf_sql(atom: Atom, tables: Callable[[str], str] | None = None) -> str:
 
 def insert_rows(con: Any, table: str, rows: Sequence[Sequence[Any]]) -> None:
     """Insert rows with one statement for every 500 of them: DuckDB's executemany runs one statement a row."""
+    types = [parse_nested(row[1]) for row in con.execute(f"DESCRIBE {table}").fetchall()]
     for start in range(0, len(rows), 500):
-        part = rows[start : start + 500]
+        part = [[_given(value, nested) for value, nested in zip(row, types)] for row in rows[start : start + 500]]
         values = ", ".join(f"({', '.join('?' * len(row))})" for row in part)
         con.execute(f"INSERT INTO {table} VALUES {values}", [value for row in part for value in row])
+
+
+def _given(value: Any, nested: NestedType | None) -> Any:
+    return value if nested is None else with_fields(value, nested)
 
 
 def same_bag(left: Iterable[Row], right: Iterable[Row]) -> bool:

@@ -114,6 +114,7 @@ class _Splitting:
                 operator: Operator = condition.operator  # type: ignore[assignment]
                 result.comparisons.append(ComparedSides(condition.left, operator, condition.right, kind))
         equalities.sort(key=lambda one: len(core.atoms_of(one[0])) < 2)  # Classes are named by what joins.
+        equalities = self._transitive(equalities, result)
         result.classes = self._classes(equalities)
         for equality_class in result.classes:
             self._tie_members(equality_class, equalities, result)
@@ -195,22 +196,38 @@ class _Splitting:
         """Connected components of the equalities, in order of first appearance; those of one atom are no class."""
         find = _union((self._element(left), self._element(right)) for _, left, right in equalities)
         groups: dict[Element, EqualityClass] = {}
-        for condition, left, right in equalities:
+        for _, left, right in equalities:
             for side in (left, right):
                 element = self._element(side)
                 group = groups.setdefault(find(element), EqualityClass(side.type, {}, {}))
-                group.type = self._wider(group.type, side.type, condition)
+                group.type = self._types.common(group.type, side.type) or group.type
                 group.members.setdefault(element[0], side)
                 group.elements[element] = None
         return [group for group in groups.values() if len(group.members) > 1]
 
-    def _wider(self, one: str, other: str, condition: Scalar) -> str:
-        common = self._types.common(one, other)
-        if common is None or not (is_lossless(one, common) and is_lossless(other, common)):
-            why = f"through other equalities it also equates {one} and {other}, which have no common exact type"
-            hint = "cast the columns to one type"
-            raise self._notes.refusal("This equality", self._notes.place_of(condition), why, hint)
-        return common
+    def _transitive(
+        self, equalities: list[tuple[Scalar, Scalar, Scalar]], conditions: Conditions
+    ) -> list[tuple[Scalar, Scalar, Scalar]]:
+        """The equalities whose classes have a common exact type, in their order. Any other between tables, such as one
+        of DOUBLE with a class of BIGINT, is a pair of comparisons; one of a single table is a predicate already."""
+        types: dict[Element, str] = {}
+        united: dict[Element, frozenset[Element]] = {}
+        kept: list[tuple[Scalar, Scalar, Scalar]] = []
+        for condition, left, right in equalities:
+            elements = [self._element(left), self._element(right)]
+            one, other = (types.get(element, element[1].type) for element in elements)
+            common = self._types.common(one, other)
+            if common is not None and is_lossless(one, common) and is_lossless(other, common):
+                kept.append((condition, left, right))
+                together = frozenset().union(*(united.get(element, {element}) for element in elements))
+                united |= dict.fromkeys(together, together)
+                types |= dict.fromkeys(together, common)
+            elif len(self._core.atoms_of(condition)) > 1:
+                kind = self._types.common(left.type, right.type)
+                assert kind is not None
+                operators: tuple[Operator, ...] = ("<=", ">=")
+                conditions.comparisons += [ComparedSides(left, operator, right, kind) for operator in operators]
+        return kept
 
     def _element(self, side: Scalar) -> Element:
         return self._core.atoms_of(side)[0], side

@@ -12,7 +12,6 @@ from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import Codec, mark_nulls, opaque_storage, safe_cast
 from sqlfront.storage.codecs.dictionary import Dictionary, validity
 from sqlfront.storage.codecs.nested_bytes import Layout, strings_of, values_of
-from sqlfront.storage.codecs.nested_types import NestedType, with_fields
 from sqlfront.storage.codecs.types import ScalarType
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
@@ -94,9 +93,9 @@ class BytesCodec(TextCodec):
 class NestedCodec(Codec):
     """LIST, ARRAY, STRUCT, TUPLE and MAP: byte strings that are equal, and ordered, as the values are."""
 
-    def __init__(self, nested: NestedType, layout: Layout, caster: Caster, dictionary: Dictionary) -> None:
-        super().__init__(nested.name, layout.arrow_type, caster)
-        self._nested, self._layout = nested, layout
+    def __init__(self, type: str, layout: Layout, caster: Caster, dictionary: Dictionary) -> None:
+        super().__init__(type, layout.arrow_type, caster)
+        self._layout = layout
         self.dictionary: Dictionary = dictionary
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
@@ -107,9 +106,6 @@ class NestedCodec(Codec):
 
     def _native(self, array: pa.Array) -> pa.Array | None:
         return array if self._layout.fits(array.type) else None
-
-    def _cast_value(self, value: Any, insert: bool) -> tuple[int, ...]:
-        return super()._cast_value(with_fields(value, self._nested), insert)
 
     def _encode_array(self, array: pa.Array, insert: bool) -> list[np.ndarray]:
         strings = strings_of(self._layout.write(array), array)

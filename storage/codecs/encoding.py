@@ -60,7 +60,7 @@ _TIMES = {
 def codec_for(type: str, dictionaries: Dictionaries) -> Codec:
     """The codec of a DuckDB type, named as DESCRIBE does. NotSupportedError for types that have none."""
     if (nested := parse_nested(type)) is not None:
-        return NestedCodec(nested, _layout(nested, dictionaries), dictionaries.caster, dictionaries.blob)
+        return NestedCodec(nested.name, _layout(nested, dictionaries), dictionaries.caster, dictionaries.blob)
     scalar, caster = parse_type(type), dictionaries.caster
     family = scalar.family
     if family in _INTEGERS:

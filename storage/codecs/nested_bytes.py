@@ -205,6 +205,9 @@ class Lists(Layout):
             owners.append(rows)
         owner = np.concatenate(owners)
         values = pa.concat_arrays(parts).take(pa.array(np.argsort(owner, kind="stable")))
+        if pa.types.is_map(self.arrow_type):  # Its entries have a type of their own: keys are never NULL.
+            entry = [self.arrow_type.key_field, self.arrow_type.item_field]
+            values = pa.StructArray.from_arrays([values.field(0), values.field(1)], fields=entry)
         offsets = np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=len(at)))))
         buffers = [_validity(present), pa.py_buffer(offsets.astype(np.int32))]
         return pa.Array.from_buffers(self.arrow_type, len(at), buffers, children=[values]), ends + present

@@ -46,7 +46,10 @@ def values(type: str, seed: int, count: int) -> pa.Array:
 
 
 def register(codec, words, given):
-    decoded = pa.table([codec.decode(words)], schema=pa.schema([codec.arrow_field("x")]))
+    array = codec.decode(words)
+    array.validate()
+    assert not pa.types.is_map(array.type) or len(array.to_pylist()) == len(given)
+    decoded = pa.table([array], schema=pa.schema([codec.arrow_field("x")]))
     numbers = pa.array(range(len(given)))
     CON.register("given", pa.table({"i": numbers, "x": given}))
     CON.register("back", decoded.append_column("i", numbers))
