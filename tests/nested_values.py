@@ -32,6 +32,7 @@ SCALARS = {
     "TIMESTAMP": ["2020-02-29 12:34:56.789", "-infinity"],
     "TIMESTAMP_NS": ["2020-02-29 12:34:56.123456789"],
     "TIMESTAMP WITH TIME ZONE": ["2020-02-29 12:34:56+00", "1969-01-01 00:00:00+00"],
+    "GEOMETRY": ["POINT(1 2)", "POINT(-1 2)", "POINT EMPTY"],
     "INTERVAL": ["1 month", "30 days", "720 hours", "-1 day", "29 days"],
     "ENUM('b', 'it''s', 'a,)')": ["b", "it's", "a,)"],
 }

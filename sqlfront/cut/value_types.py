@@ -167,8 +167,8 @@ def _usual_nested(nested: NestedType) -> str:
 
 
 def has_codes(kind: str) -> bool:
-    """Whether values of a type can be a column of a view's join or output: not UNION, VARIANT and GEOMETRY, nor what
-    holds them, whose values Arrow does not give back as they were."""
+    """Whether values of a type can be a column of a view's join or output: not UNION and VARIANT, nor what holds
+    them, whose values Arrow does not give back as they were."""
     return not any(scalar.startswith(OPEN) for scalar in scalar_types(kind))
 
 

@@ -90,6 +90,17 @@ class BytesCodec(TextCodec):
         return bytes(value) if self.type == "BLOB" and isinstance(value, bytes | bytearray | memoryview) else None
 
 
+class GeometryCodec(BytesCodec):
+    """GEOMETRY, which DuckDB compares by the bytes of its well-known binary form, as Arrow has it."""
+
+    def cast_sql(self, name: str) -> str:
+        return f"CAST({super().cast_sql(name)} AS {self.type})"
+
+    def _native(self, array: pa.Array) -> pa.Array | None:
+        is_binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
+        return array if is_binary else None
+
+
 class NestedCodec(Codec):
     """LIST, ARRAY, STRUCT, TUPLE and MAP: byte strings that are equal, and ordered, as the values are."""
 

@@ -5,7 +5,7 @@ DECIMAL                                     the scaled integer, two words above 
 HUGEINT, UHUGEINT, UUID                     two words
 FLOAT, DOUBLE                               the bits in an order-preserving form, one zero, one NaN
 INTERVAL                                    days and microseconds, two words
-VARCHAR, JSON, BLOB, BIT, BIGNUM            an id in a dictionary
+VARCHAR, JSON, BLOB, BIT, BIGNUM, GEOMETRY  an id in a dictionary
 LIST, ARRAY, STRUCT, TUPLE, MAP             an id in the dictionary of BLOB, of a byte string in DuckDB's order
 ENUM                                        the position among its values
 """
@@ -17,7 +17,7 @@ import pyarrow as pa
 from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.dictionary import Dictionaries
-from sqlfront.storage.codecs.dictionary_codec import BytesCodec, EnumCodec, NestedCodec, NullCodec, TextCodec
+from sqlfront.storage.codecs.dictionary_codec import BytesCodec, EnumCodec, GeometryCodec, NestedCodec, NullCodec, TextCodec
 from sqlfront.storage.codecs.fixed import (
     BooleanCodec,
     DecimalCodec,
@@ -70,6 +70,8 @@ def codec_for(type: str, dictionaries: Dictionaries) -> Codec:
         return TimeCodec(family, arrow_type, caster, from_python)
     if family == "DECIMAL":
         return DecimalCodec(scalar, caster) if scalar.width <= 18 else WideDecimalCodec(scalar, caster)
+    if family == "GEOMETRY":
+        return GeometryCodec(scalar.name, pa.large_binary(), caster, dictionaries.blob)
     if family in ("VARCHAR", "JSON", "BLOB", "BIT", "BIGNUM"):
         return _dictionary_codec(family, dictionaries)
     return _other_codec(scalar, caster)

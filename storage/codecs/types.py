@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlfront.storage.errors import NotSupportedError
 
-OPEN = ("UNION", "VARIANT", "GEOMETRY", "TYPE")
+OPEN = ("UNION", "VARIANT", "TYPE")
 SCALARS = frozenset((
     '"NULL"', "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "JSON", "BLOB", "BIT", "BIGNUM", "UUID", "INTERVAL", "DATE",
@@ -37,6 +37,8 @@ def parse_type(name: str) -> ScalarType:
         return ScalarType(name, "DECIMAL", int(match[1]), int(match[2]))
     if name.startswith("ENUM(") and name.endswith(")"):
         return ScalarType(name, "ENUM", values=_enum_values(name))
+    if name == "GEOMETRY" or name.startswith("GEOMETRY("):
+        return ScalarType(name, "GEOMETRY")
     raise NotSupportedError(
         f"columns of type {name} cannot be kept in a materialized view",
         why="its values do not come back from Arrow as they were" if name.startswith(OPEN) else "the type is unknown",

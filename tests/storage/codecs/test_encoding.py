@@ -352,7 +352,6 @@ def test_codes_keep_the_order_of_numbers():
     [
         "UNION(a INTEGER)",
         "VARIANT",
-        "GEOMETRY",
         "NOSUCH",
     ],
 )
