@@ -9,7 +9,7 @@ from typing import Literal
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.scalar_forms import call, equal, row_values
-from sqlfront.cut.value_types import ComparedTypes, has_codes, is_lossless, never_null, usual_value
+from sqlfront.cut.value_types import ComparedTypes, is_lossless, never_null, no_codes, usual_value
 from sqlfront.planner.algebra.scalars import (
     Call,
     Compare,
@@ -167,12 +167,12 @@ class _Splitting:
     def _common_type(self, condition: Compare) -> str:
         """The type in which DuckDB compares two sides. Refuses an order that the codes of values do not have."""
         left, right, operator = condition.left, condition.right, condition.operator
-        types, place = [left.type, right.type], self._notes.place_of(condition)
+        types = [left.type, right.type]
         for side in (left, right):
-            if not has_codes(side.type):
-                why, hint = "its values do not come back from Arrow as they were", "join on VARCHAR"
-                raise self._notes.refusal(f"A join on {side.type}", self._notes.place_of(side), why, hint)
-        common = self._types.common(*types)
+            if (why := no_codes(side.type)) is not None:
+                place = self._notes.place_of(side)
+                raise self._notes.refusal(f"A join on {side.type}", place, why, "join on VARCHAR")
+        common, place = self._types.common(*types), self._notes.place_of(condition)
         if common is None:
             why, hint = "DuckDB compares them in a way a join index cannot", "cast one side to the other's type"
             raise self._notes.refusal(f"{types[0]} {operator} {types[1]}", place, why, hint)

@@ -17,7 +17,14 @@ import pyarrow as pa
 from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.dictionary import Dictionaries
-from sqlfront.storage.codecs.dictionary_codec import BytesCodec, EnumCodec, GeometryCodec, NestedCodec, NullCodec, TextCodec
+from sqlfront.storage.codecs.dictionary_codec import (
+    BytesCodec,
+    EnumCodec,
+    GeometryCodec,
+    NestedCodec,
+    NullCodec,
+    TextCodec,
+)
 from sqlfront.storage.codecs.fixed import (
     BooleanCodec,
     DecimalCodec,
