@@ -57,7 +57,7 @@ def differences(con: sqlfront.Connection, view: str, query: str) -> list[tuple[o
     return con.execute(both.format(f"(SELECT * FROM ({query}))")).fetchall()
 
 
-@pytest.mark.parametrize("column", TYPES)
+@pytest.mark.parametrize("column", ["l", "b", *(pytest.param(c, marks=pytest.mark.slow) for c in "sktm")])
 def test_views_equal_their_queries(column: str) -> None:
     type, random, con = TYPES[column], Random(column), sqlfront.connect()
     con.execute("SET TimeZone = 'UTC'")
@@ -75,7 +75,7 @@ def test_views_equal_their_queries(column: str) -> None:
         for name, query in views.items():
             assert differences(con, name, query) == [], query
             shown += con.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0]
-    assert shown > 60
+    assert shown > 25
     for table in "ru":
         con.execute(f"DELETE FROM {table}")
     for name, query in views.items():
