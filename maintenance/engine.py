@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, is_load
+from sqlfront.maintenance.deferred import DeferredViews, joined
+from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
+from sqlfront.maintenance.epoch_work import Work
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
+from sqlfront.maintenance.relation.waiting import rows_of
 from sqlfront.maintenance.state import State
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.errors import IntegrityError
@@ -52,6 +56,7 @@ class Engine(State):
 
     def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
         super().__init__(evaluate, lock, watch)
+        self.deferred = DeferredViews(self)
         self.gates: dict[str, RowFastPath] = {}
         self._ingests: dict[str, Ingest] = {}
 
@@ -62,9 +67,15 @@ class Engine(State):
         """The number of the last committed epoch."""
         return self.machine.epochs
 
-    @epoch.setter
-    def epoch(self, number: int) -> None:
-        self.machine.epochs = number
+    def begin_after(self, epoch: int) -> None:
+        """Number the epochs from the one after this."""
+        self.machine.epochs = epoch
+        self._log.pass_over(epoch)
+
+    def last_work(self) -> list[Work]:
+        """Where the time of the last epochs went, oldest first."""
+        with self.lock:
+            return self._log.last(self.epoch)
 
     def apply(self, changes: Mapping[str, Change]) -> Applied:
         """Apply changes to several tables at once, to all views; to be committed or undone by the caller.
@@ -73,12 +84,14 @@ class Engine(State):
         not fit its column. The state is then as before.
         """
         with self.lock:
-            return self._apply(self._encode_all(changes))
+            started = time.perf_counter()
+            return self._apply(self._encode_all(changes), started)
 
     def apply_now(self, changes: Mapping[str, Change], started: float | None = None) -> Epoch:
         """`apply` and `commit`; Ctrl-C undoes the epoch."""
         with self.lock:
-            return self._commit_whole(self._encode_all(changes), started)
+            began = time.perf_counter()
+            return self._commit_whole(self._encode_all(changes), began, started)
 
     def apply_batches(self, batches: Mapping[str, Any], gates: Mapping[str, RowFastPath]) -> Epoch | None:
         """A committed epoch of record batches by the shortest way; None (and nothing changed) if one needs the long.
@@ -104,18 +117,20 @@ class Engine(State):
     def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
         """A committed epoch of one row, without Arrow, by the general way (see RowGate); returns the epoch's number."""
         with self.lock:
+            started = time.perf_counter()
             relation = self.relations[name]
             relation.check_row(row, weight)
-            data = relation.encode_row(row, weight)
+            data = None if name in self.deferred.copied else relation.encode_row(row, weight)
             if data is None:
-                change = Change(relation.as_batch(row), np.array([weight], np.int64))
+                change = Change(relation.as_batch([row]), np.array([weight], np.int64))
                 return self.apply_now({name: change}).number
-            return self._commit_whole([self._encoded(relation, data)]).number
+            return self._commit_whole([self._encoded(relation, data)], started).number
 
     def undo(self, applied: Applied) -> None:
         """Take an applied epoch back."""
         with self.lock:
             self.undo_encoded(applied.encoded)
+            self._log.pass_over(self.epoch)
 
     def undo_whole(self, applied: Applied) -> None:
         """Take an applied epoch back exactly once, whenever Ctrl-C arrives; it is raised afterwards."""
@@ -134,22 +149,29 @@ class Engine(State):
     def commit(self, applied: Applied, started: float | None = None) -> Epoch:
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
         with self.lock:
-            self.epoch += 1
-            self._subscribers.tell(self.epoch, applied.encoded, applied.changes)
-            self._counts = self.machine.counters[: self._highest + 1].copy()  # What listeners are told has been read.
-            applied.counts = applied.counts[0], self._counts
-            for item in applied.encoded:
-                item.relation.passed = True
-                item.relation.loaded += item.rows * is_load(item.rows, item.relation.changes)
-                item.relation.changes += item.rows
-                if item.relation.has_dictionaries:
-                    self.dictionaries.sweep_if_needed()
+            self.machine.epochs += 1
+            self._settle(applied)
             seconds = time.perf_counter() - (started if started is not None else applied.started)
-            return Epoch(self, self.epoch, applied, seconds)
+            self._log.end(applied.work, self.epoch, seconds)
+            self.deferred.bound([copy for copy, _ in applied.waiting])
+            return Epoch(applied)
 
-    def _commit_whole(self, encoded: list[Encoded], started: float | None = None) -> Epoch:
+    def _settle(self, applied: Applied) -> None:
+        """Tell what an epoch that stays has changed to whom it concerns."""
+        if self._subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
+            applied.work.after = self._log.counts()
+        self.deferred.wait(applied.waiting)
+        for item in applied.encoded:
+            item.relation.passed = True
+            item.relation.loaded += item.rows * is_load(item.rows, item.relation.changes)
+            item.relation.changes += item.rows
+            if item.relation.has_dictionaries:
+                self.dictionaries.sweep_if_needed()
+
+    def _commit_whole(self, encoded: list[Encoded], began: float, started: float | None = None) -> Epoch:
+        """`began` is when the epoch came to the engine, `started` when the caller says that it began."""
         with Uninterrupted() as signals:
-            applied = self._apply(encoded)
+            applied = self._apply(encoded, began)
             try:
                 signals.check()
             except BaseException:
@@ -157,24 +179,24 @@ class Engine(State):
                 raise
             return self.commit(applied, started)
 
-    def _apply(self, encoded: list[Encoded]) -> Applied:
+    def _apply(self, encoded: list[Encoded], began: float) -> Applied:
         """`_apply_all`, watched if it may take long."""
         rows = sum(item.rows for item in encoded)
         if rows < _WATCHED:
-            return self._apply_all(encoded)
+            return self._apply_all(encoded, began)
         with self.machine.watch("applying changes", rows):
-            return self._apply_all(encoded)
+            return self._apply_all(encoded, began)
 
-    def _apply_all(self, encoded: list[Encoded]) -> Applied:
+    def _apply_all(self, encoded: list[Encoded], began: float) -> Applied:
         """Run an epoch; widen values and run again after an overflow; undo it on any failure."""
-        started = time.perf_counter()
-        before = self._counts
+        work = self._log.begin(self.machine.epochs)
+        work.took("encoding", time.perf_counter() - began)
         for item in encoded:
             item.net()
         while True:
             done: list[Encoded] = []
             try:
-                flags, changes = self._run_stages(encoded, done)
+                flags, changes = self._run_stages(encoded, done, work)
             except Rescale as needed:
                 self.undo_encoded(done)
                 self._rescale(needed)
@@ -182,6 +204,7 @@ class Engine(State):
                 continue
             except BaseException:
                 self.undo_encoded(done)
+                self._log.pass_over(self.epoch)
                 raise
             if flags & at.OVERFLOW == 0:
                 break
@@ -195,10 +218,12 @@ class Engine(State):
                 self._lay_out(item)
         if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
             done = [self._with_programs(item) for item in done]
-        self._counts = self.machine.counters[: self._highest + 1].copy()
-        return Applied(self, done, before, self._counts, started, changes)
+        work.after = self._log.counts()
+        return Applied(done, began, changes, work, self.deferred.copies(done, at_once=False))
 
-    def _run_stages(self, encoded: list[Encoded], done: list[Encoded]) -> tuple[int, dict[str, OutputChange]]:
+    def _run_stages(
+        self, encoded: list[Encoded], done: list[Encoded], work: Work
+    ) -> tuple[int, dict[str, OutputChange]]:
         """Run the changes of tables, then, one after the other, those of nodes that others read.
 
         `done` collects what has run, for undo, also when this raises. An overflow ends it early.
@@ -206,11 +231,13 @@ class Engine(State):
         self._subscribers.begin()
         waiting, touched = self._subscribers.feeding(), set[str]()
         changes: dict[str, OutputChange] = {}
-        stage, flags = encoded, 0
+        stage, flags = encoded + self._copied(encoded), 0
         while stage:
             runs = self.machine.runs
             try:
+                began = time.perf_counter()
                 flags |= self.machine.run_epoch(stage)
+                work.ran(stage, time.perf_counter() - began)
             finally:
                 if self.machine.runs != runs:
                     done += stage
@@ -220,10 +247,27 @@ class Engine(State):
             stage = []
             while waiting and not stage and flags & at.OVERFLOW == 0:
                 relation, nodes = waiting.pop(0)
-                read = {node.name: node.output(done) for node in nodes if node.relations & touched}
+                read = {node.name: work.output(node, done) for node in nodes if node.relations & touched}
                 changes |= read
+                began = time.perf_counter()
                 stage = self._encode_together(relation, [change for change in read.values() if len(change)])
+                stage += self._copied(stage)
+                work.took("encoding", time.perf_counter() - began)
         return flags, changes
+
+    def take(self, changes: Mapping[str, tuple[pa.Table, np.ndarray]]) -> None:
+        """Apply changes of copies of relations, which are part of no epoch: readers of other views see the same state.
+
+        Raises as `apply` does; the state is then as before.
+        """
+        started, runs = time.perf_counter(), self.machine.runs
+        try:
+            applied = self._apply(self._encode_all({name: Change(*rows) for name, rows in changes.items()}), started)
+        finally:
+            self._rebuilt -= self.machine.runs - runs
+        self._settle(applied)
+        self._log.end(applied.work, self.epoch, time.perf_counter() - started, epochs=0)
+        self.deferred.bound([copy for copy, _ in applied.waiting])
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:
         """Run an epoch with all signs turned; an interrupt waits until it is done."""
@@ -289,8 +333,19 @@ class Engine(State):
             return []
         relation = self.relations[name]
         item = self._encoded(relation, np.concatenate([relation.encode(c.rows, c.weights) for c in changes]))
+        if name in self.deferred.copied:
+            item.batch, item.weights = joined(changes)
         item.net()
         return [item]
+
+    def _copied(self, stage: Sequence[Encoded]) -> list[Encoded]:
+        """The same changes for the copies of relations whose views are applied in this epoch."""
+        found = []
+        for copy, item in self.deferred.copies(stage, at_once=True):
+            rows, weights = rows_of(item, [column.name for column in copy.columns])
+            found.append(self._encoded(copy, copy.encode(rows, weights), rows, weights))
+            found[-1].net()
+        return found
 
     def _encoded(
         self,
@@ -328,7 +383,7 @@ class Engine(State):
             values.append(f"{column.expression} = {codec.decode(code)[0].as_py()!r}")
             place += width
         return IntegrityError(
-            f"a row of {relation.name} is deleted more often than it is there",
+            f"a row of {view_of(relation.name)} is deleted more often than it is there",
             where="the row with " + ", ".join(values) if values else None,
             why="every view is exact only if no row occurs a negative number of times",
             hint="check the changes of this epoch; nothing of it has been applied",
@@ -336,12 +391,13 @@ class Engine(State):
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
-        for name in stale:
+        for name in {*stale, *self.deferred.find(self._subscribers.listened())}:
             if name in self.gates:
                 self.gates.pop(name).close()
                 del self._ingests[name]
             relation = self.relations.get(name)
             if relation is not None:
-                heard = any(view.is_heard for view in self._readers(relation))
-                self.gates[name] = RowFastPath(self, relation, self._programs[name], heard)
+                heard = self.deferred.is_heard(name) or any(view.is_heard for view in self._readers(relation))
+                fast_path = WaitingFastPath if name in self.deferred.copied else RowFastPath
+                self.gates[name] = fast_path(self, relation, self._programs[name], heard)
                 self._ingests[name] = Ingest(relation, self._programs[name])

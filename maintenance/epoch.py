@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.program.machine import RelationPrograms, place_row, run_packed, run_row
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.encoded import Encoded
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.engine import Engine
+    from sqlfront.maintenance.epoch_work import Work
     from sqlfront.maintenance.output.output_change import OutputChange
     from sqlfront.maintenance.relation.base_relation import Column, Relation
     from sqlfront.maintenance.relation.expressions import Computation
@@ -35,34 +37,35 @@ class Epoch:
     Tables and views are called as in SQL, without the schema if that is main.
     """
 
-    def __init__(self, engine: Engine, number: int, applied: Applied, seconds: float) -> None:
-        self.number, self.seconds = number, seconds
-        self._engine, self._applied = engine, applied
+    def __init__(self, applied: Applied) -> None:
+        self._applied = applied
+        self.number, self.seconds = applied.work.number, applied.work.seconds or 0.0
 
     @property
     def steps(self) -> dict[str, int]:
         """Elementary steps per view whose tables changed: slots looked at, list members visited, rows written."""
-        before, after = self._applied.counts
-        touched = {item.relation.name for item in self._applied.encoded}
-        nodes = [node for node in self._engine.nodes.values() if node.relations & touched]
         steps: dict[str, int] = {}
-        for node in nodes:
-            if node.number < len(before):
-                taken = int(after[node.number] - before[node.number])
-                steps[shown_relation(node.name)] = steps.get(shown_relation(node.name), 0) + taken
+        for spent in self._applied.work.spent():
+            if spent.node is not None:
+                view = shown_relation(spent.node.name)
+                steps[view] = steps.get(view, 0) + spent.steps
         return steps
 
     @property
     def view_seconds(self) -> dict[str, float]:
-        """`seconds` apportioned to the views by their steps: all views of an epoch are updated by one program."""
-        steps = self.steps
-        total = sum(steps.values())
-        return {view: self.seconds * count / total if total else 0.0 for view, count in steps.items()}
+        """The seconds that each view took: its part in the programs, which update all views, by steps; and the output
+        of its nodes. Encoding the changes and writing them to DuckDB is no view's."""
+        seconds: dict[str, float] = {}
+        for spent in self._applied.work.spent():
+            if spent.node is not None:
+                view = shown_relation(spent.node.name)
+                seconds[view] = seconds.get(view, 0.0) + (spent.seconds or 0.0)
+        return seconds
 
     @property
     def rows(self) -> dict[str, int]:
         """Netted rows per table: how many distinct rows changed their multiplicity. Computed when asked."""
-        tables = [item for item in self._applied.encoded if not item.relation.is_view]
+        tables = [item for item in self._applied.encoded if not (item.relation.is_view or item.relation.copy_of)]
         return {shown_relation(item.relation.name): netted_rows(item) for item in tables}
 
     @property
@@ -76,19 +79,21 @@ class Epoch:
 
 
 class Applied:
-    """An epoch that is in the state but not committed yet: `commit` or `undo` it."""
+    """An epoch that is in the state but not committed yet: `commit` or `undo` it.
+
+    When it is committed, the changes `waiting` wait for the copies of their relations (`maintenance/deferred.py`).
+    """
 
     def __init__(
         self,
-        engine: Engine,
         encoded: list[Encoded],
-        before: np.ndarray,
-        after: np.ndarray,
         started: float,
         changes: dict[str, OutputChange],
+        work: Work,
+        waiting: list[tuple[Relation, Encoded]],
     ) -> None:
-        self.engine, self.encoded, self.started, self.changes = engine, encoded, started, changes
-        self.counts = before, after
+        self.encoded, self.started, self.changes = encoded, started, changes
+        self.work, self.waiting = work, waiting
 
 
 class RowFastPath:
@@ -202,7 +207,7 @@ class RowFastPath:
         if flags & at.SHRINK:
             self._engine.shrink([self.relation])
         self.relation.changes += 1
-        self._engine.epoch += 1
+        self._engine.machine.epochs += 1
         return self._engine.epoch
 
     def _undo(self) -> None:
@@ -218,6 +223,17 @@ class RowFastPath:
                 if stage == at.COMMITTED:
                     self.relation.changes -= 1
                     machine.epochs -= 1
+
+
+class WaitingFastPath(RowFastPath):
+    """The fast path of a relation that has copies: a row that is committed waits for each of them."""
+
+    def run(self, row: Sequence[Any], weight: int) -> int | None:
+        with self._lock, Uninterrupted():  # No Ctrl-C between the two.
+            number = super().run(row, weight)
+            if number is not None:
+                self._engine.deferred.wait_row(self.relation.name, row, weight)
+            return number
 
 
 def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:

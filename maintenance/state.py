@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.maintenance.epoch_work import Counted, EpochLog
 from sqlfront.maintenance.output.constant_rows import ConstantNode
 from sqlfront.maintenance.output.node import Node, TreeNode
 from sqlfront.maintenance.output.reading import trees_read
@@ -19,6 +20,7 @@ from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
 from sqlfront.maintenance.relation.filling import fill_store, lay_out, refill
+from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import open_stores, unbuilt_view
 from sqlfront.planner.model.plan import Plan
@@ -52,9 +54,8 @@ class State:
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
         self._subscribers = Subscribers(self.nodes)
-        self._highest = 0
         self._rebuilt = 0
-        self._counts = self.machine.counters[:1].copy()
+        self._log = EpochLog(self.machine.counters)
         self._holding = 0
         self._stale: set[str] = set()
 
@@ -81,6 +82,15 @@ class State:
             self.relations[name] = Relation(name, columns, retain, self.dictionaries, self._evaluate)
             self._assemble((), [name])
 
+    def copy_relation(self, name: str, copy: str, owner: str) -> None:
+        """Make a relation with the rows of another one, whose changes wait until the view `owner` is read."""
+        with self.lock:
+            columns = self.relations[name].columns
+            self.relations[copy] = made = Relation(copy, columns, False, self.dictionaries, self._evaluate)
+            made.copy_of, made.owner = name, owner
+            made.waiting = Waiting(made)
+            self._assemble((), [name, copy])
+
     def fill_table(self, name: str, batches: Iterable[Any], count: int) -> None:
         """Fill a table that keeps its rows, before any view reads it, from batches or pairs of these and weights.
 
@@ -100,7 +110,7 @@ class State:
             self._subscribers.unfeed(name)
             for store in relation.stores.values():
                 store.table.release()
-            self._assemble(self._views(relation.fed_by), [name])
+            self._assemble(self._views(relation.fed_by), [name, relation.copy_of])
 
     def create_view(
         self,
@@ -275,11 +285,13 @@ class State:
             self._assemble(self._readers(source.relation))
 
     def drop_unread(self) -> None:
-        """Forget the relations of views that no other view reads any more."""
+        """Forget the relations of views, and copies of relations, that no other view reads any more."""
         with self.lock:
-            for name in [name for name, relation in self.relations.items() if relation.is_view]:
+            derived = [name for name, relation in self.relations.items() if relation.is_view or relation.copy_of]
+            for name in reversed(derived):  # Copies after what they are of.
                 relation = self.relations.get(name)
-                if relation is None or any(name in node.relations for node in self.nodes.values()):
+                copied = any(other.copy_of == name for other in self.relations.values())
+                if relation is None or copied or any(name in node.relations for node in self.nodes.values()):
                     continue
                 self.drop_table(name)
                 for source in relation.fed_by:
@@ -379,6 +391,7 @@ class State:
         """The rows of a relation as record batches, or pairs of these and weights; and their number (0: unknown)."""
         from sqlfront.maintenance.output.output import table_batches
 
+        relation = self.relations[relation.copy_of or relation.name]
         if relation.is_view:
             return chain.from_iterable(self.nodes[name].batches() for name in relation.fed_by), 0
         if relation.base is not None:
@@ -407,8 +420,8 @@ class State:
                 self._programs[name] = self._programs_of(relation)
             else:
                 self._programs.pop(name, None)
-        self._highest = max((node.number for node in self.nodes.values()), default=0)
-        self._counts = self.machine.counters[: self._highest + 1].copy()
+        counted = [Counted(node.name, node.number, frozenset(node.relations)) for node in self.nodes.values()]
+        self._log.know(counted, self.machine.epochs)
 
     def _programs_of(self, relation: Relation) -> RelationPrograms:
         readers, reading = self._readers(relation), defaultdict[int, list[MaintainedView]](list)

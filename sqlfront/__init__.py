@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sqlfront.connection import Connection, connect
     from sqlfront.storage.errors import (
+        CostWarning,
         DatabaseError,
         DataError,
         Error,
@@ -32,6 +33,7 @@ paramstyle = "qmark"
 
 __all__ = [
     "Connection",
+    "CostWarning",
     "DataError",
     "DatabaseError",
     "Error",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +184,11 @@ def _subscribe(session: Session, statement: own.Subscribe) -> None:
 def _show(session: Session, statement: Statement) -> None:
     from sqlfront.explain import show
 
-    with session.reading_own():
+    deferred: Collection[str] = ()
+    if isinstance(statement, (own.CheckMaterializedView, own.ShowErrors)):  # They read what the view's query does, too.
+        query = session.database.view(session.duck, statement.name.parts).select
+        deferred = session.deferred_in(f"{statement.text} {query}")
+    with session.reading_own(deferred):
         table = show.show(session, statement)
     session.set_result(table)
 
@@ -194,6 +198,8 @@ READS = (
     own.ShowChangeTables,
     own.ShowMaterializedViews,
     own.ShowState,
+    own.ShowEpochs,
+    own.ShowErrors,
     own.ExplainMaterializedView,
     own.ExplainMaterialized,
     own.ExplainAlgebra,
@@ -310,7 +316,7 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
         read(session, statement, params)
         return
     with session.database.lock:
-        session.start_reading()
+        session.start_reading(_deferred_in(session, statement))
         with session.held_reading():  # As one statement does: its scans wait for nobody.
             as_user(partial(session.duck.executemany, statement.text, params))
     session.has_result = True
@@ -370,11 +376,12 @@ def read(session: Session, statement: PassThrough | str, params: Any) -> None:
 
 
 def _read_views(session: Session, statement: PassThrough | str, params: Any) -> None:
-    session.start_reading()
+    deferred = _deferred_in(session, statement)
+    session.start_reading(deferred)
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
     if _reads_its_changes(session, statement) or _is_writing_query(statement):
-        with session.reading_own():  # The transaction's own changes are in the views for the time of the read.
+        with session.reading_own(deferred):  # The transaction's own changes are in the views for the time of the read.
             _run_whole(session, _narrowed(session, statement, params), params)
         return
     text = _narrowed(session, statement, params)
@@ -388,7 +395,7 @@ def stream(session: Session, statement: PassThrough | str, params: Any, batch_si
     """A query again, as a lazy reader: that of a result which `execute` has begun would first copy all rows."""
     with session.database.lock:
         session.duck.abort()
-        session.start_reading()
+        session.start_reading(_deferred_in(session, statement))
         text = _narrowed(session, statement, params)
         with session.current_reading().holding():
             return as_user(partial(session.duck.sql, text, params=params)).to_arrow_reader(batch_size)
@@ -398,6 +405,13 @@ def _narrowed(session: Session, statement: PassThrough | str, params: Any) -> st
     from sqlfront.read.lookups import narrowed
 
     return statement if isinstance(statement, str) else narrowed(session, statement, params)
+
+
+def _deferred_in(session: Session, statement: PassThrough | str) -> Collection[str]:
+    """The deferred views that a statement may read."""
+    if isinstance(statement, str):
+        return session.deferred_in(statement)
+    return session.deferred_in(None if statement.kind in ("execute", "other") else statement.text)
 
 
 def _reads_its_changes(session: Session, statement: PassThrough | str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlfront.storage.errors import (
+    CostWarning,
     DatabaseError,
     DataError,
     Error,
@@ -17,6 +18,7 @@ from sqlfront.storage.errors import (
 )
 
 __all__ = [
+    "CostWarning",
     "DataError",
     "DatabaseError",
     "Error",

@@ -13,6 +13,7 @@ from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
 from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.codecs.nested_types import parse_nested, with_fields
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.sql_text import quote
 
@@ -69,11 +70,17 @@ class View:
             if None not in same:
                 with self._reading():
                     return all(same) and contains(self._entry.maintained, wanted)
-        row_values = list(zip(names, values, strict=True))
-        # Equalities lead to the tree; IS NOT DISTINCT FROM would not.
-        tests = [f"{quote(name)} IS NULL" if value is None else f"{quote(name)} = ?" for name, value in row_values]
+        tests, given = [], []
+        for (name, type_), value in zip(self._entry.definition.columns, values, strict=True):
+            # Equalities lead to the tree; IS NOT DISTINCT FROM would not.
+            if value is None:
+                tests.append(f"{quote(name)} IS NULL")
+                continue
+            nested = parse_nested(type_)
+            tests.append(f"{quote(name)} = " + ("?" if nested is None else f"CAST(? AS {type_})"))
+            given.append(value if nested is None else with_fields(value, nested))
         query = f"SELECT EXISTS (SELECT 1 FROM {self._in_full} WHERE {' AND '.join(tests)})"
-        return bool(self._connection.execute(query, [v for _, v in row_values if v is not None]).fetchall()[0][0])
+        return bool(self._connection.execute(query, given).fetchall()[0][0])
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows, of one epoch."""
@@ -102,7 +109,7 @@ class View:
 
     def state(self) -> list[dict[str, Any]]:
         """What the view keeps, one dictionary per stored node, as SHOW STATE FOR it."""
-        with self._reading():
+        with self._looking():
             rows = state_rows(self._connection.session.database, [self._entry])
         return [dict(zip(STATE, row, strict=True)) for row in rows if row[0] is not None]
 
@@ -113,7 +120,7 @@ class View:
         `steps` are those of changes, also of finding what a change makes of the view's rows where somebody asks for
         that; `read_steps` those of reads: by this handle, in SQL, by other views that are built.
         """
-        with self._reading():
+        with self._looking():
             engine = self._connection.session.database.engine
             view = self._entry.maintained
             return {"steps": engine.steps(view), "read_steps": engine.read_steps(view)}
@@ -196,10 +203,21 @@ class View:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        connection, database = self._connection, self._connection.session.database
-        connection.session.ready()
-        connection.session.start_reading()
+        session, database = self._connection.session, self._connection.session.database
+        session.ready()
         with database.lock:
+            session.start_reading([self._entry.maintained.name])
             database.refuse_dropped(self._entry)
-            database.refuse_unreadable(self._entry, connection.session.current_reading())
+            database.refuse_unreadable(self._entry, session.current_reading())
+            yield
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Look at what is kept, without bringing a deferred view up to date."""
+        session, database = self._connection.session, self._connection.session.database
+        session.ready()
+        with database.lock:
+            session.start_reading()
+            database.refuse_dropped(self._entry)
+            database.refuse_lost(self._entry)
             yield

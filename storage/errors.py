@@ -7,6 +7,10 @@ The tree lives on the ground floor so that each package can raise from it; users
 from __future__ import annotations
 
 
+class CostWarning(UserWarning):
+    """A view has been created whose changes may take long."""
+
+
 class Error(Exception):
     """Root of all errors.
 

@@ -21,6 +21,7 @@ from sqlfront.planner.model.query import (
     RawColumn,
     TouchedGroups,
 )
+from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, with_fields
 
 Row = tuple[Any, ...]
 
@@ -158,10 +159,15 @@ def leaf_sql(atom: Atom, tables: Callable[[str], str] | None = None) -> str:
 
 def insert_rows(con: Any, table: str, rows: Sequence[Sequence[Any]]) -> None:
     """Insert rows with one statement for every 500 of them: DuckDB's executemany runs one statement a row."""
+    types = [parse_nested(row[1]) for row in con.execute(f"DESCRIBE {table}").fetchall()]
     for start in range(0, len(rows), 500):
-        part = rows[start : start + 500]
+        part = [[_given(value, nested) for value, nested in zip(row, types)] for row in rows[start : start + 500]]
         values = ", ".join(f"({', '.join('?' * len(row))})" for row in part)
         con.execute(f"INSERT INTO {table} VALUES {values}", [value for row in part for value in row])
+
+
+def _given(value: Any, nested: NestedType | None) -> Any:
+    return value if nested is None else with_fields(value, nested)
 
 
 def same_bag(left: Iterable[Row], right: Iterable[Row]) -> bool:
@@ -246,8 +252,13 @@ def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:
     return list(result)
 
 
-def _hashable(key: Row) -> Row:
-    return tuple("NaN" if isinstance(value, float) and math.isnan(value) else value for value in key)
+def _hashable(key: Any) -> Any:
+    """Values, nested ones too, as tuples in which one NaN equals another."""
+    if isinstance(key, dict):
+        return tuple(map(_hashable, key.items()))
+    if isinstance(key, (list, tuple)):
+        return tuple(map(_hashable, key))
+    return "NaN" if isinstance(key, float) and math.isnan(key) else key
 
 
 def _sort_key(row: Row) -> tuple[Any, ...]:
@@ -276,7 +287,7 @@ def _same_value(one: Any, other: Any) -> bool:
             or one == other
             or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
         )
-    return type(one) is type(other) and one == other
+    return type(one) is type(other) and _hashable(one) == _hashable(other)
 
 
 def _quote(name: str) -> str:

@@ -37,6 +37,7 @@ SUPPORTED = (
     "rewritten",
     "computed",
     "partners",
+    "nested",
 )
 
 HEAD = """# SQL support matrix

@@ -56,6 +56,10 @@ class Subscribers:
         """A node is gone, and its listeners with it."""
         self._listeners.pop(name, None)
 
+    def listened(self) -> set[str]:
+        """The nodes that somebody listens to."""
+        return set(self._listeners)
+
     def feeding(self) -> list[tuple[str, list[Node]]]:
         """The relations that nodes feed, with these, each after those that its nodes read: they were made after it."""
         return [(relation, [self._nodes[name] for name in names]) for relation, names in self._fed.items()]
@@ -67,9 +71,15 @@ class Subscribers:
         for name in self._heard() & self._nodes.keys():
             self._nodes[name].begin()
 
-    def tell(self, epoch: int, done: Sequence[Encoded], changes: dict[str, OutputChange]) -> None:
-        """Pass the changes of nodes on to listeners, after an epoch with these changes of relations; `changes` has
-        those already read."""
+    def tell(
+        self,
+        epoch: int,
+        done: Sequence[Encoded],
+        changes: dict[str, OutputChange],
+        output: Callable[[Node, Sequence[Encoded]], OutputChange],
+    ) -> bool:
+        """Pass the changes of nodes on to listeners, after an epoch with these changes of relations; whether there are
+        any. `changes` has those already read, `output` reads that of a node."""
         touched = {item.relation.name for item in done}
         for name, listeners in list(self._listeners.items()):
             node = self._nodes[name]
@@ -77,7 +87,7 @@ class Subscribers:
                 continue
             change: OutputChange | Error
             try:
-                change = changes[name] = changes[name] if name in changes else node.output(done)
+                change = changes[name] = changes[name] if name in changes else output(node, done)
             except Exception as error:  # The epoch is committed: whatever it is, it is the listeners' to know.
                 why = f"{type(error).__name__}: {error}"
                 change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
@@ -86,6 +96,7 @@ class Subscribers:
         for name in self._heard() & self._nodes.keys():
             self._nodes[name].commit()
         self.begin()
+        return bool(self._listeners)
 
     def _heard(self) -> set[str]:
         """The nodes whose changes are read."""

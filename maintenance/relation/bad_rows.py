@@ -42,7 +42,7 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
         row = rows.slice(first, 1)
         users = {user for store in _needing(relation, item, row) for user in store.users}
         views = ", ".join(sorted(view_of(user) for user in users if user))
-        name = relation.name.removeprefix("main.")
+        name = view_of(relation.name)
         return DataError(
             f"materialized view {views} cannot take a row of {name}"
             if views
@@ -55,7 +55,7 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
 
 
 def view_of(name: str) -> str:
-    """The view, as people call it, to which a node of the epoch graph belongs."""
+    """The view, as people call it, to which a node of the epoch graph belongs; or the table that a relation is."""
     return name.partition("#")[0].removeprefix("main.")
 
 

@@ -18,6 +18,7 @@ from sqlfront.maintenance.relation.bad_rows import blamed
 from sqlfront.maintenance.relation.expressions import Computation, Expressions
 from sqlfront.maintenance.relation.guards import Evaluate as Evaluate
 from sqlfront.maintenance.relation.guards import Guard, encode_items, set_guards
+from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.planner.model.query import Atom, LeafColumn
 from sqlfront.storage.codecs.casting import Settings
 from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
@@ -107,7 +108,7 @@ class Relation:
     `passed` says that a transaction wrote rows, `counter` holds the number of changes, where kernels add to it,
     `loaded` how many of them came in loads (`is_load` of maintenance/epoch.py).
     `fed_by` are the views, by name, whose rows, together, are its own. `guarded`: an item failed on some row since the
-    items last changed (`maintenance/relation/guards.py`).
+    items last changed (`relation/guards.py`). The changes of `copy_of` wait until the view `owner` is read (`waiting`).
     """
 
     def __init__(
@@ -119,16 +120,15 @@ class Relation:
         self.stores: dict[tuple[Any, ...], LeafStore] = {}
         self.computation: Computation | None = None
         self._expressions = Expressions(self.columns, dictionaries)
-        self.width = 1
-        self.passed = self.guarded = False
-        self.loaded = 0
+        self.passed = self.guarded = self.has_dictionaries = False
+        self.width, self.loaded = 1, 0
         self.counter = np.zeros(1, np.int64)
-        self.has_dictionaries = False
         self.fed_by: tuple[str, ...] = ()
+        self.copy_of, self.owner = "", ""
+        self.waiting: Waiting | None = None
         self.base: LeafStore | None = None
         if retain:
-            variables = tuple(map(_plain, self.columns))
-            self.base = self.open_store(variables, (), (), (), "base")
+            self.base = self.open_store(tuple(map(_plain, self.columns)), (), (), (), "base")
             self.base.users.add("")
 
     @property
@@ -264,15 +264,15 @@ class Relation:
         if not isinstance(weight, int) or not -at.NULL_CODE > weight > at.NULL_CODE:
             raise DataError(f"a weight of {weight!r}", hint="weights are whole numbers of less than 64 bits")
 
-    def as_batch(self, row: Sequence[Any]) -> pa.RecordBatch:
-        """One row of Python values as Arrow, cast as the columns' types say."""
+    def as_batch(self, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
+        """Rows of Python values as Arrow, cast as the columns' types say."""
         import pyarrow as pa
 
         arrays = []
-        for column, value in zip(self.columns, row, strict=True):
+        for place, column in enumerate(self.columns):
             codec = codec_for(column.type, self.dictionaries)
-            words = [np.array([word], np.int64) for word in codec.encode_value(value)]
-            arrays.append(codec.decode(words))
+            words = zip(*(codec.encode_value(row[place]) for row in rows), strict=True)
+            arrays.append(codec.decode([np.array(word, np.int64) for word in words]))
         return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in self.columns])
 
     def as_declared(self, rows: pa.Table) -> pa.Table:

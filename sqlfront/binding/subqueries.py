@@ -16,6 +16,7 @@ from sqlfront.binding.sight import Sight
 from sqlfront.planner.algebra.rewriting import rewrite, with_scalars
 from sqlfront.planner.algebra.scalars import (
     TRUE,
+    Call,
     Column,
     Compare,
     Not,
@@ -134,10 +135,10 @@ class Subqueries:
         return Waiting("single", Aggregate(term, (), (listed,)), made)
 
     def _any(self, term: Term, node: exp.Expr, values: Sequence[Scalar], operator: Operator) -> Waiting:
-        if len(values) != len(term.columns):
-            why = "rows are no values that a view keeps"
-            hint = "select the values as columns: (a, b) IN (SELECT c, d ...)"
-            raise self._environment.notes.refusal("IN over a column of rows", node, why, hint)
+        if len(term.columns) == 1 and len(values) > 1:  # (a, b) IN (SELECT (c, d) ...)
+            held = ", ".join(f"{{{place}}}" for place in range(len(values)))
+            kind = f"TUPLE({', '.join(value.type for value in values)})"
+            values = [Call(f"row({held})", tuple(values), kind, can_fail=False)]
         compared = [Compare(operator, value, Ref(column)) for value, column in zip(values, term.columns, strict=True)]
         mark = self._environment.numbers.column("mark", "BOOLEAN")
         for one in compared:

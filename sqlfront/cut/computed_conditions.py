@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from sqlfront.cut.split_conditions import ORDERS
 from sqlfront.planner.algebra.rewriting import extended, projected, with_changed
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -22,6 +23,7 @@ from sqlfront.planner.algebra.scalars import (
     parts_of,
 )
 from sqlfront.planner.algebra.terms import Filter, Join, Made, Map, Term, inputs_of
+from sqlfront.storage.codecs.order import is_orderable
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
@@ -31,7 +33,8 @@ Owners = Mapping[Column, frozenset[int]]
 
 
 def has_computed_conditions(core: Term) -> bool:
-    """Whether the join of a block has a condition over several tables that is no comparison of two of them."""
+    """Whether the join of a block has a condition over several tables that is no comparison of two of them, or one by
+    an order that codes do not have."""
     owners = _owners(core)
     return any(_is_mixed(one, owners) for part in _parts(core) for one in _conditions(part))
 
@@ -100,5 +103,8 @@ def _read(value: Scalar, owners: Owners) -> frozenset[int]:
 def _is_mixed(condition: Scalar, owners: Owners) -> bool:
     is_between = isinstance(condition, Call) and condition.form == "{0} BETWEEN {1} AND {2}"
     if isinstance(condition, Compare) or is_between:
+        operator = condition.operator if isinstance(condition, Compare) else "BETWEEN"
+        if operator in (*ORDERS, "BETWEEN") and not all(is_orderable(side.type) for side in parts_of(condition)):
+            return len(_read(condition, owners)) > 1
         return any(len(_read(side, owners)) > 1 for side in parts_of(condition))
     return len(_read(condition, owners)) > 1

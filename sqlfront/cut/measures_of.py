@@ -38,6 +38,7 @@ from sqlfront.planner.algebra.scalars import (
 )
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.planner.model.query import Measure, RawColumn
+from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
 
 COUNTS = ("count", "count_star")
@@ -229,7 +230,7 @@ class Aggregates:
         """Refuse types whose codes are in another order than the values."""
         own = value.type
         joined_to_text = own.startswith("ENUM") and kept != own
-        if joined_to_text or own in ("BIT", "BIGNUM", "TIME WITH TIME ZONE"):
+        if joined_to_text or not is_orderable(own):
             why = "the codes under which its values are kept are not in their order"
             what = f"{function_name(aggregate.form)} over {'an ENUM joined to text' if joined_to_text else own}"
             raise self._refusal(what, aggregate, why, "cast it to a number or to VARCHAR")

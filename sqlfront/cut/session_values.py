@@ -16,6 +16,7 @@ from sqlfront.planner.algebra.scalars import (
     Column,
     Compare,
     Constant,
+    IsNull,
     Ref,
     Scalar,
     columns_of,
@@ -34,6 +35,8 @@ from sqlfront.storage.errors import NotSupportedError
 _ZONED, _ZONED_TIME = "TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"
 # An instant, a time with an offset, or a nested type that holds one.
 _INSTANT = re.compile(r"(TIME|TIMESTAMP)(_NS)? WITH TIME ZONE|TIMESTAMPTZ|TIMETZ")
+# Time zones whose offset no day changes.
+_FIXED_ZONE = re.compile(r"(Etc/)?(UTC|UCT|GMT|Zulu|Universal)|Etc/GMT[+-]\d+", re.IGNORECASE)
 _NAME = re.compile(r'[^\W\d]\w*|"([^"]|"")*"')
 _OFFSET = re.compile(r":\d\d(\.\d+)?[+-]\d\d")
 _TEXT = re.compile(r"VARCHAR|JSON|STRING_LITERAL")
@@ -91,6 +94,8 @@ def _check_part(part: Scalar, bound: Bound) -> None:
         raise notes.refusal("A collated column", notes.place_of(part), why, "use a column without a collation")
     if isinstance(part, Ref):
         return
+    if isinstance(part, (Compare, IsNull)) and all(isinstance(one, Ref) for one in parts_of(part)):
+        return  # The codes of columns are compared.
     opaque = next((column for column in sorted(columns_of(part), key=_number) if _OPAQUE.search(column.type)), None)
     if opaque is not None:
         why = "DuckDB cannot read its values back from the changed rows, so the expression cannot be computed"
@@ -134,7 +139,7 @@ def _asks_zone(scalar: Scalar, bound: Bound, con: Any) -> bool:
     nodes = [node for node in bound_nodes(con, _over_nulls(scalar)) if node.is_call]
     constants = [part for part in walk(scalar) if not columns_of(part)]
     for node in (*nodes, *_folded(scalar, constants)):
-        if _reads_clock(node):
+        if _reads_clock(node) and not (_is_cast(node) and _FIXED_ZONE.fullmatch(bound.settings["TimeZone"])):
             raise _clock(node, scalar, bound)
     return any(map(_asks_time_zone, nodes)) or any(_INSTANT.search(part.type) for part in constants)
 
@@ -156,17 +161,22 @@ def _folded(scalar: Scalar, constants: Sequence[Scalar]) -> Iterator[BoundNode]:
 
 def _reads_clock(node: BoundNode) -> bool:
     """Whether a function gives a time of day the offset that a zone has at present."""
-    if node.function == "__cast":
+    if _is_cast(node):
         return node.type == _ZONED_TIME and not {"TIME", "TIME_NS", "VARCHAR"}.isdisjoint(node.argument_types)
     return node.function == "timezone" and node.argument_types == ("VARCHAR", _ZONED_TIME)
 
 
 def _clock(node: BoundNode, scalar: Scalar, bound: Bound) -> NotSupportedError:
-    is_cast = node.function == "__cast"
+    is_cast = _is_cast(node)
     what = f"A cast from {node.argument_types[0]} to {node.type}" if is_cast else f"{node.function} on {_ZONED_TIME}"
     why = f"the offset of a {_ZONED_TIME} in a time zone is that of the present day, which changes"
     place = bound.notes.place_of(_placed(scalar, node))
-    return bound.notes.refusal(what, place, why, f"use a {_ZONED}, whose day decides the offset")
+    hint = f"use a {_ZONED}, whose day decides the offset" + ("; or SET TimeZone = 'UTC' first" if is_cast else "")
+    return bound.notes.refusal(what, place, why, hint)
+
+
+def _is_cast(node: BoundNode) -> bool:
+    return node.function == "__cast"
 
 
 def _called(part: Call) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.scalar_forms import call, equal, row_values
-from sqlfront.cut.value_types import ComparedTypes, is_lossless, is_nested, never_null, usual_value
+from sqlfront.cut.value_types import ComparedTypes, is_lossless, never_null, no_codes, usual_value
 from sqlfront.planner.algebra.scalars import (
     Call,
     Compare,
@@ -114,6 +114,7 @@ class _Splitting:
                 operator: Operator = condition.operator  # type: ignore[assignment]
                 result.comparisons.append(ComparedSides(condition.left, operator, condition.right, kind))
         equalities.sort(key=lambda one: len(core.atoms_of(one[0])) < 2)  # Classes are named by what joins.
+        equalities = self._transitive(equalities, result)
         result.classes = self._classes(equalities)
         for equality_class in result.classes:
             self._tie_members(equality_class, equalities, result)
@@ -166,19 +167,16 @@ class _Splitting:
     def _common_type(self, condition: Compare) -> str:
         """The type in which DuckDB compares two sides. Refuses an order that the codes of values do not have."""
         left, right, operator = condition.left, condition.right, condition.operator
-        types, place = [left.type, right.type], self._notes.place_of(condition)
+        types = [left.type, right.type]
         for side in (left, right):
-            if is_nested(side.type):
-                why, hint = (
-                    "lists, structs and maps cannot be join columns yet",
-                    "join on the fields or elements themselves",
-                )
-                raise self._notes.refusal(f"A join on {side.type}", self._notes.place_of(side), why, hint)
-        common = self._types.common(*types)
+            if (why := no_codes(side.type)) is not None:
+                place = self._notes.place_of(side)
+                raise self._notes.refusal(f"A join on {side.type}", place, why, "join on VARCHAR")
+        common, place = self._types.common(*types), self._notes.place_of(condition)
         if common is None:
             why, hint = "DuckDB compares them in a way a join index cannot", "cast one side to the other's type"
             raise self._notes.refusal(f"{types[0]} {operator} {types[1]}", place, why, hint)
-        if operator not in ("=", "<>") and not is_orderable(common):
+        if operator in ORDERS and not is_orderable(common):
             why = "the words that stand for its values are not in the order in which DuckDB compares them"
             hint = "cast both sides to a number, a timestamp or VARCHAR"
             raise self._notes.refusal(f"A join by the order of {common}", place, why, hint)
@@ -198,22 +196,38 @@ class _Splitting:
         """Connected components of the equalities, in order of first appearance; those of one atom are no class."""
         find = _union((self._element(left), self._element(right)) for _, left, right in equalities)
         groups: dict[Element, EqualityClass] = {}
-        for condition, left, right in equalities:
+        for _, left, right in equalities:
             for side in (left, right):
                 element = self._element(side)
                 group = groups.setdefault(find(element), EqualityClass(side.type, {}, {}))
-                group.type = self._wider(group.type, side.type, condition)
+                group.type = self._types.common(group.type, side.type) or group.type
                 group.members.setdefault(element[0], side)
                 group.elements[element] = None
         return [group for group in groups.values() if len(group.members) > 1]
 
-    def _wider(self, one: str, other: str, condition: Scalar) -> str:
-        common = self._types.common(one, other)
-        if common is None or not (is_lossless(one, common) and is_lossless(other, common)):
-            why = f"through other equalities it also equates {one} and {other}, which have no common exact type"
-            hint = "cast the columns to one type"
-            raise self._notes.refusal("This equality", self._notes.place_of(condition), why, hint)
-        return common
+    def _transitive(
+        self, equalities: list[tuple[Scalar, Scalar, Scalar]], conditions: Conditions
+    ) -> list[tuple[Scalar, Scalar, Scalar]]:
+        """The equalities whose classes have a common exact type, in their order. Any other between tables, such as one
+        of DOUBLE with a class of BIGINT, is a pair of comparisons; one of a single table is a predicate already."""
+        types: dict[Element, str] = {}
+        united: dict[Element, frozenset[Element]] = {}
+        kept: list[tuple[Scalar, Scalar, Scalar]] = []
+        for condition, left, right in equalities:
+            elements = [self._element(left), self._element(right)]
+            one, other = (types.get(element, element[1].type) for element in elements)
+            common = self._types.common(one, other)
+            if common is not None and is_lossless(one, common) and is_lossless(other, common):
+                kept.append((condition, left, right))
+                together = frozenset().union(*(united.get(element, {element}) for element in elements))
+                united |= dict.fromkeys(together, together)
+                types |= dict.fromkeys(together, common)
+            elif len(self._core.atoms_of(condition)) > 1:
+                kind = self._types.common(left.type, right.type)
+                assert kind is not None
+                operators: tuple[Operator, ...] = ("<=", ">=")
+                conditions.comparisons += [ComparedSides(left, operator, right, kind) for operator in operators]
+        return kept
 
     def _element(self, side: Scalar) -> Element:
         return self._core.atoms_of(side)[0], side

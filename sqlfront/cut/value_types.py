@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, is_null_where
+from sqlfront.sql.keywords import quoted
+from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, scalar_types
+from sqlfront.storage.codecs.types import OPEN, parse_type
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+from sqlfront.storage.sql_text import literal
 
 INTEGER_BITS = {
     "TINYINT": (True, 7),
@@ -25,8 +29,21 @@ INTEGER_BITS = {
 }
 FLOATS = {"FLOAT": 24, "DOUBLE": 53}
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)\Z")
+_USUAL = {
+    "VARCHAR": "",
+    "BOOLEAN": "false",
+    "TIME": "00:00:00",
+    "TIME_NS": "00:00:00",
+    "TIME WITH TIME ZONE": "00:00:00+00",
+    "INTERVAL": "0 days",
+    "UUID": "00000000-0000-0000-0000-000000000000",
+    "BLOB": "",
+    "BIT": "0",
+    "BIGNUM": "0",
+    "JSON": "null",
+    "GEOMETRY": "POINT EMPTY",
+}
 _TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")
-_NESTED = ("STRUCT", "MAP", "UNION", "VARIANT", "ROW", "TUPLE")
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,10 @@ def is_lossless(source: str, target: str) -> bool:
     """Whether the cast keeps different values different and never loses a digit."""
     if source == target or (source.startswith("ENUM") and target == "VARCHAR"):
         return True
+    parts, wider = parse_nested(source), parse_nested(target)
+    if parts is not None and wider is not None:
+        same = (parts.family, parts.names, parts.size) == (wider.family, wider.names, wider.size)
+        return same and all(map(is_lossless, parts.types, wider.types))
     if source in INTEGER_BITS:
         return _integer_fits(*INTEGER_BITS[source], target)
     if decimal_parts(source) and decimal_parts(target):
@@ -121,19 +142,40 @@ def _is_number(kind: str) -> bool:
 
 
 def usual_value(kind: str) -> str | None:
-    """A value of a type, as DuckDB SQL. Nested types, and some others, have none here: None."""
+    """A value of a type, as DuckDB SQL; None for types that have none here."""
     if _is_number(kind) or kind in (*INTEGER_BITS, *FLOATS):
         return f"CAST(0 AS {kind})"
     if kind == "DATE" or kind in _TIMESTAMPS:
         return f"CAST('2000-01-01' AS {kind})"
     if kind == "TIMESTAMP WITH TIME ZONE":
         return f"CAST('2000-01-01 00:00:00+00' AS {kind})"
-    return {"VARCHAR": "''", "BOOLEAN": "false", "TIME": "CAST('00:00' AS TIME)", "BLOB": "CAST('' AS BLOB)"}.get(kind)
+    if (nested := parse_nested(kind)) is not None:
+        return f"CAST({_usual_nested(nested)} AS {kind})"
+    if kind.startswith("ENUM("):
+        values = parse_type(kind).values
+        return f"CAST({literal(values[0])} AS {kind})" if values else None
+    family = kind.partition("(")[0]  # GEOMETRY has parameters, too.
+    return f"CAST({literal(_USUAL[family])} AS {kind})" if family in _USUAL else None
 
 
-def is_nested(kind: str) -> bool:
-    """Lists, arrays, structs, maps, unions: types that cannot be a column of a view's join or output yet."""
-    return kind.endswith("]") or kind.startswith(_NESTED)
+def _usual_nested(nested: NestedType) -> str:
+    if nested.family in ("LIST", "ARRAY"):
+        return f"[{', '.join(['NULL'] * nested.size)}]"
+    if nested.family == "MAP":
+        return "MAP()"
+    if nested.family == "TUPLE":
+        return f"row({', '.join(['NULL'] * len(nested.names))})"
+    return f"{{{', '.join(f'{quoted(name)}: NULL' for name in nested.names)}}}"
+
+
+def no_codes(kind: str) -> str | None:
+    """Why values of a type cannot be a column of a view's join or output; None if they can."""
+    scalars = list(scalar_types(kind))
+    if any(scalar.startswith(OPEN) for scalar in scalars):
+        return "its values do not come back from Arrow as they were"
+    if "MAP(" in kind and "INTERVAL" in scalars:
+        return "DuckDB orders two equal intervals in a MAP by how they are written"
+    return None
 
 
 def _integer_fits(signed: bool, bits: int, target: str) -> bool:
@@ -162,22 +204,23 @@ def _nodes(tree: Any) -> Iterator[BoundNode]:
 
 
 def _type_name(kind: Any) -> str:
+    """The type's name as DESCRIBE writes it, from DuckDB's JSON of it."""
     if not kind:
         return ""
     info = kind.get("type_info") or {}
-    if kind["id"] == "DECIMAL" and info:
-        return f"DECIMAL({info['width']},{info['scale']})"
-    held = set(_held_types(info))
-    return f"{kind['id']}({', '.join(sorted(held))})" if held else str(kind["id"])
-
-
-def _held_types(info: Any) -> Iterator[str]:
-    """The names of the types inside a nested type."""
-    if isinstance(info, dict):
-        if "id" in info and "type_info" in info:
-            yield _type_name(info)
-            return
-        info = info.values()
-    if not isinstance(info, str):
-        for part in info if isinstance(info, Iterable) else ():
-            yield from _held_types(part)
+    held = info.get("child_type")
+    match kind["id"]:
+        case "DECIMAL" if info:
+            return f"DECIMAL({info['width']},{info['scale']})"
+        case "ENUM" if info:
+            return f"ENUM({', '.join(map(literal, info['values']))})"
+        case "LIST" if held:
+            return f"{_type_name(held)}[]"
+        case "ARRAY" if held:
+            return f"{_type_name(held)}[{info['size']}]"
+        case "MAP" if held:
+            return f"MAP({', '.join(_type_name(part['second']) for part in held['type_info']['child_types'])})"
+    fields = [(part["first"], _type_name(part["second"])) for part in info.get("child_types") or ()]
+    if not fields:
+        return str(kind["id"])
+    return f"{kind['id']}({', '.join(f'{quoted(name)} {type_}' if name else type_ for name, type_ in fields)})"

@@ -21,10 +21,21 @@ _VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT s
 def concerning(database: Database, con: Any) -> Set[str] | None:
     """A word of each name that matters, as the transaction of `con` sees the catalog; None if a name has no word, so
     that every text may have it. One query, and a slow one where there are new macros."""
+    return _closed([name for _, name in database.known_keys()], _bodies(database, con))
+
+
+def naming(database: Database, con: Any, names: Iterable[str]) -> dict[str, Set[str] | None]:
+    """For each name a word of what reads it by it, as `concerning`."""
+    bodies = _bodies(database, con)
+    return {name: _closed([name.casefold()], bodies) for name in names}
+
+
+def _bodies(database: Database, con: Any) -> dict[str, Set[str]]:
+    """The words of plain views and macros, by name."""
     bodies: dict[str, Set[str]] = {}
     for name, text in [*con.execute(_VIEWS).fetchall(), *database.macro_texts(con).items()]:
         bodies[name] = bodies.get(name, frozenset()) | words(text)
-    return _closed([name for _, name in database.known_keys()], bodies)
+    return bodies
 
 
 def _closed(names: Iterable[str], bodies: Mapping[str, Set[str]]) -> Set[str] | None:

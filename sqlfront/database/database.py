@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from sqlfront.database.names import locate, shown
 from sqlfront.database.progress import Progress
 from sqlfront.database.scans import SCAN_PREFIX, ReadSession, Scan
 from sqlfront.storage.capture.capture import Capture, QualifiedName
-from sqlfront.storage.errors import InterfaceError, OperationalError, ProgrammingError
+from sqlfront.storage.errors import DataError, InterfaceError, OperationalError, ProgrammingError, StaleRead
 from sqlfront.storage.native.starting import starting
 from sqlfront.storage.outside.change_log import INPUT, ChangeLog, LogInput
 
@@ -275,8 +275,35 @@ class Database:
     def refuse_unreadable(self, entry: ViewEntry, session: ReadSession) -> None:
         """Raise if a view cannot be read now: as `refuse_lost`, and if it is newer than the transaction's tables."""
         self.refuse_lost(entry)
+        self.refuse_waiting(entry)
         if session.snapshot is not None:
             session.snapshot.refuse_newer(entry)
+
+    def catch_up_views(self, views: Collection[str]) -> None:
+        """Apply the changes that wait for deferred views, as the engine calls them; see `refuse_waiting`."""
+        if views:
+            with self.lock:
+                self.engine.deferred.catch_up(views)
+
+    def refuse_waiting(self, entry: ViewEntry) -> None:
+        """Raise if changes wait for a view: it could not take them, or its statement did not seem to read it."""
+        name = entry.maintained.name
+        if not entry.options.get("apply") or not self.engine.deferred.rows(name):
+            return
+        error = self.engine.deferred.error(name)
+        if error is None:
+            self.definitions += 1
+            raise StaleRead(
+                f"materialized view {shown(entry.name)} is read by a name that is new here",
+                why="changes wait for it, which are applied before a statement that names it",
+                hint="run the statement again",
+            )
+        raise DataError(
+            f"materialized view {shown(entry.name)} cannot take the changes that wait for it",
+            where=error.where,
+            why=": ".join(filter(None, (error.what, error.why))),
+            hint=f"{error.hint or 'correct the row'}; the tables have changed, and the view follows when it can",
+        ) from error
 
     def refuse_lost(self, entry: ViewEntry) -> None:
         """Raise if the view reads a change table whose rows were lost, or its build has been given up."""

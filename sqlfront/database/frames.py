@@ -7,6 +7,7 @@ of ours, with variables of its own; so the call is made from a frame that has th
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,14 @@ def as_user(call: Callable[[], Any]) -> Any:
     """`call()`, a function of DuckDB's without a frame of its own, from the user's frame. O(variables there)."""
     module, variables = _namespaces()
     return eval(_CALL, module, {**variables, "__sqlfront_call": call})  # The code is the constant above.
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """`warnings.warn`, at the user's line."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def user_object(name: str) -> Any:

@@ -8,11 +8,11 @@ One thread at a time may use a session; `database` is shared by all sessions of 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from sqlfront.database.concern import concerning
+from sqlfront.database.concern import concerning, naming
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ChangeTable
 from sqlfront.database.failures import translated
@@ -22,7 +22,7 @@ from sqlfront.database.scans import ReadSession
 from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.sql.recognise import plain_kind, words
+from sqlfront.sql.recognise import hides_names, plain_kind, words
 from sqlfront.storage.errors import InterfaceError, StaleRead
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Session:
         self.scans: dict[str, object] = {}
         self.served: Served | None = None
         self.revision, self.closed, self.has_result = -1, False, False
+        self._naming: tuple[tuple[int, int], dict[str, Set[str] | None]] = (-1, -1), {}
         self._concerning: tuple[tuple[int, int], Set[str] | None] = (-1, -1), None
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         database.enter(self)
@@ -132,21 +133,38 @@ class Session:
 
     # Reading -------------------------------------------------------------------------------------
 
-    def start_reading(self) -> None:
-        """Begin the reading of a statement, after taking in what other writers have committed."""
+    def deferred_in(self, text: str | None) -> Collection[str]:
+        """The deferred views that a statement may read, as the engine calls them; None is a text that is not known."""
+        database = self.database
+        if database.keeps_nothing or not (deferred := database.engine.deferred.views):
+            return ()
+        if text is None or hides_names(text):
+            return deferred
+        version = database.revision, database.definitions
+        if self._naming[0] != version:
+            entries = [entry for entry in database.views.values() if entry.maintained.name in deferred]
+            found = naming(database, self.duck, [entry.name.name for entry in entries])
+            self._naming = version, {entry.maintained.name: found[entry.name.name] for entry in entries}
+        used = words(text)
+        return [view for view, names in self._naming[1].items() if names is None or not names.isdisjoint(used)]
+
+    def start_reading(self, deferred: Collection[str] = ()) -> None:
+        """Begin the reading of a statement, after taking in what other writers have committed, and what waits for the
+        `deferred` views that it may read."""
         database = self.database
         if database.views or database.change_tables:
             catch_up(database)
+            database.catch_up_views(deferred)
             self.reading = self._new_reading()
         else:
             self.reading = None
 
     @contextmanager
-    def reading_own(self) -> Iterator[None]:
-        """Read to the end, under the lock, with the transaction's own changes in the views."""
+    def reading_own(self, deferred: Collection[str] = ()) -> Iterator[None]:
+        """Read to the end, under the lock, with the transaction's own changes in the views, deferred ones if named."""
         with self.database.lock:
-            self.start_reading()
-            with nullcontext() if self.transaction is None else self.transaction.applied():
+            self.start_reading(deferred)
+            with nullcontext() if self.transaction is None else self.transaction.applied(deferred):
                 self.reading = self._new_reading()
                 with self.reading.holding():
                     yield

@@ -7,7 +7,8 @@ reads to the end, and takes them back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class Transaction:
         self._changed: dict[str, ChangeTable] = {}
         self._offsets: dict[tuple[int, str], Any] = {}
         self._written = False
+        self.writing = 0.0  # The seconds that statements which write have taken.
         self.defines = False  # Whether plain views or macros may have been defined in it.
         self.epoch: Epoch | None = None
         self.snapshot: Snapshot | None = None
@@ -80,14 +82,16 @@ class Transaction:
         return found | _joined(self._tables) if self._tables else found
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
-        """The views with this transaction's changes in them, for a read to its end; the caller holds the lock."""
+    def applied(self, deferred: Collection[str] = ()) -> Iterator[None]:
+        """The views with this transaction's changes in them, of the deferred ones these, for which nothing waits; for a
+        read to its end. The caller holds the lock."""
         applied = None
         changes = self.changes() if self.touched() else {}
         try:
             if changes:
-                with Uninterrupted():
-                    applied = self._database.engine.apply(changes)
+                engine = self._database.engine
+                with Uninterrupted(), engine.deferred.at_once(deferred):
+                    applied = engine.apply(changes)
             yield
         finally:
             if applied is not None:
@@ -101,21 +105,26 @@ class Transaction:
 
         database, applied = self._database, None
         with database.lock, Uninterrupted() as signals:
+            started = ending = time.perf_counter()
             with committing(self._con) as undo:
                 if rows.num_rows:
                     change = Change(rows, np.full(rows.num_rows, sign, np.int64))
                     applied = _apply_first(database, {relation: change})
                     undo.callback(database.engine.undo, applied)
+                    applied.work.took("writing in DuckDB", self.writing)
+                    ending = time.perf_counter()
                 signals.check()
             if applied is not None:
+                applied.work.took("COMMIT", time.perf_counter() - ending)
                 database.capture.note_returned()
-                self.epoch = database.engine.commit(applied)
+                self.epoch = database.engine.commit(applied, started - self.writing)
                 database.note_epoch()
 
     def commit(self) -> Epoch | None:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
         database, con, applied = self._database, self._con, None
         with database.lock, Uninterrupted() as signals:
+            started = ending = time.perf_counter()
             with committing(con) as undo:
                 catch_up(database)
                 con.execute(
@@ -123,15 +132,21 @@ class Transaction:
                 ).fetchall()  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
                 changes = self.changes(consume=True)
                 if changes:
+                    captured = time.perf_counter() - started
                     applied = database.engine.apply(changes)
                     undo.callback(database.engine.undo, applied)
+                    applied.work.took("writing in DuckDB", self.writing)
+                    applied.work.took("reading captured changes", captured)
+                    ending = time.perf_counter()
                 logged = self._log(changes)
                 signals.check()
             for table in self._truncated.values():
                 table.lost = None
             for relation in self._tables:
                 database.engine.relations[relation].passed = True
-            self.epoch = database.engine.commit(applied) if applied is not None else None
+            if applied is not None:
+                applied.work.took("COMMIT", time.perf_counter() - ending)
+                self.epoch = database.engine.commit(applied, started - self.writing)
             database.note_epoch()
             database.offsets |= self._offsets
             for number, rows in logged.items():

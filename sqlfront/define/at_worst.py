@@ -1,15 +1,28 @@
-"""The option `at_worst`: the most that a change of a view may cost, by the class that EXPLAIN states."""
+"""The option `at_worst`: the most that a change of a view may cost, by the class that EXPLAIN states; and the warning
+where a view without it costs much."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
+from sqlfront.database.frames import warn_user
+from sqlfront.database.names import shown
+from sqlfront.define.deferring import is_deferred
+from sqlfront.maintenance.view.prediction import predict
 from sqlfront.planner.model.bound import TOUCHED_ROWS, Bound
 from sqlfront.planner.model.plan import Plan
-from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+from sqlfront.planner.theory.wording import table_name
+from sqlfront.storage.errors import CostWarning, NotSupportedError, ProgrammingError
 
+if TYPE_CHECKING:
+    from sqlfront.database.database import Database
+    from sqlfront.database.entries import ViewEntry
+
+MANY_STEPS = 1e5
+"""Above this many steps a changed row takes a millisecond or more."""
 _NAMED = {"1": (0, 0), "log N": (0, 1), "change": (1, 0), "touched groups": (2, 0)}
 """What a bound without a power of N may have besides: nothing, changed rows, or rows of groups; and logarithms."""
 _POWER = re.compile(r"N(?:\^(\d+(?:\.\d+)?|\(([1-9]\d*)/([1-9]\d*)\)))?(?: log N)?")
@@ -45,6 +58,33 @@ def check_at_worst(name: str, plan: Plan, text: str) -> None:
         why=f"at a change {blamed}",
         hint="allow it with a larger bound, or change the query: EXPLAIN tells what decides its cost",
     )
+
+
+def warn_of_cost(database: Database, entry: ViewEntry) -> None:
+    """CostWarning if a change of a view that was created may take long, though nobody has said that it may.
+
+    Groups that are computed from all rows, and trees of which a changed row should take more than MANY_STEPS.
+    """
+    if "at_worst" in entry.options or is_deferred(entry):
+        return
+    name = shown(entry.name)
+    slow = [
+        f"{node.groups.label}: computed from all rows at each change, O(N), which are one group"
+        for node in database.engine.computed_groups(entry.maintained)
+        if not node.groups.keys
+    ]
+    for view in database.engine.parts(entry.maintained):
+        of = "" if view.name == entry.maintained.name else f" in block {view.name.rpartition('/')[2]}"
+        for table, steps in predict(view).items():
+            if steps > MANY_STEPS:
+                slow.append(f"a changed row of {table_name(table)} takes about {steps:,.0f} steps{of}")
+    if slow:
+        warn_user(
+            f"materialized view {name} may slow changes of its tables: {'; '.join(slow)}. WITH (apply = 'on read') "
+            f"applies them when {name} is read; WITH (at_worst = '{entry.maintained.plan.stated_cost.update}') says "
+            "that the cost is meant; EXPLAIN tells what decides it",
+            CostWarning,
+        )
 
 
 def limit_of(text: str) -> Limit:

@@ -16,6 +16,7 @@ from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.user_settings import frozen
+from sqlfront.define.deferring import copies_for, with_copies
 from sqlfront.define.epsilon import EPSILON, epsilon_of
 from sqlfront.define.following import following
 from sqlfront.define.parts import ComputedPart, Part, Parts, plan_parts
@@ -117,17 +118,23 @@ def refusing_depth() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Draft:
-    """A view that is to be built: its query has been bound, and its parts planned."""
+    """A view that is to be built: its query has been bound, and its parts planned.
+
+    `copies` are those that a deferred view needs of the relations that it reads.
+    """
 
     view: StoredView
     bound: Bound
     parts: Parts
+    copies: Mapping[str, str]
 
 
 def draft(database: Database, view: StoredView, bound: Bound) -> Draft:
     """Plan a view's parts."""
     name = f"{database.relation_key(view.name)}#{view.scan}"
-    return Draft(view, bound, plan_parts(database, bound, name, view.options))
+    copies = copies_for(database, view, bound.tables, list(bound.fed.values()))
+    parts = plan_parts(database, bound, name, view.options)
+    return Draft(view, bound, with_copies(parts, copies) if copies else parts, copies)
 
 
 def build_view(database: Database, con: Any, view: StoredView, bound: Bound | None = None) -> ViewEntry:
@@ -148,7 +155,10 @@ def fill(database: Database, con: Any, drafted: Draft, undo: ExitStack) -> ViewE
     O(rows of its tables).
     """
     view, bound = drafted.view, drafted.bound
-    maintained = _fill(database, con, drafted.parts, epsilon_of(view.options), undo)
+    for source in bound.fed.values():
+        database.catch_up_views([source.maintained.name])
+        database.refuse_waiting(source)
+    maintained = _fill(database, con, drafted, epsilon_of(view.options), undo)
     tables = bound.tables.union(*(source.tables for source in bound.fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
@@ -186,9 +196,9 @@ def building(database: Database, con: Any) -> Iterator[ExitStack]:
         engine.commit(applied)
 
 
-def _fill(database: Database, con: Any, parts: Parts, epsilon: float, undo: ExitStack) -> MaintainedView:
+def _fill(database: Database, con: Any, drafted: Draft, epsilon: float, undo: ExitStack) -> MaintainedView:
     """Build views from the snapshot of the open transaction; the last of them, whose `epsilon` is given."""
-    engine = database.engine
+    engine, parts = database.engine, drafted.parts
 
     def load(relation: str) -> tuple[Iterator[pa.RecordBatch], int]:
         rows, count = database.load(con, relation)
@@ -197,6 +207,9 @@ def _fill(database: Database, con: Any, parts: Parts, epsilon: float, undo: Exit
         return rows, count
 
     with engine.assembling_once():
+        undo.callback(engine.drop_unread)
+        for name, copy in drafted.copies.items():
+            engine.copy_relation(name, copy, parts[-1].name)
         for part in parts:
             if isinstance(part, ComputedPart):
                 engine.create_computed(part.name, part.rows, load)

@@ -20,12 +20,14 @@ from sqlfront.database.stored_views import forget_view, register_all, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
-from sqlfront.define.at_worst import check_at_worst
+from sqlfront.define.at_worst import check_at_worst, warn_of_cost
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
+from sqlfront.define.deferring import refuse_switch
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
+from sqlfront.define.row_errors import null_on_error
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.dialect import parse_query, printed
 from sqlfront.sql.guard import query_columns
@@ -44,6 +46,9 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     with database.lock:
         catalog = EngineCatalog(database, con)
         tree = parse_query(statement.query, statement.text, statement.query_start)
+        if options.get("on_error") == "null":
+            statement = null_on_error(con, statement, tree)
+            tree = parse_query(statement.query, statement.text, statement.query_start)
         require_own(database, catalog.names.current)
         catalog.expect(named_tables(tree), [*persistence.BOOKKEEPING, statement.name.parts[-1]])
         name = new_name(database, con, statement.name.parts, catalog.names)
@@ -79,6 +84,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
         put_in_place(database, con, drafted, old)
+        warn_of_cost(database, database.views[name.key])
 
 
 def drop_view(database: Database, con: Any, name: Name, *, if_exists: bool, cascade: bool) -> None:
@@ -173,10 +179,20 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         entry = database.view(con, name.parts)
         check_updates(checked, entry.definition, EngineCatalog(database, con))
         entry_options = entry.options | checked
+        if checked.get("on_error", now := entry.options.get("on_error", "raise")) != now:
+            raise ProgrammingError(
+                f"option on_error of {shown(entry.name)} cannot be altered",
+                why="it is part of the view's query, which is fixed at CREATE",
+                hint=f"CREATE OR REPLACE MATERIALIZED VIEW {shown(entry.name)} WITH (on_error = ...) AS ...",
+            )
         if "at_worst" in checked:
             check_at_worst(shown(entry.name), entry.maintained.plan, checked["at_worst"])
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
+        if checked.get("apply", entry.options.get("apply", "at commit")) != entry.options.get("apply", "at commit"):
+            refuse_switch(database, entry, checked["apply"])
+            rebuild_with(database, con, entry, entry_options)
+            return
         with transaction(con) as undo:
             _save_options(con, entry, entry_options)
             maintained = entry.maintained

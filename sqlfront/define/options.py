@@ -81,6 +81,24 @@ OPTIONS = (
         "the most that a change may cost, by the class that EXPLAIN states: `'O(1)'`, `'O(log N)'`, `'O(change)'`, "
         "`'O(touched groups)'`, `'O(N^0.5)'`, `'O(N)'`; a view that costs more is refused",
     ),
+    Option(
+        "materialized view",
+        "apply",
+        str,
+        "at commit",
+        "when changes reach the view: `'at commit'`, with each epoch; `'on read'`, before the view is read the next "
+        "time, so that no INSERT waits for it; its stores are shared with no other view",
+        ("at commit", "on read"),
+    ),
+    Option(
+        "materialized view",
+        "on_error",
+        str,
+        "raise",
+        "what becomes of a row on which an expression fails, such as a cast: `'raise'`, the change is refused; "
+        "`'null'`, the expression is NULL, and SHOW ERRORS lists the row; fixed at CREATE",
+        ("raise", "null"),
+    ),
     Option("subscription", "snapshot", bool, "true without after", "begin with the view's present rows, as inserts"),
     Option(
         "subscription",

@@ -84,7 +84,8 @@ def restore(database: Database) -> None:
         con.close()
         return
     database.token = identity(con, database.name)
-    [(database.engine.epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
+    [(epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
+    database.engine.begin_after(epoch)
     if not database.read_only:
         database.log.prepare(con)
         database.capture.open(con)  # What it cannot trust is captured anew, as the views are rebuilt.

@@ -60,6 +60,7 @@ class Explanation:
     spent: partial[int] | None = None
     views: frozenset[str] = frozenset()
     spread: Spread | None = None
+    waiting: int = 0
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -72,9 +73,10 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """shape, strategy, cost {preprocessing, update, delay, space}, decided by (the block, for each of these),
         reason, witness, suggestion, tasks, rewrites, settings (as far as the answer depends on them), steps {predicted,
-        by table, observed, changes, weights}, heavy {epsilon, choices, figures}, tree, joins (those stored beside the
-        tree), orders {order, strategy, cost, reason, crossover, after, trees}, distinct values, blocks, shards (if
-        asked for). None is what is not known, and `heavy` of a view whose values are not told apart."""
+        by table, observed, changes, weights}, waiting (how many changed rows wait for a deferred view), heavy {epsilon,
+        choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason, crossover,
+        after, trees}, distinct values, blocks, shards (if asked for). None is what is not known, and `heavy` of a view
+        whose values are not told apart."""
         return {
             "shape": self.plan.stated_shape,
             "strategy": self.plan.strategy,
@@ -96,6 +98,7 @@ class Explanation:
             "rewrites": [{"what": r.what, "sql": r.sql, "update": str(r.update)} for r in self.rewrites],
             "settings": dict(self.definition.settings),
             "steps": self._steps(),
+            "waiting": self.waiting,
             "heavy": skew_data(self.tree, self.plan, self.maintained),
             "tree": _node(self.tree, self.tree.root),
             "joins": [_node(self.tree, join) for join in self.tree.side_joins()],
@@ -117,6 +120,7 @@ class Explanation:
         rows += [("settings", f"{name} = {literal(value)}") for name, value in data["settings"].items()]
         rows += [("order", line) for order in data["orders"] for line in order_lines(order)]
         rows += [("steps", line) for line in self._spell_steps(data["steps"])]
+        rows += [("waiting", f"{self.waiting:,} changed rows, until the view is read")] if self.waiting else []
         rows += [("heavy", line) for line in skew_lines(data["heavy"], self.definition, self.plan)]
         rows += [("shards", line) for line in (self.spread.lines() if self.spread else ())]
         return rows + [("tree" if i == 0 else "", line) for i, line in enumerate(self.drawing())]
@@ -252,7 +256,9 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
     distinct_sets = tuple(one.tree for one in view.distinct_sets)
     read = _views_read(database, view.definition)
     blocks = _blocks(database, view.name)
-    return Explanation(view.definition, view.plan, view.tree, distinct_sets, blocks, rewrites, view, spent, read)
+    waiting = database.engine.deferred.rows(view.name)
+    found = Explanation(view.definition, view.plan, view.tree, distinct_sets, blocks, rewrites, view, spent, read)
+    return replace(found, waiting=waiting)
 
 
 def explain_query(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.names import shown
 from sqlfront.define.options import check_options
 from sqlfront.explain.check import check_view
+from sqlfront.explain.epoch_rows import EPOCHS, epoch_rows
 from sqlfront.explain.explanation import Explanation, explain_query, explain_view
 from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.sql import statements as own
@@ -35,6 +36,12 @@ def show(session: Session, statement: own.Statement) -> pa.Table:
             entries = [database.view(con, name.parts)] if name else list(database.views.values())
             with database.lock:
                 return _table(STATE, state_rows(database, entries))
+        case own.ShowErrors(name=name):
+            from sqlfront.explain.error_rows import ERRORS, error_rows
+
+            return _table(ERRORS, error_rows(session, database.view(con, name.parts)))
+        case own.ShowEpochs():
+            return _table(EPOCHS, epoch_rows(database.engine.last_work()) if not database.keeps_nothing else [])
         case own.ExplainMaterializedView(name=name, options=options):
             explained = explain_view(database, con, name.parts)
             return _explained(database, con, explained, options, name.parts)
@@ -90,7 +97,7 @@ def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
         view.plan.stated_shape,
         str(cost.update),
         str(cost.delay),
-        row_count(view),
+        None if database.engine.deferred.rows(view.name) else row_count(view),
         size,
         entry.written,
     )

@@ -67,6 +67,9 @@ def state_rows(database: Database, entries: Iterable[ViewEntry]) -> list[tuple[A
             block = f"block {groups.name.rpartition('/')[2]}"
             for what, store in ((f"rows of {block}", groups.kept.store), (block, groups.own.store)):
                 rows.append((shown(entry.name), what, "groups", *store.table.figures(), len(store.users) > 1))
+        waiting, size = database.engine.deferred.figures(entry.maintained.name)
+        if waiting:
+            rows.append((shown(entry.name), "changes that wait", "waiting", waiting, waiting, size, None, None, False))
     for relation in database.engine.relations.values():
         if relation.base is not None:
             rows.append((None, relation.name, "table", *relation.base.table.figures(), True))

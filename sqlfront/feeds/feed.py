@@ -249,6 +249,8 @@ def subscribe(
     with database.lock:
         database.refuse_dropped(entry)
         database.refuse_lost(entry)
+        database.catch_up_views([entry.maintained.name])
+        database.refuse_waiting(entry)
         epoch = database.engine.epoch
         if after is not None and after > epoch:
             raise ProgrammingError(f"epoch {after} has not been yet", hint=f"the last one is {epoch}")

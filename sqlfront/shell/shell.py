@@ -23,6 +23,7 @@ SQL statements end with ';' and may span lines. Ctrl-C stops a statement or clea
   EXPLAIN MATERIALIZED VIEW v                 its shape, its cost, and why
   CHECK MATERIALIZED VIEW v                   recompute and compare
   SHOW MATERIALIZED VIEWS;  SHOW STATE        what there is, and what it takes
+  SHOW EPOCHS                                 where the time of the last changes went
 
   .tables         the tables and views
   .rows N         show at most N rows of a result; 0 shows all

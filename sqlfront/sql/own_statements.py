@@ -83,8 +83,9 @@ def _refresh(text: str, start: int, tree: exp.Expr) -> Statement:
 def _show(text: str, start: int, tree: exp.Expr) -> Statement:
     if tree.args["kind"] == "STATE":
         return own.ShowState(text, start, _name(tree.this) if tree.this else None)
-    kind = own.ShowChangeTables if tree.args["kind"] == "CHANGE TABLES" else own.ShowMaterializedViews
-    return kind(text, start)
+    if tree.args["kind"] == "ERRORS":
+        return own.ShowErrors(text, start, _name(tree.this))
+    return _SHOWN[tree.args["kind"]](text, start)
 
 
 def _explain_query(text: str, start: int, tree: exp.Expr) -> Statement:
@@ -137,6 +138,11 @@ def _value(node: exp.Expr) -> Any:
     return node.this
 
 
+_SHOWN: dict[str, Callable[[str, int], Statement]] = {
+    "CHANGE TABLES": own.ShowChangeTables,
+    "MATERIALIZED VIEWS": own.ShowMaterializedViews,
+    "EPOCHS": own.ShowEpochs,
+}
 _FACTS: dict[type[exp.Expr], Callable[[str, int, exp.Expr], Statement]] = {
     trees.CreateMaterializedView: _create_view,
     trees.CreateChangeTable: _create_table,

@@ -12,7 +12,8 @@ from typing import Literal
 _GAP = r"(?:[\s\ufeff]|--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*)|/\*.*?\*/)*+\*/)"
 _OWN = re.compile(
     r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
-              | drop ~++ change | refresh | show ~++ (?:change|materialized|state) | explain ~++ materialized
+              | drop ~++ change | refresh | show ~++ (?:change|materialized|state|epochs|errors)
+              | explain ~++ materialized
               | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe ) (?![\w$])""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
@@ -50,6 +51,12 @@ def plain_kind(text: str) -> Literal["query", "write"] | None:
     if not found["query"]:
         return "write"
     return None if may_write(text) else "query"
+
+
+def hides_names(text: str) -> bool:
+    """Whether a text may read what it does not name."""
+    folded = text.casefold()
+    return any(word in folded for word in _UNSEEN)
 
 
 def may_write(text: str) -> bool:

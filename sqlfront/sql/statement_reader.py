@@ -227,6 +227,14 @@ class StatementReader(QueryReader):
         self.expect("SHOW", "STATE")
         return trees.ShowOwn(kind="STATE", this=self.qualified(_VIEW) if self.accept("FOR") else None)
 
+    def show_errors(self) -> exp.Expr:
+        self.expect("SHOW", "ERRORS", "FOR")
+        return trees.ShowOwn(kind="ERRORS", this=self.qualified(_VIEW))
+
+    def show_epochs(self) -> exp.Expr:
+        self.expect("SHOW", "EPOCHS")
+        return trees.ShowOwn(kind="EPOCHS")
+
     def explain_view(self) -> exp.Expr:
         self.expect("EXPLAIN", "MATERIALIZED", "VIEW")
         name = self.qualified(_VIEW)
@@ -271,6 +279,8 @@ _STATEMENTS: dict[tuple[str, ...], Callable[[StatementReader], exp.Expr]] = {
     ("SHOW", "CHANGE"): StatementReader.show_tables,
     ("SHOW", "MATERIALIZED"): StatementReader.show_views,
     ("SHOW", "STATE"): StatementReader.show_state,
+    ("SHOW", "ERRORS"): StatementReader.show_errors,
+    ("SHOW", "EPOCHS"): StatementReader.show_epochs,
     ("EXPLAIN", "MATERIALIZED"): StatementReader.explain_view,
     ("EXPLAIN", "(", "MATERIALIZED"): StatementReader.explain_query,
     ("EXPLAIN", "(", "ALGEBRA"): StatementReader.explain_algebra,

@@ -171,6 +171,18 @@ class ShowState(Statement):
 
 
 @dataclass(frozen=True)
+class ShowErrors(Statement):
+    """SHOW ERRORS FOR v: the rows on which an expression of the view fails."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class ShowEpochs(Statement):
+    """SHOW EPOCHS: where the time of the last epochs went."""
+
+
+@dataclass(frozen=True)
 class ExplainMaterializedView(Statement):
     """EXPLAIN MATERIALIZED VIEW v [WITH (shards = 8)]."""
 

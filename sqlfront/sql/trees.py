@@ -223,7 +223,7 @@ class CreateChangeTable(Own):
 
 
 class ShowOwn(Own):
-    """SHOW CHANGE TABLES, SHOW MATERIALIZED VIEWS or SHOW STATE [FOR v]."""
+    """SHOW CHANGE TABLES, SHOW MATERIALIZED VIEWS, SHOW EPOCHS, SHOW STATE [FOR v] or SHOW ERRORS FOR v."""
 
     arg_types: ClassVar[dict[str, bool]] = {"kind": True, "this": False}
 

@@ -8,6 +8,7 @@ is what changed.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -92,7 +93,7 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
         if change_table is not None:
             result = _write_change_table(session, transaction, change_table, statement, params, many)
         else:
-            with session.reading_own() if reading else nullcontext():
+            with session.reading_own(session.deferred_in(statement.text)) if reading else nullcontext():
                 result = _write_table(session, statement, key, params, many)
     session.set_result(result)
 
@@ -101,7 +102,9 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
 def unit(session: Session) -> Iterator[Transaction]:
     """The open transaction, or one for this statement alone that is committed at the end."""
     with bodies_found(session), _unit(session) as transaction:
+        started = time.perf_counter()
         yield transaction
+        transaction.writing += time.perf_counter() - started
 
 
 @contextmanager
@@ -189,7 +192,7 @@ def _write_change_table(
             why="it was created WITH (retain = false): its rows are not kept, so only plain INSERT works",
             hint="give exact changes with con.apply and _weight, or create it WITH (retain = true)",
         )
-    with session.reading_own(), _by_name(table):
+    with session.reading_own(session.deferred_in(statement.text)), _by_name(table):
         keys = table.keys if conflicts else ()
         con.execute(f"CREATE OR REPLACE TEMP TABLE {_STAGE} ({_declaration(table, keys)})")
         if not plain_insert:

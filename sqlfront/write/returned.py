@@ -7,6 +7,7 @@ not looked for: it is taken in before the next read, or if the epoch does not fi
 from __future__ import annotations
 
 import re
+import time
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ def write_returned(session: Session, statement: PassThrough, key: Key, params: A
         return None
     con.execute(begin_told())
     transaction = session.transaction = Transaction(database, con)
+    started = time.perf_counter()
     try:
         rows = _returned(con, relation, statement.text, params)
     except (duckdb.BinderException, duckdb.ParserException):  # A clause that RETURNING does not go with, or no column.
@@ -55,6 +57,7 @@ def write_returned(session: Session, statement: PassThrough, key: Key, params: A
         rollback(con)
         raise
     session.transaction = None
+    transaction.writing = time.perf_counter() - started
     transaction.commit_returned(relation.name, rows, _SIGNS[statement.kind])
     return int(rows.num_rows)
 

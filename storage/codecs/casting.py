@@ -10,6 +10,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from sqlfront.storage.codecs.nested_types import parse_nested, with_fields
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.sql_text import literal
 
@@ -58,6 +59,8 @@ class Caster:
         """One Python value, which may be numpy's, as an array of one row."""
         if isinstance(value, np.generic):
             value = value.item()
+        if (nested := parse_nested(type)) is not None:
+            value = with_fields(value, nested)
         with self._lock:
             self._ready()
             try:

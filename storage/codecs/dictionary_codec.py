@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import Codec, mark_nulls, opaque_storage, safe_cast
 from sqlfront.storage.codecs.dictionary import Dictionary, validity
+from sqlfront.storage.codecs.nested_bytes import Layout, strings_of, values_of
 from sqlfront.storage.codecs.types import ScalarType
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
@@ -87,6 +88,39 @@ class BytesCodec(TextCodec):
 
     def _own_bytes(self, value: Any) -> bytes | None:
         return bytes(value) if self.type == "BLOB" and isinstance(value, bytes | bytearray | memoryview) else None
+
+
+class GeometryCodec(BytesCodec):
+    """GEOMETRY, which DuckDB compares by the bytes of its well-known binary form, as Arrow has it."""
+
+    def cast_sql(self, name: str) -> str:
+        return f"CAST({super().cast_sql(name)} AS {self.type})"
+
+    def _native(self, array: pa.Array) -> pa.Array | None:
+        is_binary = pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type)
+        return array if is_binary else None
+
+
+class NestedCodec(Codec):
+    """LIST, ARRAY, STRUCT, TUPLE and MAP: byte strings that are equal, and ordered, as the values are."""
+
+    def __init__(self, type: str, layout: Layout, caster: Caster, dictionary: Dictionary) -> None:
+        super().__init__(type, layout.arrow_type, caster)
+        self._layout = layout
+        self.dictionary: Dictionary = dictionary
+
+    def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
+        return values_of(self._layout, self.dictionary.decode(words[0], pa.large_binary()))
+
+    def cast_sql(self, name: str) -> str:
+        return f"CAST({super().cast_sql(name)} AS {self.type})"
+
+    def _native(self, array: pa.Array) -> pa.Array | None:
+        return array if self._layout.fits(array.type) else None
+
+    def _encode_array(self, array: pa.Array, insert: bool) -> list[np.ndarray]:
+        strings = strings_of(self._layout.write(array), array)
+        return [self.dictionary.encode(strings) if insert else self.dictionary.find(strings)]
 
 
 class EnumCodec(Codec):

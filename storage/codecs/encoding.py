@@ -5,7 +5,8 @@ DECIMAL                                     the scaled integer, two words above 
 HUGEINT, UHUGEINT, UUID                     two words
 FLOAT, DOUBLE                               the bits in an order-preserving form, one zero, one NaN
 INTERVAL                                    days and microseconds, two words
-VARCHAR, JSON, BLOB, BIT, BIGNUM            an id in a dictionary
+VARCHAR, JSON, BLOB, BIT, BIGNUM, GEOMETRY  an id in a dictionary
+LIST, ARRAY, STRUCT, TUPLE, MAP             an id in the dictionary of BLOB, of a byte string in DuckDB's order
 ENUM                                        the position among its values
 """
 
@@ -16,7 +17,14 @@ import pyarrow as pa
 from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.dictionary import Dictionaries
-from sqlfront.storage.codecs.dictionary_codec import BytesCodec, EnumCodec, NullCodec, TextCodec
+from sqlfront.storage.codecs.dictionary_codec import (
+    BytesCodec,
+    EnumCodec,
+    GeometryCodec,
+    NestedCodec,
+    NullCodec,
+    TextCodec,
+)
 from sqlfront.storage.codecs.fixed import (
     BooleanCodec,
     DecimalCodec,
@@ -28,6 +36,8 @@ from sqlfront.storage.codecs.fixed import (
     time_code,
     timestamp_code,
 )
+from sqlfront.storage.codecs.nested_bytes import Layout, Strings, Words, layout_of
+from sqlfront.storage.codecs.nested_types import NestedType, parse_nested
 from sqlfront.storage.codecs.types import ScalarType, parse_type
 from sqlfront.storage.codecs.wide import IntervalCodec, UuidCodec, WideCodec, WideDecimalCodec
 
@@ -55,7 +65,9 @@ _TIMES = {
 
 
 def codec_for(type: str, dictionaries: Dictionaries) -> Codec:
-    """The codec of a DuckDB type, named as DESCRIBE does. NotSupportedError for nested types."""
+    """The codec of a DuckDB type, named as DESCRIBE does. NotSupportedError for types that have none."""
+    if (nested := parse_nested(type)) is not None:
+        return NestedCodec(nested.name, _layout(nested, dictionaries), dictionaries.caster, dictionaries.blob)
     scalar, caster = parse_type(type), dictionaries.caster
     family = scalar.family
     if family in _INTEGERS:
@@ -65,9 +77,24 @@ def codec_for(type: str, dictionaries: Dictionaries) -> Codec:
         return TimeCodec(family, arrow_type, caster, from_python)
     if family == "DECIMAL":
         return DecimalCodec(scalar, caster) if scalar.width <= 18 else WideDecimalCodec(scalar, caster)
+    if family == "GEOMETRY":
+        return GeometryCodec(scalar.name, pa.large_binary(), caster, dictionaries.blob)
     if family in ("VARCHAR", "JSON", "BLOB", "BIT", "BIGNUM"):
         return _dictionary_codec(family, dictionaries)
     return _other_codec(scalar, caster)
+
+
+def _layout(nested: NestedType, dictionaries: Dictionaries) -> Layout:
+    """The layout of a nested type's byte strings."""
+    held: list[Layout] = []
+    for type in nested.types:
+        inner = parse_nested(type)
+        if inner is not None:
+            held.append(_layout(inner, dictionaries))
+            continue
+        codec = codec_for(type, dictionaries)
+        held.append(Words(codec) if codec.dictionary is None else Strings(codec))
+    return layout_of(nested, held)
 
 
 def _dictionary_codec(family: str, dictionaries: Dictionaries) -> Codec:

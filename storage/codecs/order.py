@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlfront.storage.codecs.codec import RESERVED_HIGH, Codec
+from sqlfront.storage.codecs.nested_types import parse_nested, scalar_types
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels.layout import ORDER_BYTES, ORDER_HIGH, ORDER_LOW_WORD, ORDER_WORD, RESERVED_LOW
 
@@ -11,7 +12,7 @@ _WORDS = {
     "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS",
 }  # fmt: skip
 _SIGNED = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER"}
-_STRINGS = ("VARCHAR", "JSON", "BLOB")
+_STRINGS = ("VARCHAR", "JSON", "BLOB", "GEOMETRY")
 _NAMED = ("DECIMAL", "ENUM")
 _LOW, _HIGH = ("BIGINT", "HUGEINT", "DECIMAL"), ("UBIGINT", "UHUGEINT", "UUID")
 _PAIRED = (*_LOW, *_HIGH)
@@ -21,8 +22,10 @@ Places = list[tuple[int, int, int]]
 
 def is_orderable(type_: str) -> bool:
     """Whether ordered groups can compare values of a DuckDB type."""
-    family = type_.partition("(")[0]
-    return family in {*_WORDS, *_STRINGS, *_NAMED, *_PAIRED, "INTERVAL"} and not type_.endswith("]")
+    families = {name.partition("(")[0] for name in scalar_types(type_)}
+    # DuckDB orders the intervals in a MAP by their months first, but not those in other types.
+    is_map = "MAP(" in type_ and "INTERVAL" in families
+    return not is_map and families <= {*_WORDS, *_STRINGS, *_NAMED, *_PAIRED, "INTERVAL"}
 
 
 def has_same_codes(one: str, other: str) -> bool:
@@ -48,7 +51,8 @@ def order_places(codec: Codec, place: int) -> Places:
     NotSupportedError, with the type's name, where the order of codes is not DuckDB's order of values.
     """
     family = codec.type.partition("(")[0]
-    if family in _STRINGS and codec.dictionary is not None:
+    is_nested = parse_nested(codec.type) is not None and is_orderable(codec.type)
+    if (is_nested or family in _STRINGS) and codec.dictionary is not None:
         return [(place, ORDER_BYTES, codec.dictionary.state)]
     if family in _WORDS or (family in _NAMED and codec.words == 1):
         return [(place, ORDER_WORD, 0)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlfront.storage.errors import NotSupportedError
 
-NESTED = ("LIST", "ARRAY", "STRUCT", "TUPLE", "MAP", "UNION", "VARIANT", "GEOMETRY", "TYPE")
+OPEN = ("UNION", "VARIANT", "TYPE")
 SCALARS = frozenset((
     '"NULL"', "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "JSON", "BLOB", "BIT", "BIGNUM", "UUID", "INTERVAL", "DATE",
@@ -37,9 +37,11 @@ def parse_type(name: str) -> ScalarType:
         return ScalarType(name, "DECIMAL", int(match[1]), int(match[2]))
     if name.startswith("ENUM(") and name.endswith(")"):
         return ScalarType(name, "ENUM", values=_enum_values(name))
+    if name == "GEOMETRY" or name.startswith("GEOMETRY("):
+        return ScalarType(name, "GEOMETRY")
     raise NotSupportedError(
         f"columns of type {name} cannot be kept in a materialized view",
-        why="nested and open types have no fixed-size codes" if _is_nested(name) else "the type is unknown",
+        why="its values do not come back from Arrow as they were" if name.startswith(OPEN) else "the type is unknown",
         hint="select its scalar fields, or cast it to VARCHAR",
     )
 
@@ -47,7 +49,3 @@ def parse_type(name: str) -> ScalarType:
 def _enum_values(name: str) -> tuple[str, ...]:
     quoted = re.findall(r"'((?:[^']|'')*)'", name[len("ENUM(") : -1])
     return tuple(value.replace("''", "'") for value in quoted)
-
-
-def _is_nested(name: str) -> bool:
-    return name.endswith("]") or name.startswith(NESTED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from fractions import Fraction
 
 import pytest
@@ -75,3 +76,23 @@ def test_rows_that_a_power_of_n_multiplies_are_within_that_power_alone():
     bound = Bound(terms=(Term(RESULT_CHANGE, power=Fraction(1, 2)),))
     allowed = {text: limit_of(text).allows(bound) for text in QUERIES}
     assert allowed == dict.fromkeys(QUERIES, False) | {"O(N^0.5)": True, "O(N)": True}
+
+
+def test_a_view_whose_changes_may_be_slow_is_announced_where_it_is_created():
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (a BIGINT, b BIGINT)")
+    con.execute("CREATE TABLE s (a BIGINT, b BIGINT)")
+    con.execute("INSERT INTO t SELECT 1, i FROM range(60000) AS r(i)")
+    con.execute("INSERT INTO s VALUES (1, 1)")
+    whole, listed = "SELECT median(b) AS m FROM t", "SELECT t.b, sum(s.b) AS c FROM t JOIN s USING (a) GROUP BY t.b"
+    with pytest.warns(sqlfront.CostWarning, match=r"whole may slow .* median: computed from all rows.*O\(N\)") as seen:
+        con.execute(f"CREATE MATERIALIZED VIEW whole AS {whole}")
+    assert seen[0].filename == __file__
+    with pytest.warns(sqlfront.CostWarning, match=r"listed .* a changed row of s takes about 180,003 steps.*'on read'"):
+        con.execute(f"CREATE MATERIALIZED VIEW listed AS {listed}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number, query in enumerate((whole, listed)):
+            con.execute(f"CREATE MATERIALIZED VIEW meant{number} WITH (at_worst = 'O(N)') AS {query}")
+            con.execute(f"CREATE MATERIALIZED VIEW later{number} WITH (apply = 'on read') AS {query}")
+        con.execute("CREATE MATERIALIZED VIEW grouped AS SELECT a, median(b) AS m FROM t GROUP BY a")

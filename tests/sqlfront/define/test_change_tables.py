@@ -184,7 +184,7 @@ def test_ordinary_and_change_tables_in_one_epoch(con):
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT x, sum(y) AS s FROM o JOIN c ON o.a = c.a GROUP BY x")
     epoch = con.apply({"o": pa.table({"a": [1, 2], "x": [5, 6]}), "c": pa.table({"a": [1, 2], "y": [10, 20]})})
     assert rows(con, "FROM v") == [(5, 10), (6, 20)] and epoch.rows == {"o": 2, "c": 2}
-    assert set(epoch.steps) == {"v"} and abs(sum(epoch.view_seconds.values()) - epoch.seconds) < 1e-9
+    assert set(epoch.steps) == {"v"} and 0 < sum(epoch.view_seconds.values()) < epoch.seconds
     for bad in ({"a": [9], "y": [1], "_weight": [-1]}, {"a": ["z"], "y": [1]}):
         with pytest.raises(sqlfront.Error):
             con.apply({"o": pa.table({"a": [3], "x": [7]}), "c": pa.table(bad)})

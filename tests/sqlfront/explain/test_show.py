@@ -157,4 +157,4 @@ def test_an_epoch_calls_views_as_users_do(con):
     epoch = con.apply({"c": pa.table({"a": [1, 2], "n": [1, 1]}), "T": pa.table({"a": [7], "b": ["q"]})})
     assert set(epoch.steps) == {"v", 's."W x"'} and epoch.rows == {"c": 2, "t": 1}
     assert set(epoch.view_seconds) == set(epoch.steps) and 0 < epoch.seconds < 60
-    assert sum(epoch.view_seconds.values()) == pytest.approx(epoch.seconds)
+    assert 0 < sum(epoch.view_seconds.values()) < epoch.seconds

@@ -35,6 +35,8 @@ WRITTEN = [
     "SHOW MATERIALIZED VIEWS",
     "show /* all */ state",
     'SHOW STATE FOR "v w"',
+    "SHOW EPOCHS",
+    "SHOW ERRORS FOR s.v",
     "EXPLAIN MATERIALIZED VIEW v WITH (shards = 8)",
     "EXPLAIN (MATERIALIZED, SHARDS 8) SELECT a FROM t",
     "EXPLAIN (ALGEBRA) SELECT a FROM t",

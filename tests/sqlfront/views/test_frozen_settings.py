@@ -235,3 +235,18 @@ def test_a_scan_of_computed_rows_twice_in_one_statement(con):
     )
     query = "SELECT count(*), count(v.h = w.h), count(v.m = u.m) FROM v JOIN w USING (k) JOIN v AS u USING (k)"
     assert con.execute(query).fetchall() == [(8992, 8991, 8992)]
+
+
+def test_a_cast_to_a_time_with_an_offset_needs_a_zone_of_one_offset(con):
+    query = "SELECT CAST(CAST(ts AS TIME) AS TIMETZ) AS t, count(*) AS n FROM r GROUP BY t"
+    for zone in ("Europe/Berlin", "Asia/Tokyo"):
+        con.execute(f"SET TimeZone = '{zone}'")
+        with pytest.raises(sqlfront.NotSupportedError, match="A cast from TIME to TIME WITH TIME ZONE"):
+            con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("SET TimeZone = 'Etc/GMT-3'")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("SET TimeZone = 'Asia/Tokyo'")
+    con.execute("INSERT INTO r SELECT * FROM r")
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    shown = con.execute("SELECT CAST(t AS VARCHAR), n FROM v WHERE t IS NOT NULL").fetchall()
+    assert shown == [("00:30:00+03", 2)]

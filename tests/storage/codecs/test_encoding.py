@@ -350,13 +350,8 @@ def test_codes_keep_the_order_of_numbers():
 @pytest.mark.parametrize(
     "type",
     [
-        "INTEGER[]",
-        "INTEGER[3]",
-        "STRUCT(a INTEGER)",
-        "MAP(INTEGER, VARCHAR)",
         "UNION(a INTEGER)",
         "VARIANT",
-        "GEOMETRY",
         "NOSUCH",
     ],
 )

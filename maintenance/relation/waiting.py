@@ -1,0 +1,83 @@
+"""Changes of a relation that wait for a copy of it (`maintenance/deferred.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.netting import net
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.relation.base_relation import Relation
+    from sqlfront.maintenance.relation.encoded import Encoded
+
+HELD_ROWS = 1_000_000
+"""How many netted rows wait for one copy at most."""
+
+
+class Waiting:
+    """The changes of a relation that wait for a copy of it."""
+
+    def __init__(self, copy: Relation) -> None:
+        self.rows = 0
+        self._copy, self._names = copy, [column.name for column in copy.columns]
+        self._parts: list[tuple[Any, np.ndarray]] = []
+        self._single: list[tuple[tuple[Any, ...], int]] = []
+
+    def add(self, item: Encoded) -> None:
+        """Keep the rows of an epoch. They are copied: who gave them may overwrite them. O(rows)."""
+        import pyarrow as pa
+
+        rows, weights = rows_of(item, self._names)
+        self._parts.append((rows.take(pa.array(np.arange(len(weights)))), weights.copy()))
+        self.rows += len(weights)
+
+    def add_row(self, row: Sequence[Any], weight: int) -> None:
+        """Keep one row of Python values that can be encoded. O(1)."""
+        self._single.append((tuple(row), weight))
+        self.rows += 1
+
+    def is_too_long(self) -> bool:
+        """Whether more rows wait than are held, also when they are netted. O(1), amortised over the rows."""
+        if self.rows <= HELD_ROWS:
+            return False
+        self._parts = [self.netted()]
+        self.rows = len(self._parts[0][1])
+        return 2 * self.rows > HELD_ROWS
+
+    def netted(self) -> tuple[pa.Table, np.ndarray]:
+        """The rows with their weights, each once. O(rows)."""
+        import pyarrow as pa
+
+        if self._single:
+            batch = self._copy.as_batch([row for row, _ in self._single])
+            weights = np.array([weight for _, weight in self._single], np.int64)
+            self._parts.append((pa.Table.from_batches([batch]), weights))
+            self._single = []
+        # One epoch's text may be large_string, another's string.
+        rows = pa.concat_tables([self._copy.as_declared(rows) for rows, _ in self._parts])
+        positions, weights = net(rows.columns, np.concatenate([weights for _, weights in self._parts]))
+        return rows.take(pa.array(positions)), weights
+
+    def bytes(self) -> int:
+        return sum(rows.nbytes + weights.nbytes for rows, weights in self._parts)
+
+    def clear(self) -> None:
+        self.rows, self._parts, self._single = 0, [], []
+
+
+def rows_of(item: Encoded, names: list[str]) -> tuple[pa.Table, np.ndarray]:
+    """These columns of the rows that an epoch changes in a relation, and their weights."""
+    import pyarrow as pa
+
+    places = {name.casefold(): place for place, name in enumerate(item.batch.schema.names)}
+    columns = [item.batch.column(places[name.casefold()]) for name in names]
+    weights = item.weights
+    if weights is None:
+        own = places.get("_weight") if len(places) > len(item.relation.columns) else None
+        weights = np.ones(item.batch.num_rows, np.int64) if own is None else item.batch.column(own).to_numpy()
+    return pa.table(columns, names=names), weights

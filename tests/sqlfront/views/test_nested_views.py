@@ -1,0 +1,87 @@
+"""Views over columns of nested types: as columns, keys, arguments and orders, equal to their queries, always."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+import sqlfront
+from tests.nested_values import random_value
+
+TYPES = {
+    "l": "INTEGER[]",
+    "s": "STRUCT(a DOUBLE, b VARCHAR[])",
+    "k": "STRUCT(d INTERVAL, e ENUM('b', 'it''s', 'a,)'))[]",
+    "t": "TUPLE(INTEGER, VARCHAR)",
+    "m": "MAP(VARCHAR, INTEGER[2])",
+    "b": "STRUCT(z TIME WITH TIME ZONE, b BIT)",
+}  # fmt: skip
+
+QUERIES = [
+    "SELECT {c}, i FROM r",
+    "SELECT {c}, count(*), sum(i) FROM r GROUP BY {c}",
+    "SELECT DISTINCT {c} FROM r",
+    "SELECT a.{c}, a.i, b.i FROM r a JOIN r b ON a.{c} = b.{c}",
+    "SELECT a.{c}, count(*) FROM r a JOIN u b USING ({c}) GROUP BY ALL",
+    "SELECT a.i, b.{c} FROM r a LEFT JOIN u b ON a.{c} = b.{c}",
+    "SELECT i, count(DISTINCT {c}) FROM r GROUP BY i",
+    "SELECT {c} FROM r EXCEPT SELECT {c} FROM u",
+    "SELECT {c} FROM r UNION SELECT {c} FROM u",
+    "SELECT i FROM r WHERE {c} NOT IN (SELECT {c} FROM u)",
+    "SELECT i, {c}, row_number() OVER (PARTITION BY {c} ORDER BY i) FROM (SELECT DISTINCT i, {c} FROM r)",
+    "SELECT a.i, b.i FROM r a JOIN u b ON a.{c} IS NOT DISTINCT FROM b.{c}",
+]
+ORDERED = [
+    "SELECT i, min({c}), max({c}) FROM r GROUP BY i",
+    "SELECT i, list({c} ORDER BY {c}) FROM r GROUP BY i",
+    "SELECT DISTINCT {c}, i FROM r ORDER BY {c} DESC NULLS FIRST, i LIMIT 3",
+    "SELECT a.i, b.i FROM r a JOIN u b ON a.{c} < b.{c}",
+    "SELECT arg_max({c}, {c}), arg_min(i, {c}) FROM (SELECT DISTINCT {c}, min(i) AS i FROM r GROUP BY {c})",
+]
+
+
+def change(con: sqlfront.Connection, type: str, random: Random) -> None:
+    table, kind, number = random.choice(("r", "r", "u")), random.random(), random.choice(("NULL", "1", "2"))
+    if kind < 0.6:
+        rows = [f"({number}, {random_value(type, random)})" for _ in range(random.randint(1, 4))]
+        con.execute(f"INSERT INTO {table} VALUES {', '.join([*rows, rows[0]])}")
+    elif kind < 0.8:
+        con.execute(f"UPDATE {table} SET c = {random_value(type, random)} WHERE i IS NOT DISTINCT FROM {number}")
+    else:
+        con.execute(f"DELETE FROM {table} WHERE c IS NOT DISTINCT FROM {random_value(type, random)} OR i = {number}")
+
+
+def differences(con: sqlfront.Connection, view: str, query: str) -> list[tuple[object, ...]]:
+    both = f"(SELECT * FROM {view} EXCEPT ALL {{0}}) UNION ALL ({{0}} EXCEPT ALL SELECT * FROM {view})"
+    return con.execute(both.format(f"(SELECT * FROM ({query}))")).fetchall()
+
+
+@pytest.mark.parametrize("column", ["l", "b", *(pytest.param(c, marks=pytest.mark.slow) for c in "sktm")])
+def test_views_equal_their_queries(column: str) -> None:
+    type, random, con = TYPES[column], Random(column), sqlfront.connect()
+    con.execute("SET TimeZone = 'UTC'")
+    for table in "ru":
+        con.execute(f"CREATE TABLE {table} (i INTEGER, c {type})")
+    ordered = ORDERED if column in "lskt" else []
+    views = {f"v{number}": query.format(c="c") for number, query in enumerate(QUERIES + ordered)}
+    for name, query in views.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        described = [row[1] for row in con.execute(f"DESCRIBE {query}").fetchall()]
+        assert [row[1] for row in con.execute(f"DESCRIBE SELECT * FROM {name}").fetchall()] == described, query
+    shown = 0
+    for _ in range(6):
+        change(con, type, random)
+        for name, query in views.items():
+            assert differences(con, name, query) == [], query
+            shown += con.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0]
+    assert shown > 25
+    for table in "ru":
+        con.execute(f"DELETE FROM {table}")
+    for name, query in views.items():
+        assert differences(con, name, query) == []
+        con.execute(f"CHECK MATERIALIZED VIEW {name}")
+    for dictionary in con.session.database.engine.dictionaries:
+        dictionary.sweep()
+        assert dictionary.live() == dictionary.pinned
+    con.close()

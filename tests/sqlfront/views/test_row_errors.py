@@ -1,0 +1,190 @@
+"""Views WITH (on_error = 'null'): what fails on a row is NULL there, and SHOW ERRORS lists the row until it goes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+import sqlfront
+from sqlfront.binding.function_catalog import Functions
+from sqlfront.define.row_errors import with_try
+from sqlfront.sql.dialect import parse_query
+
+NULLED = "WITH (on_error = 'null')"
+VIEWS = {
+    "casts": "SELECT a, CAST(v AS INTEGER) AS x FROM t",
+    "keys": "SELECT CAST(v AS INTEGER) % 3 AS k, count(*) AS n, sum(a) AS s FROM t GROUP BY 1",
+    "sums": "SELECT a, sum(CAST(v AS INTEGER)) AS s, max(10 // (a - 1)) AS m FROM t GROUP BY a",
+    "joined": "SELECT t.a, s.k FROM t JOIN s ON s.k = CAST(t.v AS INTEGER) WHERE t.a < 3",
+    "kept": "SELECT t.a, s.k FROM t LEFT JOIN s ON s.k = CAST(t.v AS INTEGER)",
+    "across": "SELECT t.a, CAST(t.v || s.w AS INTEGER) AS x FROM t JOIN s ON t.a = s.k",
+    "middle": "SELECT a, median(CAST(v AS INTEGER)) AS m FROM t GROUP BY a",
+    "ranked": "SELECT a, v, row_number() OVER (PARTITION BY a ORDER BY CAST(v AS INTEGER), v) AS r FROM t "
+    "GROUP BY a, v",
+    "filtered": "SELECT DISTINCT a FROM t WHERE CAST(v AS INTEGER) > 1 OR a = 2",
+    "having_": "SELECT a, count(*) FILTER (WHERE CAST(v AS INTEGER) > 1) AS n FROM t GROUP BY a",
+}
+
+
+def tried(con, query):
+    return with_try(query, parse_query(query, query, 0), Functions(con))
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 10))])
+def test_a_view_equals_its_query_with_try(seed):
+    rng, con = random.Random(seed), sqlfront.connect()
+    con.execute("CREATE TABLE t (a BIGINT, v VARCHAR)")
+    con.execute("CREATE CHANGE TABLE s (k BIGINT, w VARCHAR)")
+    texts = {}
+    for number, (name, query) in enumerate(VIEWS.items()):
+        texts[name] = tried(con, query)
+        assert texts[name].count("TRY(") >= 1
+        options = "WITH (on_error = 'null', apply = 'on read')" if number % 3 == 0 else NULLED
+        con.execute(f"CREATE MATERIALIZED VIEW {name} {options} AS {query}")
+    feed, replayed = con.view("keys").subscribe(), Counter()
+
+    def value():
+        return rng.choice(["1", "2", "3", "4", "x", "", None, "99999999999"])
+
+    def change():
+        kind = rng.randrange(5)
+        key = rng.choice([None, 1, 2, 3])
+        if kind == 0:
+            con.execute("INSERT INTO t VALUES (?, ?), (?, ?)", [key, value(), 2, value()])
+        elif kind == 1:
+            con.execute("DELETE FROM t WHERE a IS NOT DISTINCT FROM ? AND v IS NOT DISTINCT FROM ?", [key, value()])
+        elif kind == 2:
+            con.execute("UPDATE t SET v = ? WHERE a = ?", [value(), key])
+        elif kind == 3:
+            con.apply_row("s", (key, value()))
+        else:
+            con.execute("DELETE FROM s WHERE k = ?", [key])
+
+    def check():
+        for name in rng.sample(list(VIEWS), 3):
+            wanted = Counter(con.execute(texts[name]).fetchall())
+            assert Counter(con.execute(f"FROM {name}").fetchall()) == wanted, name
+            assert con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == [], name
+        failing = "SELECT DISTINCT a, v FROM t WHERE v IS NOT NULL AND TRY_CAST(v AS INTEGER) IS NULL"
+        wanted = Counter(
+            f"{{'a': {a}, 'v': {v}}}"
+            for a, v in con.execute(
+                f"SELECT coalesce(CAST(a AS VARCHAR), 'NULL'), CASE v WHEN '' THEN '''''' ELSE v END FROM ({failing})"
+            ).fetchall()
+        )
+        listed = con.execute("SHOW ERRORS FOR casts").fetchall()
+        assert Counter(row for _, row, _, _ in listed) == wanted
+        assert {(table, text) for table, _, text, _ in listed} <= {("t", "CAST(v AS INTEGER)")}
+
+    for _ in range(8):
+        inside = rng.random() < 0.4
+        if inside:
+            con.execute("BEGIN")
+        for _ in range(rng.randrange(1, 4)):
+            change()
+        check()
+        if inside:
+            con.execute(rng.choice(["COMMIT", "ROLLBACK"]))
+    changes = feed.poll()
+    for *row, kind, _, _ in zip(*(column.to_pylist() for column in changes.columns)):
+        replayed[tuple(row)] += 1 if kind in ("insert", "update_postimage") else -1
+    assert +replayed == Counter(con.execute("FROM keys").fetchall())
+    feed.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT a + b, a * 2 FROM t", "SELECT a + b, a * 2 FROM t"),
+        ("SELECT a + CAST(v AS INT) FROM t", "SELECT TRY(a + CAST(v AS INT)) FROM t"),
+        ("SELECT sum(ln(w)) / count(*) FROM t", "SELECT sum(TRY(ln(w))) / count(*) FROM t"),
+        ("SELECT TRY(v::INT) + 1 FROM t", "SELECT TRY(v::INT) + 1 FROM t"),
+        ("SELECT a FROM t WHERE (a % b > 1 OR NOT v::INT BETWEEN 1 AND 3)",
+         "SELECT a FROM t WHERE (TRY(a % b) > 1 OR NOT TRY(v::INT) BETWEEN 1 AND 3)"),
+        ("SELECT v::INT IN (SELECT 1 / a FROM s) FROM t JOIN s ON 1 / s.a = t.a",
+         "SELECT TRY(v::INT) IN (SELECT TRY(1 / a) FROM s) FROM t JOIN s ON TRY(1 / s.a) = t.a"),
+        ("SELECT v::INT + 1 // a, count(*) FROM t GROUP BY v::INT, a",
+         "SELECT TRY(v::INT) + TRY(1 // a), count(*) FROM t GROUP BY TRY(v::INT), a"),
+        ("SELECT halved(a) + 1 // a FROM (t JOIN s ON 1 // t.a = s.k), range(1 // 1)",
+         "SELECT halved(a) + TRY(1 // a) FROM (t JOIN s ON TRY(1 // t.a) = s.k), range(1 // 1)"),
+        ("SELECT row_number() OVER (PARTITION BY a % 2 ORDER BY ln(b)) FROM t",
+         "SELECT row_number() OVER (PARTITION BY TRY(a % 2) ORDER BY TRY(ln(b))) FROM t"),
+        ("SELECT DATE '2020-01-01', CAST(a AS VARCHAR), TRY_CAST(v AS INT) FROM range(1 / 1)",
+         "SELECT DATE '2020-01-01', CAST(a AS VARCHAR), TRY_CAST(v AS INT) FROM range(1 / 1)"),
+    ],
+)  # fmt: skip
+def test_where_try_stands(query, expected):
+    con = sqlfront.connect()
+    con.execute("CREATE MACRO halved(x) AS x / 2")
+    assert tried(con.session.duck, query) == expected
+
+
+@pytest.fixture
+def con():
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (a BIGINT, v VARCHAR)")
+    con.execute("CREATE TABLE s (k BIGINT, w VARCHAR)")
+    return con
+
+
+def test_columns_are_called_as_the_query_calls_them(con):
+    con.execute(f"CREATE MATERIALIZED VIEW v (first_) {NULLED} AS SELECT a, CAST(v AS INT), 1 // a AS q FROM t")
+    assert [column[0] for column in con.execute("FROM v").description] == ["first_", "CAST(v AS INTEGER)", "q"]
+
+
+def test_errors_name_table_row_expression_and_message(con):
+    con.execute(
+        f"CREATE MATERIALIZED VIEW v {NULLED} AS WITH q AS (SELECT k, w FROM s WHERE k > 0) SELECT t.a, "
+        "CAST(t.v AS INT) AS x, CAST(t.v || w AS INT) AS y FROM t JOIN q ON k = a "
+        "WHERE EXISTS (SELECT 1 FROM s AS z WHERE z.k = CAST(t.v AS INT) OR z.k > 0)"
+    )
+    con.execute("INSERT INTO t VALUES (1, 'x'), (1, '5'), (2, 'y')")
+    con.execute("INSERT INTO s VALUES (1, '7'), (1, 'n')")
+    found = con.execute("SHOW ERRORS FOR v").fetchall()
+    assert {row[:3] for row in found} == {
+        ("t", "{'a': 1, 'v': x}", "CAST(t.v AS INT)"),
+        ("t", "{'a': 2, 'v': y}", "CAST(t.v AS INT)"),
+        ("t, q", "{'t.v': x, 'w': 7}", "CAST(t.v || w AS INT)"),
+        ("t, q", "{'t.v': x, 'w': n}", "CAST(t.v || w AS INT)"),
+        ("t, q", "{'t.v': 5, 'w': n}", "CAST(t.v || w AS INT)"),
+    }
+    assert all("Could not convert string" in message for *_, message in found)
+    con.execute("DELETE FROM t WHERE v <> '5'")
+    con.execute("UPDATE s SET w = '3'")
+    assert con.execute("SHOW ERRORS FOR v").fetchall() == []
+
+
+def test_it_outlives_the_process_and_cannot_be_altered(tmp_path):
+    with sqlfront.connect(tmp_path / "d") as con:
+        con.execute("CREATE TABLE t (a BIGINT, v VARCHAR)")
+        con.execute(f"CREATE MATERIALIZED VIEW v {NULLED} AS SELECT a, sum(CAST(v AS INT)) AS s FROM t GROUP BY a")
+        con.execute("INSERT INTO t VALUES (1, 'x'), (1, '5')")
+    with sqlfront.connect(tmp_path / "d") as con:
+        con.execute("INSERT INTO t VALUES (1, 'y')")
+        assert con.execute("FROM v").fetchall() == [(1, 5)] and len(con.execute("SHOW ERRORS FOR v").fetchall()) == 2
+        with pytest.raises(sqlfront.ProgrammingError, match="on_error of v cannot be altered"):
+            con.execute("ALTER MATERIALIZED VIEW v SET (on_error = 'raise')")
+        con.execute("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT a FROM t")
+        assert con.execute("SHOW ERRORS FOR v").fetchall() == []
+
+
+def test_what_is_refused_is_named(con):
+    con.execute("CREATE CHANGE TABLE passing (v VARCHAR) WITH (retain = false)")
+    con.execute(f"CREATE MATERIALIZED VIEW v {NULLED} AS SELECT CAST(v AS INT) AS x FROM passing")
+    con.execute("INSERT INTO passing VALUES ('x')")
+    assert con.execute("FROM v").fetchall() == [(None,)]
+    with pytest.raises(sqlfront.ProgrammingError, match="errors of materialized view v cannot be listed"):
+        con.execute("SHOW ERRORS FOR v")
+    with pytest.raises(sqlfront.ProgrammingError, match="nosuch"):
+        con.execute(f"CREATE MATERIALIZED VIEW w {NULLED} AS SELECT CAST(nosuch AS INT) AS x FROM t")
+
+
+def test_a_value_that_is_null_has_not_failed(con):
+    con.execute(
+        f"CREATE MATERIALIZED VIEW v {NULLED} AS SELECT a, CAST(v AS INT) AS x FROM t WHERE 7 // a IS NULL OR a > 1"
+    )
+    con.execute("INSERT INTO t VALUES (2, NULL), (NULL, 'x'), (0, 'y'), (1, 'z')")
+    found = con.execute("SHOW ERRORS FOR v").fetchall()
+    assert {row for _, row, _, _ in found} == {"{'a': NULL, 'v': x}", "{'a': 0, 'v': y}"}
