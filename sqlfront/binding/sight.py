@@ -95,10 +95,11 @@ class Sight:
 
 
 def fields(value: Scalar, names: Sequence[str]) -> Scalar:
-    """Fields of a struct, one inside the other."""
+    """Fields of a struct, one inside the other; of a UNION column, the member."""
     for name in names:
         text = name.replace("'", "''").replace("{", "{{").replace("}", "}}")
-        value = Call(f"struct_extract({{0}}, '{text}')", (value,), "", strict=True, can_fail=False)
+        extract = "union_extract" if value.type.startswith("UNION") else "struct_extract"
+        value = Call(f"{extract}({{0}}, '{text}')", (value,), "", strict=True, can_fail=False)
     return value
 
 

@@ -172,7 +172,8 @@ def no_codes(kind: str) -> str | None:
     """Why values of a type cannot be a column of a view's join or output; None if they can."""
     scalars = list(scalar_types(kind))
     if any(scalar.startswith(OPEN) for scalar in scalars):
-        return "its values do not come back from Arrow as they were"
+        lost = "Arrow does not tell NULL from a member that is NULL"
+        return lost if "UNION(" in kind else "equal values may have several forms, and DuckDB tells no common one"
     if "MAP(" in kind and "INTERVAL" in scalars:
         return "DuckDB orders two equal intervals in a MAP by how they are written"
     return None

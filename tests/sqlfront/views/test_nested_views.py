@@ -85,3 +85,18 @@ def test_views_equal_their_queries(column: str) -> None:
         dictionary.sweep()
         assert dictionary.live() == dictionary.pinned
     con.close()
+
+
+def test_members_of_a_union_are_columns():
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (k INTEGER, u UNION (n INTEGER, s VARCHAR))")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT u.s, sum(t.u.n) AS n FROM t WHERE u.n > 1 OR u.s = 'x' GROUP BY u.s"
+    )
+    con.execute(
+        "INSERT INTO t VALUES (1, 3), (2, 'x'), (3, 'y'), (4, NULL), (5, union_value(s := NULL)), (6, 4), (7, 1)"
+    )
+    assert sorted(con.execute("FROM v").fetchall(), key=str) == [("x", None), (None, 7)]
+    con.execute("DELETE FROM t WHERE k < 3")
+    assert con.execute("FROM v").fetchall() == [(None, 4)]
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
