@@ -131,17 +131,29 @@ class _Outputs:
         return Output(projected_to(term, shown), tuple(names), tuple(map(tuple, more)))
 
     def _over_columns(self, order: Sequence[Sort]) -> list[Sort]:
-        sorts = [Sort(self._value(one.value), one.descending, one.nulls_first) for one in order]
+        """The items over the output columns. DISTINCT leaves open which row's value a hidden one has, and so the order
+        from there on, which only a LIMIT depends on."""
+        sorts = []
+        for one in order:
+            if self._is_left_open(one.value) and not (self._tree.args.get("limit") or self._tree.args.get("offset")):
+                break
+            sorts.append(Sort(self._value(one.value), one.descending, one.nulls_first))
         return [one for one in sorts if columns_of(one.value)]
+
+    def _is_left_open(self, value: Scalar) -> bool:
+        return self._is_distinct and not self._has_on and not columns_of(self._shown_in(value)) <= set(self._columns)
+
+    def _shown_in(self, value: Scalar) -> Scalar:
+        return replaced(value, lambda part: Ref(self._shown[part]) if part in self._shown else None)
 
     def _value(self, value: Scalar) -> Scalar:
         """A value over the output columns, or a column beside them."""
-        found = replaced(value, lambda part: Ref(self._shown[part]) if part in self._shown else None)
+        found = self._shown_in(value)
         if columns_of(found) <= set(self._columns):
             return found
-        if self._is_distinct and not self._has_on:
+        if self._is_left_open(value):
             why = "DISTINCT leaves open which row's value a result row is ordered by"
-            hint = "put the expression out, or group and order by an aggregate"
+            hint = "put the expression out, group and order by an aggregate, or leave LIMIT out"
             what, notes = "ORDER BY of what DISTINCT does not put out", self._block.notes
             raise notes.refusal(what, notes.place_of(value), why, hint)
         return Ref(self._column(value))
