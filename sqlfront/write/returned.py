@@ -38,7 +38,9 @@ def write_returned(session: Session, statement: PassThrough, key: Key, params: A
     import duckdb
 
     database, con = session.database, session.duck
-    if statement.kind not in _SIGNS or statement.upsert or statement.returning or not database.capture.takes_returned:
+    if statement.kind not in _SIGNS or statement.inner or statement.upsert or statement.returning:
+        return None
+    if not database.capture.takes_returned:
         return None
     relation = database.engine.relations.get(database.relation_key(captured_table(database, key)))
     if relation is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,10 +13,12 @@ import sqlfront
 from sqlfront.binding.freeze import frozen_tree, qualified_query, renamed_query, without_columns
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
-from sqlfront.planner.model.query import BlockRows, Definition
+from sqlfront.planner.model.query import BlockRows, Definition, TouchedGroups
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.storage.capture.capture import QualifiedName
 from tests.sqlfront.cut.test_binder import SUPPORTED, statements
+
+_NUMBERED = re.compile(r"\bc\d+\b")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,10 @@ def con() -> Any:
 
 
 def _unlabelled(definition: BlockRows) -> BlockRows:
-    """A definition without what the user wrote: a frozen query is printed."""
+    """A definition without what the user wrote, as a frozen query is printed, and without the numbers of columns."""
+    if isinstance(definition, TouchedGroups):
+        numbers = {name: f"c_{place}" for place, name in enumerate(dict.fromkeys(_NUMBERED.findall(definition.query)))}
+        return replace(definition, query=_NUMBERED.sub(lambda name: numbers[name.group()], definition.query))
     if not isinstance(definition, Definition):
         return definition
     kept = tuple(replace(one, label="", definition=_unlabelled(one.definition)) for one in definition.distinct_sets)

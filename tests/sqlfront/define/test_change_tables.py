@@ -273,7 +273,7 @@ REFUSED = {
     "CREATE CHANGE TABLE x (a NOSUCH)": "NOSUCH",
     "CREATE CHANGE TABLE x (a BIGINT DEFAULT nosuch())": "nosuch",
     "CREATE CHANGE TABLE x (a BIGINT, PRIMARY KEY (b))": "b",
-    "CREATE CHANGE TABLE x (a BIGINT[])": r"BIGINT\[\]",
+    "CREATE CHANGE TABLE x (a VARIANT)": "VARIANT",
     "CREATE CHANGE TABLE c (a BIGINT)": "exists already",
     "CREATE CHANGE TABLE o (a BIGINT)": "a table named o",
     "CREATE OR REPLACE CHANGE TABLE c (z BIGINT)": "read the table: n",

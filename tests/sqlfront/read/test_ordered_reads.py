@@ -185,8 +185,6 @@ def test_a_view_without_an_order_has_no_first_rows(con: Any) -> None:
     con.execute("CREATE MATERIALIZED VIEW o AS SELECT a FROM r ORDER BY a")
     with pytest.raises(sqlfront.ProgrammingError, match="-1"):
         con.view("o").top(-1)
-    with pytest.raises(sqlfront.NotSupportedError, match="percentage"):
-        con.execute("CREATE MATERIALIZED VIEW p AS SELECT a FROM r ORDER BY a LIMIT 10%")
 
 
 @pytest.mark.parametrize(

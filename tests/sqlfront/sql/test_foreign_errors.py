@@ -153,13 +153,8 @@ def con() -> Any:
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT count(*) FROM (SELECT unnest(l) FROM t)",
-        "WITH w AS (SELECT a, unnest(l) FROM t) SELECT a, count(*) FROM w GROUP BY a",
-        "SELECT count(*) FROM (SELECT unlist(l) FROM t)",
         "SELECT count(*) FROM (SELECT generate_subscripts(l, 1) FROM t)",
         "SELECT count(*) FROM (SELECT regexp_split_to_table('a b', ' ') FROM t)",
-        "SELECT a FROM (SELECT a, unnest(l) FROM t) LIMIT 3",
-        "SELECT count(*) FROM (SELECT a, unnest(l) FROM t) AS x JOIN t ON x.a = t.a",
         "SELECT unnest({'x': a, 'y': 2}) FROM t",
     ],
 )
