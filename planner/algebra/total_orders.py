@@ -1,8 +1,9 @@
 """Orders that leave nothing open: what DuckDB's answer depends on where a query does not say, by its rows' columns.
 
 An aggregate that depends on the order of its rows, a row number, LAG and DISTINCT ON are completed by their arguments
-and then by all other columns that are read. RANK and its kin, and frames by RANGE and GROUPS, are left alone: rows that
-tie are peers to them. In such frames the first and the last value are told by an order of the argument.
+and then by all other columns that are read; an aggregate of DISTINCT values by its arguments alone, by which these are
+told apart. RANK and its kin, and frames by RANGE and GROUPS, are left alone: rows that tie are peers to them. In such
+frames the first and the last value are told by an order of the argument.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def with_total_orders(term: Ordered, rows: Sequence[Column]) -> Ordered:
 
 
 def _aggregated(one: Aggregated, rows: Sequence[Column]) -> Aggregated:
-    return replace(one, order=_completed(one.order, one.arguments, rows))
+    return replace(one, order=_completed(one.order, one.arguments, () if one.distinct else rows))
 
 
 def _windowed(one: Windowed, rows: Sequence[Column]) -> Windowed:
@@ -54,7 +55,8 @@ def _windowed(one: Windowed, rows: Sequence[Column]) -> Windowed:
     if name in _PLACES or (one.order and one.frame.upper().startswith("ROWS")):
         return replace(one, order=_completed(one.order, one.arguments, rows))
     if name in ORDERED | _ENDS:
-        return replace(one, argument_order=_completed((*one.argument_order, *one.order), one.arguments, rows))
+        order, among = ((), ()) if one.distinct else (one.order, rows)
+        return replace(one, argument_order=_completed((*one.argument_order, *order), one.arguments, among))
     return one
 
 
