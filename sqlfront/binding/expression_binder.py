@@ -114,7 +114,7 @@ class ExpressionBinder(CallBinder):
             if isinstance(quantified, exp.Any) and operator == "=":
                 return Call("{0} IN {1}", (self.bind(node.this), values), "BOOLEAN", can_fail=False)
             return Call(
-                f"{{0}} {operator} {type(quantified).__name__.upper()} {{1}}", (self.bind(node.this), values), ""
+                f"{{0}} {operator} {type(quantified).__name__.upper()} ({{1}})", (self.bind(node.this), values), ""
             )
         return Compare(operator, self.bind(node.this), self.bind(quantified))
 

@@ -38,13 +38,15 @@ _TYPE_NAMES: dict[str, str] = {}
 
 
 def canonical(type_: str, con: Any) -> str:
-    """A type's name as DuckDB writes it; one that is not plain, or the user's, stays as it is."""
+    """A type as DuckDB writes it, without names of the user's types: other connections of ours do not have these."""
     if not _TYPE_NAMES:
         rows = con.execute("SELECT type_name, logical_type FROM duckdb_types() WHERE internal").fetchall()
         _TYPE_NAMES.update(rows)
     plain = _PLAIN_TYPE.fullmatch(type_)
     name = _TYPE_NAMES.get(plain[1].strip().lower()) if plain is not None else None
-    if plain is None or name is None or (name == "DECIMAL") != bool(plain[2]):
+    if plain is None or name is None:
+        return query_columns(con, f"SELECT CAST(NULL AS {type_})")[0][1]
+    if (name == "DECIMAL") != bool(plain[2]):
         return type_
     digits = re.sub(r"\s", "", plain[2]) if plain[2] else ""
     if digits and "," not in digits:

@@ -183,3 +183,41 @@ def test_a_file_opened_again_has_the_views(tmp_path: Path) -> None:
         check(con, names)
     assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
     con.close()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM moods WHERE m = CAST('ok' AS mood)",
+        "SELECT a, TRY_CAST(m::VARCHAR AS mood) IS NOT DISTINCT FROM greatest(m, 'ok'::mood) AS f FROM moods",
+        "SELECT a, list(m ORDER BY m) FILTER (WHERE m < ANY ([mood 'happy'])) AS l FROM moods GROUP BY a",
+        "SELECT a, m, p FROM moods, (VALUES (row('sad', 1)::pair)) AS v(p) WHERE p.m <> moods.m",
+    ],
+)
+def test_types_of_the_user_are_known_wherever_views_are_computed(con: sqlfront.Connection, query: str) -> None:
+    con.execute("CREATE TYPE mood AS ENUM ('sad', 'it''s ok', 'ok', 'happy')")
+    con.execute("CREATE TYPE pair AS STRUCT(m mood, n INTEGER)")
+    con.execute("CREATE TABLE moods (a INTEGER, m mood)")
+    con.execute("INSERT INTO moods VALUES (1, 'ok')")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    con.execute("INSERT INTO moods VALUES (1, 'happy'), (2, 'sad'), (2, NULL), (3, 'ok'), (3, 'ok')")
+    con.execute("DELETE FROM moods WHERE a = 1")
+    assert same_bag(con.execute("SELECT * FROM v").fetchall(), con.execute(query).fetchall())
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT shop, list(DISTINCT day ORDER BY day DESC) AS days FROM sales GROUP BY shop",
+        "SELECT shop, string_agg(DISTINCT item, '-' ORDER BY item) AS items FROM sales GROUP BY shop",
+        "SELECT shop, list_sort(list(DISTINCT item) OVER (PARTITION BY shop ORDER BY day)) AS items FROM sales",
+    ],
+)
+def test_distinct_values_are_ordered_by_themselves(con: sqlfront.Connection, query: str) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    rng = random.Random(query)
+    for _ in range(8):
+        change(con, rng)
+        check(con, {"v": query})
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
