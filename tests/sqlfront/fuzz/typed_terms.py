@@ -5,7 +5,7 @@ Orders have all columns of their input, so that DuckDB's answer to the text of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from sqlfront.planner.algebra.rewriting import NewColumns, copied

@@ -1,6 +1,6 @@
 """Types, values and functions of random terms: what a column may be, and what may be computed of columns.
 
-Nothing fails for any row, and nothing is rounded: floating numbers are few halves, whose sums have one value in any order.
+Nothing fails for any row, and nothing is rounded: floating numbers are halves, whose sums are the same in any order.
 Equal values look the same: no -0.0, and no intervals of months beside those of days.
 """
 
@@ -15,9 +15,9 @@ NUMBER, COUNT, SUM, TEXT, TRUTH, RATIO = "INTEGER", "BIGINT", "HUGEINT", "VARCHA
 """RATIO is a DOUBLE that has been rounded once: it is compared, but never summed."""
 LIST, PAIR = "INTEGER[]", "STRUCT(x INTEGER, y VARCHAR)"
 TYPES = (
-    "SMALLINT", "BIGINT", "UBIGINT", "HUGEINT", "DECIMAL(9,2)", "DECIMAL(30,3)", "DOUBLE", "FLOAT", "VARCHAR", "BOOLEAN",
-    "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL", "mood", "UUID", "BLOB", "BIT", "INTEGER[]",
-    "STRUCT(x INTEGER, y VARCHAR)", "VARCHAR[2]", "MAP(VARCHAR, INTEGER)", "STRUCT(d DATE, l DOUBLE[])[]",
+    "SMALLINT", "BIGINT", "UBIGINT", "HUGEINT", "DECIMAL(9,2)", "DECIMAL(30,3)", "DOUBLE", "FLOAT", "VARCHAR",
+    "BOOLEAN", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "INTERVAL", "mood", "UUID", "BLOB", "BIT",
+    "INTEGER[]", "STRUCT(x INTEGER, y VARCHAR)", "VARCHAR[2]", "MAP(VARCHAR, INTEGER)", "STRUCT(d DATE, l DOUBLE[])[]",
 )  # fmt: skip
 MOODS = "CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy')"
 WHOLE = ("SMALLINT", "INTEGER", "BIGINT", "UBIGINT", "HUGEINT")
@@ -96,7 +96,10 @@ FORMS: dict[str, tuple[Form, ...]] = {
         Form("CAST({0} AS VARCHAR)", ("DECIMAL(9,2)",), True),
         Form("CAST({0} AS VARCHAR)", (PAIR,), True),
     ),
-    "DATE": (Form("({0} + CAST({1} % 5 AS INTEGER))", ("*", "INTEGER"), True), Form("CAST({0} AS DATE)", ("TIMESTAMP",), True)),
+    "DATE": (
+        Form("({0} + CAST({1} % 5 AS INTEGER))", ("*", "INTEGER"), True),
+        Form("CAST({0} AS DATE)", ("TIMESTAMP",), True),
+    ),
     "TIMESTAMP": (Form("CAST({0} AS TIMESTAMP)", ("DATE",), True), Form("date_trunc('day', {0})", ("*",), True)),
     "BOOLEAN": (Form("(NOT {0})", ("*",), True), Form("({0} LIKE 'a%')", (TEXT,), True)),
     "BLOB": (Form("encode({0})", (TEXT,), True),),
