@@ -6,6 +6,7 @@ NOT, comparisons), whether it can fail, and whether a NULL argument makes it NUL
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -106,6 +107,9 @@ Scalar = Ref | Constant | Call | Compare | Logic | Not | IsNull
 TRUE, FALSE = Constant("true", "BOOLEAN"), Constant("false", "BOOLEAN")
 TRUTH = "coalesce({0}, false)"
 UNKNOWN = Constant("CAST(NULL AS BOOLEAN)", "BOOLEAN")
+_TEXTS = re.compile(r"'[^']*'")
+_MAY_BE_NULL = re.compile(r"\bnull\b|/|%|\btry_cast\b|\bjson\b|->", re.IGNORECASE)
+"""What may make a constant NULL: NULL itself, a division by zero, a cast of what does not fit, JSON's null."""
 
 
 def parts_of(scalar: Scalar) -> tuple[Scalar, ...]:
@@ -204,8 +208,8 @@ def is_never_null(scalar: Scalar, columns: frozenset[Column]) -> bool:
     match scalar:
         case Ref(column=column):
             return column in columns
-        case Constant():
-            return not is_null_where(scalar, frozenset())
+        case Constant(sql=sql):
+            return _MAY_BE_NULL.search(_TEXTS.sub("", sql)) is None
         case IsNull():
             return True
         case Call(form=form):

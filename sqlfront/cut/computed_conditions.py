@@ -34,7 +34,7 @@ Owners = Mapping[Column, frozenset[int]]
 
 def has_computed_conditions(core: Term) -> bool:
     """Whether the join of a block has a condition over several tables that is no comparison of two of them, or one by
-    an order that codes do not have."""
+    an order that codes do not have, or IS DISTINCT FROM."""
     owners = _owners(core)
     return any(_is_mixed(one, owners) for part in _parts(core) for one in _conditions(part))
 
@@ -104,6 +104,8 @@ def _is_mixed(condition: Scalar, owners: Owners) -> bool:
     is_between = isinstance(condition, Call) and condition.form == "{0} BETWEEN {1} AND {2}"
     if isinstance(condition, Compare) or is_between:
         operator = condition.operator if isinstance(condition, Compare) else "BETWEEN"
+        if operator == "IS DISTINCT FROM":
+            return len(_read(condition, owners)) > 1
         if operator in (*ORDERS, "BETWEEN") and not all(is_orderable(side.type) for side in parts_of(condition)):
             return len(_read(condition, owners)) > 1
         return any(len(_read(side, owners)) > 1 for side in parts_of(condition))

@@ -30,6 +30,7 @@ from sqlfront.planner.algebra.scalars import (
     can_fail,
     conjunction,
     conjuncts,
+    is_never_null,
     is_null_where,
     parts_of,
 )
@@ -70,8 +71,10 @@ def simplified(condition: Scalar) -> Scalar:
                 return TRUE if operator == "IS NOT DISTINCT FROM" else FALSE
         case Compare(left=Constant(sql=first), right=Constant(sql=second)) if first.isdigit() and second.isdigit():
             return TRUE if COMPARED[condition.operator](int(first), int(second)) else FALSE
-        case IsNull(part=Constant() as part):
-            return TRUE if is_null_where(part, frozenset()) else FALSE
+        case IsNull(part=Constant() as part) if is_never_null(part, frozenset()):
+            return FALSE
+        case IsNull(part=Constant() as part) if is_null_where(part, frozenset()):
+            return TRUE
     if isinstance(condition, Compare | Call) and condition.type == "BOOLEAN" and not can_fail(condition):
         return UNKNOWN if is_null_where(condition, frozenset()) else condition
     return condition

@@ -221,3 +221,24 @@ def test_distinct_values_are_ordered_by_themselves(con: sqlfront.Connection, que
         change(con, rng)
         check(con, {"v": query})
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT shop FROM sales WHERE CAST(NULL AS DATE) IS NULL",
+        "SELECT shop, sum(day) FILTER (WHERE NULL::INTEGER IS NOT NULL) AS s FROM sales GROUP BY shop",
+        "SELECT shop, max(day) FILTER (WHERE TRY_CAST('x' AS INTEGER) IS NOT NULL) AS m FROM sales GROUP BY shop",
+        "SELECT day FROM sales WHERE CAST(NULL AS INTEGER) NOT IN (SELECT size FROM shops)",
+        "SELECT day FROM sales WHERE TRY_CAST('x' AS INTEGER) NOT IN (SELECT size FROM shops)",
+        "SELECT s.day, t.size FROM sales s JOIN shops t ON s.day IS DISTINCT FROM t.size",
+        "SELECT s.day, t.size FROM sales s LEFT JOIN shops t ON s.shop = t.shop AND s.day IS DISTINCT FROM t.size",
+        "SELECT day FROM sales s WHERE EXISTS (SELECT 1 FROM shops t WHERE t.size IS DISTINCT FROM s.day)",
+    ],
+)
+def test_nulls_are_told_from_values(con: sqlfront.Connection, query: str) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    rng = random.Random(query)
+    for _ in range(25):
+        change(con, rng)
+        check(con, {"v": query})
