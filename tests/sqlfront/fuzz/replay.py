@@ -14,14 +14,15 @@ from tests.definition_oracle import same_bag
 from tests.sqlfront.fuzz.random_tables import RandomTables, answer
 from tests.sqlfront.fuzz.typed_terms import TypedTerms
 
-VIEWS, EPOCHS, MOST_ANSWERS = 8, 12, 2000
+MOST_ANSWERS = 2000
 KINDS = ("view tree", "union", "touched groups", "row-wise block", "distinct values", "ranked", "constant rows")
 
 
 class Replay:
     """`seen` counts epochs of views, by kinds of nodes and rules that changed the query, and refusals by construct."""
 
-    def __init__(self, seed: int, seen: Counter[str]) -> None:
+    def __init__(self, seed: int, seen: Counter[str], views: int = 8, epochs: int = 12) -> None:
+        self.places, self.epochs = range(views), epochs
         self.seed, self.seen, self.random = seed, seen, Random(seed)
         self.tables = RandomTables(self.random)
         self.terms = TypedTerms(self.random, self.tables.columns)
@@ -43,15 +44,16 @@ class Replay:
     def _run(self) -> None:
         for statement in ["SET TimeZone = 'UTC'", *self.tables.ddl()]:
             self._execute(statement)
-        for number in range(VIEWS // 2):
+        half = len(self.places) // 2
+        for number in self.places[:half]:
             self._create(f"v{number}")
         fresh = self._state()
         for _ in range(6):
             self.script += self.tables.change(self.con)
-        for number in range(VIEWS // 2, VIEWS):
+        for number in self.places[half:]:
             self._create(f"v{number}")
         self._compare()
-        for epoch in range(EPOCHS - 1):
+        for epoch in range(self.epochs - 1):
             if epoch % 3 == 2:
                 self._rolled_back()
             self.script += self.tables.change(self.con)
@@ -60,7 +62,7 @@ class Replay:
         self.script += self.tables.empty(self.con)
         self._compare()
         self._check()
-        for number in range(VIEWS // 2, VIEWS):
+        for number in self.places[half:]:
             self._drop(f"v{number}")
         kept = self._state()
         assert kept == fresh, f"beyond views over empty tables: {kept - fresh}, less: {fresh - kept}"
