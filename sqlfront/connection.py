@@ -88,7 +88,11 @@ class Connection:
         """A statement of another dialect in DuckDB's words, understood by the columns that tables have here."""
 
         def columns(table: str) -> dict[str, str]:
-            asked = "SELECT column_name, data_type FROM duckdb_columns() WHERE lower(table_name) = lower(?)"
+            # Of tables of one name in several schemas, only what has one type in all: another one is not known.
+            asked = (
+                "SELECT column_name, any_value(data_type) FROM duckdb_columns() WHERE lower(table_name) = lower(?) "
+                "GROUP BY column_name HAVING count(DISTINCT data_type) = 1"
+            )
             return dict(self.session.duck.execute(asked, [table]).fetchall())
 
         return transpiled(sql, dialect, columns)

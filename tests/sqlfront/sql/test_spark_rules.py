@@ -77,3 +77,10 @@ def test_rules_are_well_formed():
     for name, ways in rules().items():
         for wanted, how in ways:
             assert how and {kind for pair in wanted for kind in pair.split("/")} <= kinds, name
+
+
+def test_tables_of_one_name_must_agree_on_a_type(con):
+    con.execute("CREATE SCHEMA other; CREATE TABLE other.t (x VARCHAR, i INTEGER)")
+    with pytest.raises(NotSupportedError, match="type of its first value"):
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT CAST(x AS INT) AS c FROM t", dialect="spark")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT i + 1 AS c FROM t", dialect="spark")
