@@ -44,8 +44,8 @@ class DeferredViews:
         return {copy.owner for copy in self._all()}
 
     def find(self, listened: Iterable[str]) -> set[str]:
-        """Look for copies anew: relations or listeners, those of the nodes `listened`, have come or gone. The relations
-        whose rows go another way now."""
+        """Find the copies again, after relations have come or gone, or listeners of the nodes `listened`. Returns the
+        relations whose copies are reached at once now and were not before, or the reverse."""
         self.copied = {}
         for copy in self._all():
             self.copied.setdefault(copy.copy_of, []).append(copy)
@@ -104,7 +104,8 @@ class DeferredViews:
 
     @contextmanager
     def at_once(self, views: Iterable[str]) -> Iterator[None]:
-        """Within, epochs reach these views at once, but for those that changes wait for which they cannot take."""
+        """Let epochs reach these views at once, for the time of the body; not a view that could not take its waiting
+        changes."""
         current = [view for view in views if not self.rows(view)]
         before, self._read = self._read, self._with_read(current)
         try:

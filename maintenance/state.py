@@ -399,8 +399,8 @@ class State:
         return load(relation.name)
 
     def _assemble(self, views: Iterable[MaintainedView] | None = None, relations: Iterable[str] = ()) -> None:
-        """Make programs anew: those of the relations, and of all that these views read, whose tables, widths or
-        listeners have changed; without views, all programs."""
+        """Make the programs of some relations again, and of all relations that some views read. The tables, widths or
+        listeners of these views have changed. Without `views`, make all programs."""
         changed = self.views.values() if views is None else views
         members = {id(member): member for view in changed for member in view.members}
         for member in members.values():

@@ -53,8 +53,8 @@ def unbuilt_view(
 def open_stores(
     view: MaintainedView, relations: Mapping[str, Relation], machine: Machine
 ) -> tuple[list[tuple[Relation, LeafStore]], list[LeafStore]]:
-    """Open the stores that a view and its distinct values read; returns those that are new and empty, and those that
-    have been made anew for other indexes."""
+    """Open the stores that a view and its distinct values read. Returns the new stores, which are empty, and the known
+    stores whose tables have been replaced, because they needed more indexes."""
     fresh: list[tuple[Relation, LeafStore]] = []
     renewed: list[LeafStore] = []
     for member in view.members:

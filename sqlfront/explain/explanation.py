@@ -75,8 +75,8 @@ class Explanation:
         reason, witness, suggestion, tasks, rewrites, settings (as far as the answer depends on them), steps {predicted,
         by table, observed, changes, weights}, waiting (how many changed rows wait for a deferred view), heavy {epsilon,
         choices, figures}, tree, joins (those stored beside the tree), orders {order, strategy, cost, reason, crossover,
-        after, trees}, distinct values, blocks, shards (if asked for). None is what is not known, and `heavy` of a view
-        whose values are not told apart."""
+        after, trees}, distinct values, blocks, shards (if asked for). A value that is not known is None; so is
+        `heavy` of a view that does not tell heavy values from light ones."""
         return {
             "shape": self.plan.stated_shape,
             "strategy": self.plan.strategy,
