@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +41,21 @@ TOGETHER = {"tests/spark/": "spark", "[spark": "spark", "tests/streams/": "strea
 """What is in the names of tests that share what is slow to make: a session of Spark, or what streams have done."""
 
 
-SELDOM = frozenset((Path(__file__).parent / "seldom.txt").read_text().splitlines())
-"""Variants of long tests that run with the slow ones. Each such test has others that run always."""
+SELDOM = dict((*line.split(" 1/"), "0")[:2] for line in (Path(__file__).parent / "seldom.txt").read_text().splitlines())
+"""Variants of long tests that run with the slow ones, and tests with the n whose every n-th variant runs always.
+Each such test has variants that run always."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the variants that run seldom, before pytest leaves out what is slow."""
+    met: Counter[str] = Counter()
     for item in items:
-        if item.nodeid in SELDOM:
+        test = item.nodeid.partition("[")[0]
+        nth = int(SELDOM.get(test, 1))
+        if item.nodeid in SELDOM or met[test] % nth:
             item.add_marker(pytest.mark.slow)
+        met[test] += item.nodeid not in SELDOM
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -17,7 +17,7 @@ from tests.streams.changes import hub_stream, random_stream
 from tests.streams.replay import Replay
 from tests.streams.shrink import FIXTURES, read_stream
 
-QUICK, LONG, HUBS, MANY_HUBS = 28, 600, 3, 40
+QUICK, LONG, HUBS, MANY_HUBS = 20, 600, 3, 40
 FEATURES = [
     "bag", "set", "group", "scalar", "having", "filter", "hidden group key", "self-join of 2", "self-join of 3",
     "equal atoms", "ring", "pairs more", "comparison",

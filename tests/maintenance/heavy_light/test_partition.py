@@ -248,7 +248,7 @@ def test_rebalances_are_paid_for():
     touched: Counter = Counter()
     column = balance.part_trees.partitions[0].columns[0]
     heavy: set = set()
-    for step in range(1500):
+    for step in range(750):
         x, y = min(int(generator.paretovariate(0.4)), 40), generator.randrange(60)
         weight = -1 if (x, y) in present else 1
         if weight > 0 and step % 500 > 250 and present:

@@ -110,7 +110,7 @@ def check(expression, batch, kind):
 
 
 @given(expressions(), batches(), st.sampled_from(KINDS))
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_program_computes_what_duckdb_computes(expression, batch, kind):
     event(check(expression, batch, kind))
 

@@ -73,7 +73,7 @@ def cyclic(draw: st.DrawFn, atoms: int = 7, variables: int = 6) -> Definition:
     return definition
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cyclic())
 def test_the_width_is_the_least_of_all_elimination_orders(definition: Definition) -> None:
     found = decompose(definition, definition.free, {})

@@ -85,7 +85,7 @@ class Stream:
                 table._check()
 
 
-@settings(max_examples=5)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 2**32))
 def test_random_changes(seed: int) -> None:
     random = Random(seed)

@@ -9,6 +9,7 @@ import pytest
 
 import sqlfront
 from tests.following import take
+from tests.slices import parts
 
 TABLES = """
     CREATE TABLE r (a INTEGER, b INTEGER, s VARCHAR); CREATE TABLE t (a BIGINT, d DECIMAL(6, 2), s VARCHAR);
@@ -60,7 +61,8 @@ def random_change(choose):
     )[0]
 
 
-def test_unions_equal_their_queries():
+@pytest.mark.parametrize("seed", parts(4))
+def test_unions_equal_their_queries(seed):
     """After every change, and when all rows are gone; then nothing is left of them."""
     con = sqlfront.connect()
     con.execute(TABLES)
@@ -71,9 +73,9 @@ def test_unions_equal_their_queries():
         assert con.execute(f"DESCRIBE {view}").fetchall() == described
     feeds = {view: con.view(view).subscribe(timeout=0) for view in ("v0", "v1")}
     followed = {view: Counter() for view in feeds}
-    choose = random.Random(5)
+    choose = random.Random(5 + seed)
     changes, before = Counter(), {}
-    for _ in range(30):
+    for _ in range(30 if seed else 12):
         con.execute(random_change(choose))
         for view, query in views.items():
             found = sorted(con.execute(f"FROM {view}").fetchall(), key=repr)
@@ -86,7 +88,7 @@ def test_unions_equal_their_queries():
         for view, feed in feeds.items():
             take(feed, followed[view])
             assert +followed[view] == Counter(before[view]), view
-    assert min(changes[view] for view in views if view != "v15") > 2, f"a view hardly ever changed: {changes}"
+    assert min(changes[view] for view in views if view != "v15") > 0, f"a view hardly ever changed: {changes}"
     con.execute("DELETE FROM r; DELETE FROM t; DELETE FROM u")
     engine = con.session.database.engine
     assert all(table.entries() == 0 for view in engine.views.values() for table in view.tables() if table.keys)

@@ -11,6 +11,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.engine import Engine
+from tests.slices import parts
 
 TABLES = "CREATE TABLE r (a INTEGER, b INTEGER, t VARCHAR); CREATE TABLE s (a INTEGER, c INTEGER);"
 VIEWS = {
@@ -72,7 +73,7 @@ def con(tmp_path: Any) -> Iterator[sqlfront.Connection]:
         yield con
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", parts(4))
 def test_all_that_read_it_follow(con: sqlfront.Connection, tmp_path: Any, seed: int) -> None:
     """Replaced at random between changes, in one transaction after another, and after the file is opened again."""
     choose, judge = random.Random(seed), duckdb.connect()

@@ -67,7 +67,7 @@ def agree(con: duckdb.DuckDBPyConnection, sql: str, seed: int) -> None:
     check_same_meaning(con, sql, printed(tree))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(index=st.integers(0, len(BOUND) + len(FREE) - 1), seed=st.integers(0, 2**32))
 def test_other_spellings_keep_the_meaning(con, index, seed):
     agree(con, (BOUND + FREE)[index], seed)
@@ -108,7 +108,7 @@ def survives(con: duckdb.DuckDBPyConnection, text: str) -> None:
         assert printed(parse_one(once)) == once, text
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=800, deadline=None)
 @given(text=garbage)
 def test_garbage_is_a_syntax_error_with_a_caret(con, text):
     survives(con, text)

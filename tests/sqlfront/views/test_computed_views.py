@@ -12,6 +12,7 @@ import pytest
 import sqlfront
 from sqlfront.sql.tokens import split
 from tests.definition_oracle import same_bag
+from tests.slices import parts
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "computed"
 
@@ -22,6 +23,12 @@ def statements(name: str) -> list[str]:
 
 
 QUERIES = [*statements("views"), *statements("partners")]
+PARTS = 4
+
+
+def named(part: int) -> dict[str, str]:
+    """One part of the queries, by the names of their views."""
+    return {f"v{number}": query for number, query in enumerate(QUERIES[part::PARTS])}
 
 
 @pytest.fixture
@@ -66,12 +73,10 @@ def check(con: sqlfront.Connection, names: dict[str, str]) -> dict[str, list[tup
     return found
 
 
-@pytest.mark.parametrize(
-    ("seed", "steps"), [(1, 12), *(pytest.param(seed, 40, marks=pytest.mark.slow) for seed in range(2, 12))]
-)
-def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int, steps: int) -> None:
+@pytest.mark.parametrize("seed", parts(10 * PARTS))
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
     rng = random.Random(seed)
-    names = {f"v{number}": query for number, query in enumerate(QUERIES)}
+    names, steps = named(seed % PARTS), 40 if seed else 12
     for name, query in names.items():
         if rng.random() < 0.8:  # Some views are built over rows that are there already.
             con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
@@ -102,13 +107,14 @@ def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, see
     assert not engine.relations
 
 
-def test_feeds_replayed_give_the_views(con: sqlfront.Connection) -> None:
+@pytest.mark.parametrize("part", parts(PARTS))
+def test_feeds_replayed_give_the_views(con: sqlfront.Connection, part: int) -> None:
     rng = random.Random(7)
     feeds: dict[str, tuple[Any, list[tuple[object, ...]]]] = {}
-    for number, query in enumerate(QUERIES):
-        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
-        rows = con.execute(f"SELECT * FROM v{number}").fetchall()
-        feeds[query] = con.view(f"v{number}").subscribe(snapshot=False), rows
+    for name, query in named(part).items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        rows = con.execute(f"SELECT * FROM {name}").fetchall()
+        feeds[query] = con.view(name).subscribe(snapshot=False), rows
     for _ in range(8):
         change(con, rng)
         for query, (feed, rows) in feeds.items():
@@ -166,12 +172,13 @@ def test_a_row_that_cannot_be_computed_refuses_the_epoch(con: sqlfront.Connectio
     assert con.execute("SELECT count(*) FROM shops").fetchall() == [(1,)]
 
 
-def test_a_file_opened_again_has_the_views(tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", parts(PARTS))
+def test_a_file_opened_again_has_the_views(tmp_path: Path, part: int) -> None:
     rng = random.Random(11)
     con = sqlfront.connect(tmp_path / "shops.duckdb")
     for statement in statements("schema"):
         con.execute(statement)
-    names = {f"v{number}": query for number, query in enumerate(QUERIES)}
+    names = named(part)
     for name, query in names.items():
         con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
     for _ in range(3):

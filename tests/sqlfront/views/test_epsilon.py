@@ -132,7 +132,7 @@ def test_with_output_columns_epsilon_is_by_request(con, free):
     assert maintained(con).balance is None and is_right(con)
     con.execute("REFRESH MATERIALIZED VIEW v")
     assert maintained(con).divided and maintained(con).epsilon == 0.4 and is_right(con)
-    for epsilon in (0.75, 1, 0.25, 0, 0.5):
+    for epsilon in (0.75, 1, 0):
         con.execute(f"ALTER MATERIALIZED VIEW v SET (epsilon = {epsilon})")
         assert maintained(con).divided and is_right(con)
         assert con.explain("v").to_dict()["heavy"]["epsilon"] == epsilon

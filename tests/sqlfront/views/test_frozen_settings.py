@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import sqlfront
+from tests.slices import parts
 
 ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC")
 TABLES = """
@@ -82,9 +83,10 @@ def found(con, view):
     return texts(con.execute(f"SELECT * FROM {view}").fetchall())
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", parts(9))
 def test_views_of_several_zones_over_one_table(tmp_path, seed):
-    random = Random(seed)
+    """Each part of the views under three seeds."""
+    random, views = Random(seed), dict(list(VIEWS.items())[seed % 3 :: 3])
     path = str(tmp_path / "zones.duckdb")
     zones = random.sample(ZONES, 2)
     with sqlfront.connect(path) as con:
@@ -92,7 +94,7 @@ def test_views_of_several_zones_over_one_table(tmp_path, seed):
         con.execute(f"INSERT INTO r VALUES {', '.join(row(random) for _ in range(6))}")
         for number, zone in enumerate(zones):
             con.execute(f"SET TimeZone = '{zone}'")
-            for name, query in VIEWS.items():
+            for name, query in views.items():
                 con.execute(f"CREATE MATERIALIZED VIEW {name}{number} AS {query}")
     with sqlfront.connect(path) as con, foreign(con.cursor()) as other:
         for step in range(4):
@@ -101,16 +103,16 @@ def test_views_of_several_zones_over_one_table(tmp_path, seed):
             writer.execute(f"DELETE FROM r WHERE x = {random.choice([0, 2])} AND k = {random.randint(1, 3)}")
             writer.execute("INSERT INTO u SELECT k, timezone('Europe/Berlin', ts) FROM r WHERE ts IS NOT NULL LIMIT 2")
             differ = 0
-            answers = expected(con, zones, VIEWS.values())
-            for name, wanted in zip(VIEWS, answers, strict=True):
+            answers = expected(con, zones, views.values())
+            for name, wanted in zip(views, answers, strict=True):
                 differ += wanted[0] != wanted[1]
                 for number, rows in enumerate(wanted):
                     assert found(other, f"{name}{number}") == rows, (seed, step, name, zones[number])
-            assert differ >= 3, "the zones decide nothing"
-        for name in VIEWS:
+            assert differ >= 1, "the zones decide nothing"
+        for name in views:
             assert other.execute(f"CHECK MATERIALIZED VIEW {name}0").fetchall() == []
             other.execute(f"REFRESH MATERIALIZED VIEW {name}1")
-        for name, wanted in zip(VIEWS, expected(con, zones, VIEWS.values()), strict=True):
+        for name, wanted in zip(views, expected(con, zones, views.values()), strict=True):
             assert found(other, f"{name}1") == wanted[1], name
 
 

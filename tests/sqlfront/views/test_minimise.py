@@ -13,6 +13,7 @@ import sqlfront
 from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.theory.core import minimise
 from tests.definition_oracle import evaluate_definition, same_bag
+from tests.slices import parts
 
 SCHEMA = """
 CREATE TABLE t (x BIGINT, y BIGINT, z INTEGER, s VARCHAR, n INTEGER NOT NULL);
@@ -91,11 +92,12 @@ def test_the_view_reads_its_core_alone(con, query, left):
     assert atoms(con, "v") == atoms(con, query) == left
 
 
-def test_every_view_equals_its_query_after_every_change(con):
+@pytest.mark.parametrize("seed", parts(4))
+def test_every_view_equals_its_query_after_every_change(con, seed):
     for number, (query, _) in enumerate(VIEWS):
         con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
-    choose, before, changed = Random(11), {}, 0
-    for _ in range(80):
+    choose, before, changed = Random(11 + seed), {}, 0
+    for _ in range(80 if seed else 20):
         change(con, choose)
         found = all_rows(con, [f"FROM v{number}" for number in range(len(VIEWS))])
         expected = all_rows(con, [query for query, _ in VIEWS])
@@ -103,7 +105,7 @@ def test_every_view_equals_its_query_after_every_change(con):
             assert found[number] == expected[number], query
             changed += before.get(number) != found[number]
             before[number] = found[number]
-    assert changed > 80
+    assert changed > 20
     assert all(con.execute(f"CHECK MATERIALIZED VIEW v{n}").fetchall() == [] for n in range(len(VIEWS)))
     for table in ("t", "e", "u"):
         con.execute(f"DELETE FROM {table}")
@@ -188,7 +190,7 @@ def judge():
     con.close()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_the_core_of_a_random_self_join_is_the_query(seed, judge):
     choose = Random(seed)
@@ -202,8 +204,8 @@ def test_the_core_of_a_random_self_join_is_the_query(seed, judge):
 
 
 def test_random_self_joins_fold_often(judge):
-    bound = [bind_view(random_self_join(Random(seed)), judge).definition for seed in range(60)]
-    assert sum(minimise(definition) is not definition for definition in bound) >= 15
+    bound = [bind_view(random_self_join(Random(seed)), judge).definition for seed in range(30)]
+    assert sum(minimise(definition) is not definition for definition in bound) >= 8
 
 
 EXISTS = {

@@ -8,6 +8,7 @@ import pytest
 
 import sqlfront
 from tests.nested_values import random_value
+from tests.slices import parts
 
 TYPES = {
     "l": "INTEGER[]",
@@ -57,14 +58,15 @@ def differences(con: sqlfront.Connection, view: str, query: str) -> list[tuple[o
     return con.execute(both.format(f"(SELECT * FROM ({query}))")).fetchall()
 
 
+@pytest.mark.parametrize("part", parts(3))
 @pytest.mark.parametrize("column", ["l", "b", *(pytest.param(c, marks=pytest.mark.slow) for c in "sktm")])
-def test_views_equal_their_queries(column: str) -> None:
-    type, random, con = TYPES[column], Random(column), sqlfront.connect()
+def test_views_equal_their_queries(column: str, part: int) -> None:
+    type, random, con = TYPES[column], Random(f"{column}{part}"), sqlfront.connect()
     con.execute("SET TimeZone = 'UTC'")
     for table in "ru":
         con.execute(f"CREATE TABLE {table} (i INTEGER, c {type})")
     ordered = ORDERED if column in "lskt" else []
-    views = {f"v{number}": query.format(c="c") for number, query in enumerate(QUERIES + ordered)}
+    views = {f"v{number}": query.format(c="c") for number, query in enumerate((QUERIES + ordered)[part::3])}
     for name, query in views.items():
         con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         described = [row[1] for row in con.execute(f"DESCRIBE {query}").fetchall()]
@@ -75,7 +77,7 @@ def test_views_equal_their_queries(column: str) -> None:
         for name, query in views.items():
             assert differences(con, name, query) == [], query
             shown += con.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0]
-    assert shown > 25
+    assert shown > 8
     for table in "ru":
         con.execute(f"DELETE FROM {table}")
     for name, query in views.items():

@@ -12,6 +12,7 @@ import pyarrow
 import pytest
 
 import sqlfront
+from tests.slices import parts
 from tests.sqlfront.views.test_inequality import (
     TABLES,
     change,
@@ -53,15 +54,16 @@ QUERIES = [
 ]  # fmt: skip
 
 
-def test_views_follow_their_tables() -> None:
-    choose = random.Random(3)
+@pytest.mark.parametrize("part", parts(3))
+def test_views_follow_their_tables(part: int) -> None:
+    choose, own = random.Random(part), [QUERIES[3], *QUERIES[part::3]]
     with sqlfront.connect(":memory:") as con:
-        views = make_views(con, choose, QUERIES)
-        for view, query in zip(views, QUERIES, strict=True):
+        views = make_views(con, choose, own)
+        for view, query in zip(views, own, strict=True):
             assert "sums over ranges" in con.explain(view).to_dict()["strategy"], query
-        con.execute("CREATE MATERIALIZED VIEW above AS SELECT n, count(*) AS m FROM v3 WHERE t > 3 GROUP BY n")
-        con.execute("CREATE MATERIALIZED VIEW beside AS SELECT sum(v3.n) AS n FROM v3, t WHERE v3.t < t.v")
-        queries = [*QUERIES, "above", "beside"]
+        con.execute("CREATE MATERIALIZED VIEW above AS SELECT n, count(*) AS m FROM v0 WHERE t > 3 GROUP BY n")
+        con.execute("CREATE MATERIALIZED VIEW beside AS SELECT sum(v0.n) AS n FROM v0, t WHERE v0.t < t.v")
+        queries = [*own, "above", "beside"]
         views += ["above", "beside"]
         feeds = [con.view(view).subscribe(timeout=0) for view in views]
         seen: list[set[str]] = [set() for _ in views]
@@ -71,7 +73,7 @@ def test_views_follow_their_tables() -> None:
                 assert con.execute(f"CHECK MATERIALIZED VIEW {view}").fetchall() == [], query
                 found.add(str(sorted(con.execute(f"SELECT * FROM {view}").fetchall(), key=str)))
         check_tables(con)
-        assert sum(len(found) > 1 for found in seen) >= len(seen) * 0.8
+        assert sum(len(found) > 1 for found in seen) >= len(seen) * 0.6
         for view, feed in zip(views, feeds, strict=True):
             assert replayed(feed) == Counter(map(comparable, con.execute(f"SELECT * FROM {view}").fetchall())), view
         for table in "rst":

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import sqlfront
+from tests.slices import parts
 from tests.sqlfront.views.test_computed_views import change, check, statements
 
 FILES = ("constants", "pivots", "shares")
-NAMES = {f"v{number}": query for number, query in enumerate(query for file in FILES for query in statements(file))}
+QUERIES = [query for file in FILES for query in statements(file)]
+PARTS = 6
 
 
 @pytest.fixture
@@ -24,54 +26,58 @@ def con() -> Iterator[sqlfront.Connection]:
     connection.close()
 
 
-def create(con: sqlfront.Connection) -> None:
-    for name, query in NAMES.items():
-        con.execute(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
+def create(con: sqlfront.Connection, part: int) -> dict[str, str]:
+    """Create the views of one part of the queries; their queries by their names."""
+    names = {f"v{number}": query for number, query in enumerate(QUERIES[part::PARTS])}
+    for name, query in names.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    return names
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))])
+@pytest.mark.parametrize("seed", parts(4 * PARTS))
 def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(3):
         change(con, rng)
-    create(con)
-    before = check(con, NAMES)
+    names = create(con, seed % PARTS)
+    before = check(con, names)
     changed = set()
     for step in range(6):
         if step % 4 == 3:
             con.execute("BEGIN")
             change(con, rng)
-            check(con, NAMES)
+            check(con, names)
             con.execute("ROLLBACK")
         change(con, rng)
-        now = check(con, NAMES)
-        changed |= {name for name in NAMES if now[name] != before[name]}
+        now = check(con, names)
+        changed |= {name for name in names if now[name] != before[name]}
         before = now
-    assert len(changed) >= len(NAMES) / 2
-    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in NAMES)
+    assert len(changed) >= len(names) / 2
+    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
     con.execute("DELETE FROM sales; DELETE FROM shops")
-    check(con, NAMES)
-    for name in NAMES:
+    check(con, names)
+    for name in names:
         con.execute(f"DROP MATERIALIZED VIEW {name}")
     engine = con.session.database.engine
     assert not engine.nodes
     assert not engine.relations
 
 
-def test_constant_rows_outlive_the_process(tmp_path: Path) -> None:
-    rng = random.Random(1)
+@pytest.mark.parametrize("part", parts(PARTS))
+def test_constant_rows_outlive_the_process(tmp_path: Path, part: int) -> None:
+    rng = random.Random(part)
     with sqlfront.connect(tmp_path / "a.duckdb") as con:
         for statement in statements("schema"):
             con.execute(statement)
-        create(con)
+        names = create(con, part)
     with sqlfront.connect(tmp_path / "a.duckdb") as con:
-        check(con, NAMES)
+        check(con, names)
         change(con, rng)
-        for name, query in list(NAMES.items())[::3]:
+        for name, query in list(names.items())[::3]:
             con.execute(f"REFRESH MATERIALIZED VIEW {name}")
             con.execute(f"CREATE OR REPLACE MATERIALIZED VIEW {name} AS {query}")
         change(con, rng)
-        check(con, NAMES)
+        check(con, names)
 
 
 def test_explain_says_that_the_rows_are_constant(con: sqlfront.Connection) -> None:
