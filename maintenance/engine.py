@@ -307,8 +307,8 @@ class Engine(State):
 
     def steps(self, view: MaintainedView) -> int:
         """Elementary steps of changes of a view and its blocks since it was built; a row computed by DuckDB is one."""
-        numbers = {part.number for part in self.parts(view)} | {node.number for node in self.computed_groups(view)}
-        return int(self.machine.counters[list(numbers)].sum())
+        numbers = [node.number for node in self.nodes_of(view)]
+        return int(self.machine.counters[numbers].sum())
 
     def read_steps(self, view: MaintainedView) -> int:
         """Elementary steps of reads of a view, its blocks and its distinct values since it was built."""

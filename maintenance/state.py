@@ -4,38 +4,36 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.epoch_work import Counted, EpochLog
-from sqlfront.maintenance.output.constant_rows import ConstantNode
-from sqlfront.maintenance.output.node import Node, TreeNode
+from sqlfront.maintenance.output.computed_nodes import open_node
+from sqlfront.maintenance.output.node import ComputedNode, Node, TreeNode
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
-from sqlfront.maintenance.output.touched_groups import GroupStore, TouchedGroupsNode
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
-from sqlfront.maintenance.relation.filling import fill_store, lay_out, refill
+from sqlfront.maintenance.relation.filling import fill_store, lay_out
 from sqlfront.maintenance.relation.waiting import Waiting
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import open_stores, unbuilt_view
+from sqlfront.planner.model.computed_rows import ComputedRows
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import ConstantRows, Definition, TouchedGroups
+from sqlfront.planner.model.query import Definition
 from sqlfront.storage.codecs.encoding import Dictionaries
 from sqlfront.storage.errors import DataError, InternalError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
+    from sqlfront.maintenance.output.node import Load, Rows
     from sqlfront.maintenance.relation.base_relation import Evaluate
-
-    Load = Callable[[str], tuple[Iterable[pa.RecordBatch], int]]
+    from sqlfront.maintenance.tree.description import Description
 
 
 class State:
@@ -131,7 +129,7 @@ class State:
         """
         with self.lock:
             view = self._plan_view(name, definition, plan, epsilon)
-            view.stateless = stateless
+            view.stateless, node = stateless, TreeNode(view, self)
             try:
                 fresh, renewed = open_stores(view, self.relations, self.machine)
                 sharing = [other for other in self._members() if any(map(other.reads_store, renewed))]
@@ -146,11 +144,11 @@ class State:
                 walked = [tree for one in view.members for tree in trees_read(one)]
                 lay_out(walked, [store.table for _, store in fresh])
             except BaseException:
-                self._close_stores(view)
+                node.close()
                 self._assemble()
                 raise
             self.views[name] = view
-            self.nodes[name] = TreeNode(view, self.machine, self._evaluate)
+            self.nodes[name] = node
             self._rebuilt += 1
             self.machine.counters[view.number] = 0
             for part in self.parts(view):
@@ -159,48 +157,39 @@ class State:
             self._assemble([view, *sharing])
             return view
 
-    def create_computed(self, name: str, rows: TouchedGroups | ConstantRows, load: Load) -> None:
-        """Keep rows that DuckDB computes as a relation of this name."""
-        with self.lock:
-            if isinstance(rows, TouchedGroups):
-                self.create_groups(name, rows, load)
-            else:
-                self.nodes[name] = ConstantNode(name, rows, self._number(), self._evaluate)
-                self.expose(name, inner=True)
-
-    def create_groups(self, name: str, groups: TouchedGroups, load: Load) -> TouchedGroupsNode:
-        """Keep groups of a relation's rows that DuckDB computes, as a relation of this name. O(rows) to fill."""
+    def create_computed(self, name: str, rows: ComputedRows, load: Load) -> ComputedNode:
+        """Keep rows that DuckDB computes as a relation of this name. O(rows read) to fill. On failure nothing has
+        changed."""
         with self.assembling_once():
-            relation = self.relations[groups.table]
-            known = set(relation.stores)
-            node = TouchedGroupsNode(name, groups, self._number(), relation, self.machine, self._evaluate)
+            node = open_node(name, rows, self._number(), self)
             try:
-                self._open_groups(node.kept, known, lambda: self._present_rows(relation, load))
+                node.open(load)
                 self.nodes[name] = node
                 self.expose(name, inner=True)
-                self._open_groups(node.feed(self.relations[name]), (), lambda: (node.compute_all().to_batches(), 0))
+                node.feed(self.relations[name])
             except BaseException:
                 self.nodes.pop(name, None)
-                self._close_store(relation, node.kept.store, name)
+                node.close()
                 if name in self.relations:
                     self.drop_table(name)
                 self._assemble()
                 raise
             self._rebuilt += 1
-            self._assemble(self._readers(relation), [relation.name, name])
+            read = [self.relations[relation] for relation in node.relations]
+            self._assemble([view for relation in read for view in self._readers(relation)], [*node.relations, name])
             return node
 
-    def _open_groups(
-        self, groups: GroupStore, known: Collection[object], rows: Callable[[], tuple[Iterable[Any], int]]
-    ) -> None:
-        """Index a store by group; fill it with rows unless it is among the `known` ones."""
-        old, store = groups.store.table, groups.store
-        renewed = groups.relation.reindex(store, [groups.index], [False])
-        if store.key not in known:
-            found, count = rows()
-            fill_store(self.machine, groups.relation, store, found, count, self._rescale)
-        elif renewed:
-            refill(self.machine, old, store)
+    @property
+    def evaluate(self) -> Evaluate:
+        """DuckDB, for nodes that let it compute rows."""
+        return self._evaluate
+
+    def fill(self, relation: Relation, store: LeafStore, rows: Rows | None, load: Load | None) -> None:
+        """Fill a new store from these rows, or from the relation's present ones. O(rows)."""
+        if rows is None:
+            assert load is not None
+            rows = self._present_rows(relation, load)
+        fill_store(self.machine, relation, store, *rows, self._rescale)
 
     def set_epsilon(self, name: str, epsilon: float, plan: Plan) -> None:
         """Tell a triangle's heavy values from light ones by another epsilon, and keep the plan that says so.
@@ -229,10 +218,7 @@ class State:
             self._assemble((), node.relations)
             self._subscribers.close(name)
             view = self.views.pop(name, None)
-            if view is not None:
-                self._close_stores(view)
-            elif isinstance(node, TouchedGroupsNode):
-                self._close_store(node.relation, node.kept.store, name)
+            node.close()
             self._rebuilt += 1
             self.drop_unread()
             for branch in view.branches if view is not None else ():
@@ -303,10 +289,13 @@ class State:
         inner = [part for name, part in self.views.items() if name.startswith(f"{view.name}/")]
         return [member for part in (*inner, view) for member in part.members]
 
-    def computed_groups(self, view: MaintainedView) -> list[TouchedGroupsNode]:
-        """The groups that DuckDB computes for a view's query blocks."""
-        nodes = (node for name, node in self.nodes.items() if name.startswith(f"{view.name}/"))
-        return [node for node in nodes if isinstance(node, TouchedGroupsNode)]
+    def describe(self, view: MaintainedView) -> list[Description]:
+        """What the nodes of a view say of themselves: those of its query blocks, then its own."""
+        return [node.describe() for node in self.nodes_of(view)]
+
+    def nodes_of(self, view: MaintainedView) -> list[Node]:
+        """The nodes of a view's query blocks, each after those that it reads, then its own."""
+        return [*(one for name, one in self.nodes.items() if name.startswith(f"{view.name}/")), self.nodes[view.name]]
 
     # Inner workings ------------------------------------------------------------------------------
 
@@ -376,12 +365,9 @@ class State:
             view.merge([self.views[branch.table] for branch in definition.branches], self._evaluate)
         return view
 
-    def _close_stores(self, view: MaintainedView) -> None:
-        for source in [source for member in view.members for source in member.sources.values()]:
-            self._close_store(source.relation, source.store, view.name)
-
     @staticmethod
-    def _close_store(relation: Relation, store: LeafStore, user: str) -> None:
+    def close_store(relation: Relation, store: LeafStore, user: str) -> None:
+        """The user reads a store no longer."""
         if store.key in relation.stores:
             if store.users <= {user}:
                 store.table.release()

@@ -12,6 +12,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from sqlfront.planner.model.computed_rows import TouchedGroups
 from sqlfront.planner.model.query import (
     Atom,
     BlockRows,
@@ -19,7 +20,6 @@ from sqlfront.planner.model.query import (
     DistinctValues,
     LeafColumn,
     RawColumn,
-    TouchedGroups,
 )
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, with_fields
 

@@ -12,10 +12,10 @@ from typing import Any
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
 from sqlfront.define.epsilon import EPSILON, with_epsilon
-from sqlfront.define.parts import block_cost, computed_cost
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.model.query import BlockRows, ConstantRows, TouchedGroups
+from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.model.whole_cost import Block
+from sqlfront.planner.passes.block_costs import block_cost, computed_cost
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
@@ -70,15 +70,17 @@ def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     """One supported query with the class its plan states."""
     definition = bind_view(query, con, catalog).definition
     plan = with_epsilon(definition, plan_view(definition), EPSILON)
-    plan = replace(plan, blocks=tuple(cost for _, block in definition.derived for cost in _cost(block)))
+    feeds = {branch: table for table, branches in definition.unions for branch in branches}
+    blocks = (cost for table, block in definition.derived for cost in _cost(block, feeds.get(table, table)))
+    plan = replace(plan, blocks=tuple(blocks), inputs=definition.tables)
     cost = plan.stated_cost
     return f"| `{cell(query)}` | {plan.stated_shape} | {cost.update} | {cost.delay} |"
 
 
-def _cost(block: BlockRows) -> list[Block]:
-    if isinstance(block, ConstantRows):
-        return []
-    return [computed_cost(block) if isinstance(block, TouchedGroups) else block_cost(block, plan_view(block))]
+def _cost(block: BlockRows, feeds: str) -> list[Block]:
+    if isinstance(block, Definition):
+        return [block_cost(block, plan_view(block), feeds)]
+    return computed_cost(block, feeds)
 
 
 def refusals(text: str) -> list[str]:

@@ -7,16 +7,20 @@ reader, nothing in an epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlfront.maintenance.output.output_change import OutputChange
-from sqlfront.planner.model.query import ConstantRows
+from sqlfront.maintenance.tree.description import Description
+from sqlfront.planner.model.bound import CONSTANT_BOUND
+from sqlfront.planner.model.computed_rows import ConstantRows
 from sqlfront.storage.errors import InternalError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.maintenance.output.node import Keeper, Load
+    from sqlfront.maintenance.relation.base_relation import Relation
     from sqlfront.maintenance.relation.encoded import Encoded
 
 
@@ -25,9 +29,34 @@ class ConstantNode:
 
     inner = True
 
-    def __init__(self, name: str, rows: ConstantRows, number: int, evaluate: Evaluate) -> None:
+    def __init__(self, name: str, rows: ConstantRows, number: int, keeper: Keeper) -> None:
         self.name, self.rows, self.number = name, rows, number
-        self._evaluate = evaluate
+        self._evaluate = keeper.evaluate
+
+    def open(self, load: Load) -> None:
+        """The rows are read from nothing."""
+
+    def feed(self, relation: Relation) -> None:
+        """The rows are computed when they are read."""
+
+    def close(self) -> None:
+        """No store is open."""
+
+    @staticmethod
+    def planned(name: str, rows: ConstantRows) -> Description:
+        return Description(
+            name,
+            "constant rows",
+            (),
+            CONSTANT_BOUND,
+            rows.output,
+            rows.label,
+            notes=("constant rows: no change reaches them",),
+            facts={"constant": list(rows.columns), "sql": rows.query},
+        )
+
+    def describe(self) -> Description:
+        return replace(self.planned(self.name, self.rows), runs=True)
 
     @property
     def relations(self) -> set[str]:

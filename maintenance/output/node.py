@@ -7,9 +7,10 @@ replays the recorded rows with the sign turned and never asks a node again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from sqlfront.maintenance.output.described_node import describe_view
 from sqlfront.maintenance.output.output_change import OutputChange, read_change, view_batches, view_rows
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.top_change import TopRows, best_rows
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.program.machine import Machine
-    from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.maintenance.relation.base_relation import Evaluate, LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
+    from sqlfront.maintenance.tree.description import Description
     from sqlfront.maintenance.view.maintained_view import MaintainedView
+
+    Rows = tuple[Iterable[Any], int]
+    Load = Callable[[str], Rows]
 
 
 class Node(Protocol):
@@ -63,13 +68,56 @@ class Node(Protocol):
         """The node's rows now, one per copy."""
         ...
 
+    def describe(self) -> Description:
+        """What the node is, what a change costs it, and what it keeps."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the stores of what the node reads."""
+        ...
+
+
+class ComputedNode(Node, Protocol):
+    """A node of rows that DuckDB computes; computed_nodes.py lists them by the value that plans them."""
+
+    @staticmethod
+    def planned(name: str, rows: Any) -> Description:
+        """The description of such a node before it is built."""
+        ...
+
+    def open(self, load: Load) -> None:
+        """Open and fill the stores of what the node reads; `load` gives the present rows of a table."""
+        ...
+
+    def feed(self, relation: Relation) -> None:
+        """Keep what the node needs of its own rows, which are those of this relation."""
+        ...
+
+
+class Keeper(Protocol):
+    """The engine's state as a node of computed rows uses it."""
+
+    relations: dict[str, Relation]
+    machine: Machine
+
+    @property
+    def evaluate(self) -> Evaluate: ...
+
+    def fill(self, relation: Relation, store: LeafStore, rows: Rows | None, load: Load | None) -> None:
+        """Fill a new store from these rows, or from the relation's present ones."""
+        ...
+
+    def close_store(self, relation: Relation, store: LeafStore, user: str) -> None:
+        """The user reads a store no longer."""
+        ...
+
 
 class TreeNode:
     """A maintained view as a node: its output comes along the paths of the delta, or from noted first rows."""
 
-    def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate) -> None:
+    def __init__(self, view: MaintainedView, keeper: Keeper) -> None:
         self.view, self.name, self.number = view, view.name, view.number
-        self._machine, self._evaluate = machine, evaluate
+        self._keeper, self._machine, self._evaluate = keeper, keeper.machine, keeper.evaluate
 
     @property
     def inner(self) -> bool:
@@ -121,3 +169,10 @@ class TreeNode:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         return view_batches(self.view, self._evaluate)
+
+    def describe(self) -> Description:
+        return describe_view(self.view, int(self._machine.counters[self.number]))
+
+    def close(self) -> None:
+        for source in [source for member in self.view.members for source in member.sources.values()]:
+            self._keeper.close_store(source.relation, source.store, self.name)

@@ -10,13 +10,18 @@ the node's steps. The former rows are not computed again: a floating aggregate r
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
 from sqlfront.maintenance.relation.bad_rows import view_of
-from sqlfront.planner.model.query import LeafColumn, TouchedGroups
+from sqlfront.maintenance.relation.filling import refill
+from sqlfront.maintenance.tree.description import Description, StateEntry
+from sqlfront.planner.model.computed_rows import TouchedGroups
+from sqlfront.planner.model.query import LeafColumn
+from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables import group_reads, key_lookups, upkeep
@@ -25,8 +30,8 @@ from sqlfront.storage.sql_text import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.program.machine import Machine
-    from sqlfront.maintenance.relation.base_relation import Evaluate, LeafStore, Relation
+    from sqlfront.maintenance.output.node import Keeper, Load, Rows
+    from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
 
 
@@ -39,18 +44,49 @@ class TouchedGroupsNode:
     inner = True
     own: GroupStore
 
-    def __init__(
-        self, name: str, groups: TouchedGroups, number: int, relation: Relation, machine: Machine, evaluate: Evaluate
-    ) -> None:
-        self.name, self.groups, self.number, self.relation = name, groups, number, relation
-        self.rows_computed = 0
-        self._machine, self._evaluate = machine, evaluate
-        self.kept = GroupStore(relation, groups.keys, name)
+    def __init__(self, name: str, rows: TouchedGroups, number: int, keeper: Keeper) -> None:
+        self.name, self.groups, self.number, self.relation = name, rows, number, keeper.relations[rows.table]
+        self.rows_computed, self._before = 0, self.relation.changes
+        self._keeper, self._machine, self._evaluate = keeper, keeper.machine, keeper.evaluate
+        self.kept = GroupStore(self.relation, rows.keys, name)
 
-    def feed(self, relation: Relation) -> GroupStore:
+    def open(self, load: Load) -> None:
+        self.kept.open(self._keeper, None, load)
+
+    def feed(self, relation: Relation) -> None:
         """Keep the node's rows as those of the relation that it feeds."""
         self.own = GroupStore(relation, self.groups.shown_keys, self.name)
-        return self.own
+        self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
+        self._before = self.relation.changes
+        self._machine.counters[self.number] = 0
+
+    def close(self) -> None:
+        self._keeper.close_store(self.relation, self.kept.store, self.name)
+
+    @staticmethod
+    def planned(name: str, rows: TouchedGroups) -> Description:
+        by = f"by {', '.join(rows.keys)}" if rows.keys else "all rows are one group"
+        return Description(
+            name,
+            "touched groups",
+            (rows.table,),
+            rows.cost.update,
+            rows.output,
+            rows.label,
+            notes=(f"touched groups of {table_name(rows.table)} {by}", rows.label),
+            facts={"computed": rows.label, "of": table_name(rows.table), "keys": list(rows.keys), "sql": rows.query},
+        )
+
+    def describe(self) -> Description:
+        block = table_name(self.name)
+        stores = (f"rows of {block}", self.kept.store), (block, self.own.store)
+        return replace(
+            self.planned(self.name, self.groups),
+            state=tuple(StateEntry(of, "groups", one.table, len(one.users) > 1) for of, one in stores),
+            runs=True,
+            steps=int(self._machine.counters[self.number]),
+            changes={self.relation.name: self.relation.changes - self._before},
+        )
 
     @property
     def relations(self) -> set[str]:
@@ -106,11 +142,21 @@ class GroupStore:
 
     def __init__(self, relation: Relation, keys: Sequence[str], user: str) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
-        self.relation, self._names = relation, [column.name for column in columns]
+        self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
         self.store: LeafStore = relation.open_store(columns, (), (), (), 0)
+        self._fresh = self.store.key not in known
         self.index = tuple(quote(key) for key in keys)
         self.store.users.add(user)
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+
+    def open(self, keeper: Keeper, rows: Rows | None, load: Load | None = None) -> None:
+        """Index the store by group; fill it with rows, by default the relation's, unless others have it filled."""
+        old, store = self.store.table, self.store
+        renewed = self.relation.reindex(store, [self.index], [False])
+        if self._fresh:
+            keeper.fill(self.relation, store, rows, load)
+        elif renewed:
+            refill(keeper.machine, old, store)
 
     def rows_of(self, item: Encoded) -> np.ndarray:
         """The words of the changed rows of an epoch."""

@@ -1,13 +1,12 @@
-"""What a change of a view should cost, from the tree and the present fan-outs; and what changes have cost so far.
+"""What a change of a view should cost, from the tree and the present fan-outs.
 
-Both in the machine's elementary steps: a look-up that finds its row counts two, a listed member one, a written row two
+In the machine's elementary steps: a look-up that finds its row counts two, a listed member one, a written row two
 and one more for each index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from math import log2
 
 from sqlfront.maintenance.tree.carrying import carry_steps
@@ -19,26 +18,6 @@ from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.storage.stores.table import Table
 
 FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
-
-
-@dataclass(frozen=True)
-class Spending:
-    """Steps of one view's updates since it was built, and the row changes of its tables that caused them."""
-
-    steps: int
-    changes: dict[str, int]
-
-    @property
-    def per_change(self) -> float | None:
-        """None before the first change."""
-        total = sum(self.changes.values())
-        return self.steps / total if total else None
-
-
-def spending(view: MaintainedView, steps: int) -> Spending:
-    """What a view's updates have cost; `steps` is its counter."""
-    relations = {source.relation.name: source.relation for source in view.sources.values()}
-    return Spending(steps, {name: r.changes - view.changes_before.get(name, 0) for name, r in relations.items()})
 
 
 def predict(view: MaintainedView) -> dict[str, float]:
@@ -63,7 +42,7 @@ def predict(view: MaintainedView) -> dict[str, float]:
     return found
 
 
-def predicted_mean(predicted: dict[str, float], mix: dict[str, float]) -> float | None:
+def predicted_mean(predicted: Mapping[str, float], mix: Mapping[str, float]) -> float | None:
     """The predicted steps of a change of a mix of tables; None when the mix is empty."""
     total = sum(mix.get(table, 0) for table in predicted)
     return sum(cost * mix.get(table, 0) for table, cost in predicted.items()) / total if total else None

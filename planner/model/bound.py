@@ -54,6 +54,11 @@ class Term:
         words = self.quantity.of_block if self.of_block else self.quantity.words
         return f"{words} * {_spell(self.power, self.logs)}" if self.power or self.logs else words
 
+    def is_within(self, other: Term) -> bool:
+        """Whether the other is as much of the same, or more."""
+        alike = (self.quantity, self.of_block) == (other.quantity, other.of_block)
+        return alike and (self.power, self.logs) <= (other.power, other.logs)
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -105,6 +110,16 @@ class Bound:
         terms = tuple(replace(term, logs=max(term.logs, 1)) for term in self.terms)
         return replace(self, logs=max(self.logs, 1), terms=terms)
 
+    def of_each(self, rows: Bound) -> Bound:
+        """The bound of what each of so many rows takes. A named term counts the rows of a whole epoch, so that of what
+        is done with each of them stays as it is."""
+        if rows.is_constant and not rows.amortised:
+            return self
+        more = (replace(t, power=t.power + self.power, logs=t.logs + self.logs) for t in rows.terms)
+        terms = tuple(dict.fromkeys((*self.terms, *more)))
+        amortised = self.amortised or rows.amortised
+        return Bound(self.power + rows.power, self.logs + rows.logs, terms, amortised, self.remark)
+
     def of_block(self) -> Bound:
         """The same in the words of a view that has this as the cost of a block."""
         return replace(self, terms=tuple(replace(term, of_block=True) for term in self.terms))
@@ -118,7 +133,7 @@ def worst(bounds: Iterable[Bound]) -> Bound:
     kept = tuple(bounds)
     leading = max(bound.leading for bound in kept)
     terms = dict.fromkeys(term for bound in kept for term in bound.terms)
-    highest = tuple(term for term in terms if term.logs or replace(term, logs=1) not in terms)
+    highest = tuple(term for term in terms if not any(term.is_within(other) for other in terms if other != term))
     return replace(leading, terms=highest, amortised=any(bound.amortised for bound in kept))
 
 

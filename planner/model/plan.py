@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.cost import Cost
-from sqlfront.planner.model.whole_cost import Block, deciding, whole_cost
+from sqlfront.planner.model.whole_cost import Block, Stage, deciding, deciding_path, stages, whole_cost
 
 if TYPE_CHECKING:
     from sqlfront.planner.model.heavy_light import Union
@@ -102,7 +103,8 @@ class Plan:
     `distinct_sets` are the plans of the definition's distinct values, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
-    `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something.
+    `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something; `inputs`
+    the relations that the view itself reads, those of blocks among them.
     """
 
     shape: Shape
@@ -129,12 +131,23 @@ class Plan:
     def stated_cost(self) -> Cost:
         """The cost of all that is maintained: the worst of the core, whose class `cost` is, its distinct values, and
         the blocks of the query."""
-        return whole_cost(self.total or self.cost, self.blocks)
+        return whole_cost(self.total or self.cost, self.blocks, self.inputs)
 
     @property
     def decided_by(self) -> dict[str, str | None]:
         """The block that decides each of the stated costs; None where it is the view itself."""
-        return deciding(self.total or self.cost, self.blocks)
+        return deciding(self.total or self.cost, self.blocks, self.inputs)
+
+    @property
+    def deciding_path(self) -> list[Stage]:
+        """The way of the changes that decide what an update costs."""
+        return deciding_path(self.total or self.cost, self.blocks, self.inputs)
+
+    @property
+    def own_update(self) -> Bound:
+        """What one changed row of a table takes in the view itself: as all rows that blocks put out for it."""
+        *_, own = stages(self.total or self.cost, self.blocks, self.inputs)
+        return own.total
 
     @property
     def keeps_number(self) -> bool:
@@ -146,3 +159,4 @@ class Plan:
     union: Union | None = None
     ranked_only: bool = False
     blocks: tuple[Block, ...] = ()
+    inputs: frozenset[str] = frozenset()

@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sqlfront.planner.model.computed_rows import ComputedRows
+
 Mode = Literal["bag", "set", "group"]
 
 
@@ -272,47 +274,6 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class TouchedGroups:
-    """Groups, or partitions, of a relation's rows that DuckDB computes: in an epoch only those with changed rows.
-
-    `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
-    group), which are the `shown_keys` of the computed `columns`, in the same order. `query` is DuckDB SQL that computes
-    these over the rows of some groups, `{rows}`, under `settings` of DuckDB. `label` names the computation for EXPLAIN.
-    """
-
-    table: str
-    keys: tuple[str, ...]
-    query: str
-    columns: tuple[tuple[str, str], ...]
-    shown_keys: tuple[str, ...] = ()
-    label: str = ""
-    settings: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def tables(self) -> frozenset[str]:
-        """What the groups are read from."""
-        return frozenset((self.table,))
-
-
-@dataclass(frozen=True)
-class ConstantRows:
-    """Rows that no table decides: DuckDB computes `query` under `settings` when a view is built. They never change.
-
-    `label` names them for EXPLAIN.
-    """
-
-    query: str
-    columns: tuple[tuple[str, str], ...]
-    label: str = ""
-    settings: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def tables(self) -> frozenset[str]:
-        """None: the rows are read from nothing."""
-        return frozenset()
-
-
-@dataclass(frozen=True)
 class BranchColumn:
     """What a column of a union is in one branch: a variable; or the term of the branch's order with this number, a sum
     of this type; or a constant, as DuckDB SQL."""
@@ -404,7 +365,7 @@ class Definition:
         return dict(self.labels).get(variable, variable)
 
 
-BlockRows = Definition | TouchedGroups | ConstantRows
+BlockRows = Definition | ComputedRows
 """What a block of a query may be."""
 
 

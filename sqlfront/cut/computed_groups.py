@@ -25,7 +25,7 @@ from sqlfront.planner.algebra.terms import (
 )
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.algebra.total_orders import with_total_orders
-from sqlfront.planner.model.query import TouchedGroups
+from sqlfront.planner.model.computed_rows import TouchedGroups
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks

@@ -66,7 +66,8 @@ from sqlfront.planner.algebra.terms import (
     walk,
 )
 from sqlfront.planner.algebra.to_sql import to_sql
-from sqlfront.planner.model.query import BlockRows, ConstantRows, Definition, output_keys
+from sqlfront.planner.model.computed_rows import ConstantRows
+from sqlfront.planner.model.query import BlockRows, Definition, output_keys
 
 _LATER = {
     "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),

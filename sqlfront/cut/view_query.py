@@ -126,7 +126,7 @@ def _under(definition: Definition, settings: Pairs) -> Definition:
         definition,
         settings=settings,
         derived=tuple(
-            (table, _under(block, settings) if isinstance(block, Definition) else replace(block, settings=settings))
+            (table, _under(block, settings) if isinstance(block, Definition) else block.under(settings))
             for table, block in definition.derived
         ),
         distinct_sets=tuple(replace(s, definition=_under(s.definition, settings)) for s in definition.distinct_sets),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sqlfront.database.frames import warn_user
 from sqlfront.database.names import shown
 from sqlfront.define.deferring import is_deferred
-from sqlfront.maintenance.view.prediction import predict
 from sqlfront.planner.model.bound import TOUCHED_ROWS, Bound
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.theory.wording import table_name
@@ -51,7 +50,7 @@ def check_at_worst(name: str, plan: Plan, text: str) -> None:
     if limit.allows(plan.stated_cost.update):
         return
     costs = {f"the block of {one.label}": one.bound("update") for one in plan.blocks}
-    costs["the view itself"] = (plan.total or plan.cost).update
+    costs["the view itself"] = plan.own_update
     blamed = "; ".join(f"{part} takes {cost}" for part, cost in costs.items() if not limit.allows(cost))
     raise NotSupportedError(
         f"materialized view {name} costs more than at_worst = '{text}'",
@@ -68,14 +67,12 @@ def warn_of_cost(database: Database, entry: ViewEntry) -> None:
     if "at_worst" in entry.options or is_deferred(entry):
         return
     name = shown(entry.name)
-    slow = [
-        f"{node.groups.label}: computed from all rows at each change, O(N), which are one group"
-        for node in database.engine.computed_groups(entry.maintained)
-        if not node.groups.keys
-    ]
-    for view in database.engine.parts(entry.maintained):
-        of = "" if view.name == entry.maintained.name else f" in block {view.name.rpartition('/')[2]}"
-        for table, steps in predict(view).items():
+    slow = []
+    for node in database.engine.describe(entry.maintained):
+        if node.tree is None and node.work.power >= 1:
+            slow.append(f"{node.source}: computed from all rows at each change, {node.work}, which are one group")
+        of = "" if node.name == entry.maintained.name else f" in {table_name(node.name)}"
+        for table, steps in node.predicted.items():
             if steps > MANY_STEPS:
                 slow.append(f"a changed row of {table_name(table)} takes about {steps:,.0f} steps{of}")
     if slow:

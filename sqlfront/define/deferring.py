@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlfront.database.names import shown
 from sqlfront.define.parts import ComputedPart, Part, Parts, renamed
-from sqlfront.planner.model.query import ConstantRows, Definition
+from sqlfront.planner.model.query import Definition
 from sqlfront.storage.errors import NotSupportedError
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ def with_copies(parts: Parts, copies: Mapping[str, str]) -> Parts:
 def _copied(part: Part | ComputedPart, copies: Mapping[str, str]) -> Part | ComputedPart:
     if isinstance(part, Part):
         return replace(part, definition=_over(part.definition, copies))
-    if isinstance(part.rows, ConstantRows):
-        return part
-    return replace(part, rows=replace(part.rows, table=copies.get(part.rows.table, part.rows.table)))
+    return replace(part, rows=part.rows.renamed(copies))
 
 
 def refuse_switch(database: Database, entry: ViewEntry, apply: str) -> None:

@@ -11,13 +11,13 @@ from sqlfront.database.database import Database
 from sqlfront.database.update_mix import update_weights
 from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.model.cost import BLOCK_SORTED, TOUCHED, TOUCHED_WHOLE
+from sqlfront.planner.model.computed_rows import ComputedRows
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.model.query import ConstantRows, Definition, TouchedGroups, is_grouped
+from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import Block
+from sqlfront.planner.passes.block_costs import block_cost, computed_cost, spell_block
 from sqlfront.planner.passes.merging import merge_branches, merged_definition, unmerged
 from sqlfront.planner.rules.materialize import TooManyJoins
-from sqlfront.planner.theory.keys import closure
 from sqlfront.planner.theory.wording import table_name
 from sqlfront.storage.errors import NotSupportedError
 
@@ -30,12 +30,16 @@ class ComputedPart:
     """Rows computed by DuckDB that a materialized view reads; they feed the relation of the same name."""
 
     name: str
-    rows: TouchedGroups | ConstantRows
+    rows: ComputedRows
     stateless = False
 
     @property
     def feeds(self) -> str:
         return self.name
+
+    @property
+    def tables(self) -> frozenset[str]:
+        return self.rows.tables
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class Part:
     plan: Plan
     feeds: str | None
     stateless: bool = False
+
+    @property
+    def tables(self) -> frozenset[str]:
+        return self.definition.tables
 
 
 Parts = list[Part | ComputedPart]
@@ -87,19 +95,15 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
     parts: Parts = []
     rates: dict[str, float] = {}  # A derived view changes at most as often as its tables together.
     for own, definition in zip([*blocks.values(), name], bound.definitions, strict=True):
-        if isinstance(definition, TouchedGroups):
-            parts.append(ComputedPart(own, replace(definition, table=names[definition.table])))
-            rates[own] = rates[names[definition.table]]
-            continue
-        if isinstance(definition, ConstantRows):
-            parts.append(ComputedPart(own, definition))
-            rates[own] = 0.0
+        if not isinstance(definition, Definition):
+            parts.append(ComputedPart(own, definition.renamed(names)))
+            rates[own] = sum(rates[names[table]] for table in definition.tables)
             continue
         definition = renamed(definition, names)
         if definition.merged:
             plans = [part.plan for part in parts if isinstance(part, Part) and part.feeds is None]
             if unmerged(plans) is None:
-                merged = replace(merge_branches(definition, plans), blocks=_costs(parts))
+                merged = _with_blocks(merge_branches(definition, plans), definition, parts)
                 parts.append(Part(own, definition, merged, own))
             return parts
         notes = definition.notes
@@ -114,7 +118,7 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
         epsilon = epsilon_of(options) if own == name else EPSILON
         plan = with_epsilon(definition, plan, epsilon, options if own == name else None)
         if own == name:
-            plan = replace(plan, blocks=_costs(parts))
+            plan = _with_blocks(plan, definition, parts)
         stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)
         parts.append(Part(own, definition, plan, fed, stateless))
     return parts
@@ -133,12 +137,12 @@ def _notes(parts: Parts) -> Iterator[str]:
     branches: dict[str, list[str]] = {}
     for part in parts:
         if isinstance(part, ComputedPart):
-            yield _told(part.rows)
+            yield part.rows.note
         elif part.feeds == part.name:
-            blocks[_spelled(part.definition), _kept(part)] += 1
+            blocks[spell_block(part.definition), _kept(part)] += 1
         elif part.feeds is not None:
             how = "passed on and not stored" if part.stateless else "kept as a view of its own"
-            branches.setdefault(part.feeds, []).append(f"{_spelled(part.definition)} {how} ({_kept(part)})")
+            branches.setdefault(part.feeds, []).append(f"{spell_block(part.definition)} {how} ({_kept(part)})")
     for (block, how), count in blocks.items():
         if count == 1:
             yield f"the block of {block} is kept as a view of its own ({how})"
@@ -149,49 +153,19 @@ def _notes(parts: Parts) -> Iterator[str]:
         yield f"{table_name(union)} {stored}: {'; '.join(kept)}"
 
 
-def _told(rows: TouchedGroups | ConstantRows) -> str:
-    """What is kept of rows that DuckDB computes."""
-    if isinstance(rows, ConstantRows):
-        return f"{rows.label}: the rows are constant; DuckDB computes them when the view is built"
-    kept = "which are kept by group" if rows.keys else "all rows being one group"
-    return f"{rows.label}: DuckDB computes the groups that a change touches, from their rows, {kept}"
-
-
-def _costs(parts: Parts) -> tuple[Block, ...]:
-    """The costs of a query's blocks and of its branches. Branches merged at each read are in the query's own cost."""
-    return tuple(block for part in parts if part.feeds is not None for block in _cost(part))
-
-
-def _cost(part: Part | ComputedPart) -> list[Block]:
-    """The cost of a part; constant rows have none."""
-    if isinstance(part, Part):
-        return [block_cost(part.definition, part.plan)]
-    return [computed_cost(part.rows)] if isinstance(part.rows, TouchedGroups) else []
-
-
-def computed_cost(groups: TouchedGroups) -> Block:
-    """The cost of groups that DuckDB computes, to the view that reads them."""
-    return Block(f"the groups of {groups.label}", TOUCHED if groups.keys else TOUCHED_WHOLE, computed=True)
-
-
-def block_cost(definition: Definition, plan: Plan) -> Block:
-    """The cost of a block to its view. A block with a LIMIT has its first rows read at each epoch as well."""
-    cost, decides = plan.stated_cost, definition.free  # The columns that decide a row, or the few rows of a group.
-    if definition.limit is not None and not plan.orders[0].is_ranked:
-        cost = replace(cost, update=BLOCK_SORTED)
-    elif definition.limit is not None and definition.limit.rows is not None:
-        decides = plan.orders[0].top
-    within = [frozenset(decides) <= closure(atom.scheme, definition.atoms)[0] for atom in definition.atoms]
-    visits_all = any(within) and plan.cost.update.power >= 1
-    return Block(f"the block of {_spelled(definition)}", cost, not any(within), not (all(within) or visits_all))
-
-
-def _spelled(definition: Definition) -> str:
-    tables = ", ".join(dict.fromkeys(atom.name for atom in definition.atoms))
-    kind = {"set": "distinct rows", "group": "groups"}.get(definition.mode, "rows")
-    if definition.limit is not None:
-        kind = f"first {kind}{' of each group' if is_grouped(definition) else ''}"
-    return f"{kind} over {tables}"
+def _with_blocks(plan: Plan, definition: Definition, parts: Parts) -> Plan:
+    """The plan with the costs of its query's blocks and branches. Branches that are merged at each read are in the
+    query's own cost: it reads what they read."""
+    blocks: list[Block] = []
+    inputs = set(definition.tables)
+    for part in parts:
+        if part.feeds is None:
+            inputs |= part.tables
+        elif isinstance(part, Part):
+            blocks.append(block_cost(part.definition, part.plan, part.feeds))
+        else:
+            blocks += computed_cost(part.rows, part.feeds)
+    return replace(plan, blocks=tuple(blocks), inputs=frozenset(inputs))
 
 
 def _kept(part: Part) -> str:

@@ -85,12 +85,8 @@ def _view_row(database: Any, entry: Any) -> tuple[Any, ...]:
     from sqlfront.maintenance.output.output import row_count
 
     view = entry.maintained
-    parts = database.engine.parts(view)
-    stores = {id(source.store): source.store for part in parts for source in part.sources.values()}
-    kept = [one.store for groups in database.engine.computed_groups(view) for one in (groups.kept, groups.own)]
-    stores |= {id(store): store for store in kept}
-    size = sum(table.bytes() for part in parts for table in part.all_tables())
-    size += sum(store.table.bytes() for store in stores.values())
+    tables = (one.table for node in database.engine.describe(view) for one in node.state)
+    size = sum(table.bytes() for table in {id(table): table for table in tables}.values())
     cost = view.plan.stated_cost
     return (
         shown(entry.name),

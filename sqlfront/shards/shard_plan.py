@@ -15,7 +15,7 @@ from sqlfront.database.names import name_parts
 from sqlfront.define.build import Bound, bind, bind_stored
 from sqlfront.define.parts import renamed
 from sqlfront.maintenance.relation.base_relation import Column
-from sqlfront.planner.model.query import Atom, ConstantRows, Definition, TouchedGroups
+from sqlfront.planner.model.query import Atom, Definition
 from sqlfront.planner.shards.blocks import Blocks
 from sqlfront.planner.shards.combination import Combination, combine
 from sqlfront.planner.shards.partitioning import Partitioning, Stream, partition
@@ -82,18 +82,9 @@ def plan_shards(session: Session, query: str, shards: int, sizes: Mapping[str, f
 def with_views(database: Database, con: Any, bound: Bound) -> Definition:
     """The definition of a query, with the materialized views that it reads as blocks."""
     for _, block in bound.definition.derived:
-        if isinstance(block, TouchedGroups):
-            raise NotSupportedError(
-                f"{block.label} is not computed in shards",
-                why="DuckDB computes the groups that a change touches, from rows that one process keeps",
-                hint="leave it out of the sharded view, and compute it over the shards' rows",
-            )
-        if isinstance(block, ConstantRows):
-            raise NotSupportedError(
-                f"constant rows ({block.label}) are not read in shards",
-                why="a shard gets all its rows from tables",
-                hint="put the rows into a table, or join them with the shards' rows",
-            )
+        if not isinstance(block, Definition):
+            what, why, hint = block.one_shard
+            raise NotSupportedError(what, why=why, hint=hint)
     derived, unions = list(bound.definition.own_blocks), list(bound.definition.unions)
     for table, view in bound.fed.items():
         own = with_views(database, con, bind_stored(EngineCatalog(database, con), con, view))

@@ -9,7 +9,9 @@ import pytest
 
 from sqlfront.planner.model.bound import (
     EXTENDED_CHANGE,
+    INTERMEDIATE_CHANGE,
     LINEAR_BOUND,
+    RESULT_CHANGE,
     ROWS_READ,
     SORTED_ROWS,
     VALUES_CHANGE,
@@ -28,8 +30,9 @@ from sqlfront.planner.model.cost import (
     Cost,
     bag_cost,
 )
-from sqlfront.planner.model.whole_cost import Block, deciding, spell_deciding, whole_cost
+from sqlfront.planner.model.whole_cost import Block, deciding, deciding_path, spell_deciding, whole_cost
 
+SPREAD = Bound().plus(RESULT_CHANGE)
 SORTED_VALUES = replace(
     CONSTANT,
     preprocessing=Bound(Fraction(3, 2)).plus(VALUES_KEPT).in_order(),
@@ -78,11 +81,16 @@ def test_bounds_are_ordered_by_growth() -> None:
             "O(N + change of the extended result + change of a block's extended result)",
             "O(N + result + a block's result)",
         ),
-        (LINEAR, Block("b", CONSTANT, True, True), "O(N + change of a block's result)", "O(N + a block's result)"),
-        (CONSTANT, Block("b", CONSTANT, False, True), "O(1 + change of a block's result)", "O(N)"),
+        (
+            LINEAR,
+            Block("b", CONSTANT, True, SPREAD),
+            "O(N + change of a block's result * N)",
+            "O(N + a block's result)",
+        ),
+        (CONSTANT, Block("b", CONSTANT, False, SPREAD), "O(1 + change of a block's result)", "O(N)"),
         (
             CONSTANT,
-            Block("b", MATERIALIZED, True, True),
+            Block("b", MATERIALIZED, True, Bound().plus(INTERMEDIATE_CHANGE)),
             "O(1 + change of every intermediate result of a block)",
             "O(N + intermediate results of a block)",
         ),
@@ -96,9 +104,9 @@ def test_bounds_are_ordered_by_growth() -> None:
     ],
 )
 def test_the_worst_of_two(own: Cost, block: Block, update: str, space: str) -> None:
-    whole = whole_cost(own, [block])
+    whole = whole_cost(own, [replace(block, feeds="b")], {"b"})
     assert (str(whole.update), str(whole.space), whole.delay) == (update, space, own.delay)
-    assert whole_cost(own, [block, block]) == whole
+    assert whole_cost(own, [replace(block, feeds="b")] * 2, {"b"}) == whole
     assert whole_cost(own, []) is own
 
 
@@ -115,3 +123,34 @@ def test_the_block_that_decides_is_named() -> None:
     assert spell_deciding(decided) == ["the block of y: preprocessing, update, space"]
     assert deciding(PROJECTED, blocks[:1]) == dict.fromkeys(("delay", "preprocessing", "update", "space"))
     assert spell_deciding(deciding(CONSTANT, blocks[:1])) == []
+
+
+def test_a_change_reaches_a_node_as_all_rows_that_are_put_out_below_it() -> None:
+    """A table, a block of N rows for each changed row, a block over it, and the view: what takes most is named."""
+    below = Block("below", LINEAR, output=LINEAR_BOUND, feeds="x", reads=frozenset({"t"}))
+    above = Block("above", LINEAR, feeds="y", reads=frozenset({"x"}))
+    beside = Block("beside", RANGES, feeds="z", reads=frozenset({"t"}))
+    blocks = below, above, beside
+    assert str(whole_cost(CONSTANT, blocks, {"y", "z"}).update) == "O(N^2)"
+    path = deciding_path(CONSTANT, blocks, {"y", "z"})
+    assert [(stage.label, str(stage.rows), str(stage.total)) for stage in path] == [
+        ("below", "O(1)", "O(N)"), ("above", "O(N)", "O(N^2)"),
+    ]  # fmt: skip
+    assert deciding(CONSTANT, blocks, {"y", "z"})["update"] == "above"
+    assert str(whole_cost(CONSTANT, [below, beside], {"x", "z"}).update) == "O(N log N)"
+    assert deciding_path(LINEAR, [below, beside], {"x"})[-1].label is None
+    assert str(whole_cost(LINEAR, [below, beside], {"x"}).update) == "O(N^2)"
+
+
+@pytest.mark.parametrize(
+    ("work", "rows", "words"),
+    [
+        (Bound(), Bound(), "O(1)"),
+        (LINEAR_BOUND, Bound(Fraction(1, 2)), "O(N^1.5)"),
+        (Bound(logs=1), Bound().plus(RESULT_CHANGE), "O(log N + change of the result * log N)"),
+        (Bound().plus(EXTENDED_CHANGE), LINEAR_BOUND, "O(N + change of the extended result)"),
+        (Bound(), Bound(amortised=True), "O(1) amortised"),
+    ],
+)
+def test_the_work_of_each_row(work: Bound, rows: Bound, words: str) -> None:
+    assert str(work.of_each(rows)) == words

@@ -15,7 +15,7 @@ from sqlfront.maintenance.engine import Applied, Change, Engine
 from sqlfront.maintenance.output.node import Node
 from sqlfront.maintenance.output.output_change import plain
 from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
-from sqlfront.planner.model.query import TouchedGroups
+from sqlfront.planner.model.computed_rows import TouchedGroups
 
 TABLES = "CREATE CHANGE TABLE r (a BIGINT, b BIGINT, s VARCHAR); CREATE CHANGE TABLE u (b BIGINT, c BIGINT)"
 TREES = {
@@ -62,7 +62,7 @@ def made(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, Node]]:
         name = con.session.database.views["main", "v"].maintained.name
     else:
         name = "groups"
-        engine.create_groups(name, GROUPS[request.param], lambda table: ((), 0))
+        engine.create_computed(name, GROUPS[request.param], lambda table: ((), 0))
     engine.expose(name, inner=True)  # Computed groups are a relation already.
     yield engine, engine.nodes[name]
     con.close()
@@ -176,7 +176,7 @@ def test_only_touched_groups_are_handed_to_duckdb() -> None:
     con = sqlfront.connect()
     con.execute("CREATE CHANGE TABLE u (b BIGINT, c BIGINT)")
     engine = con.session.database.engine
-    node = engine.create_groups("groups", GROUPS["touched groups"], lambda table: ((), 0))
+    node = engine.create_computed("groups", GROUPS["touched groups"], lambda table: ((), 0))
     rows = pa.table({"b": [group for group in range(100) for _ in range(10)], "c": list(range(1000))})
     engine.commit(engine.apply({"main.u": Change(rows)}))
     assert node.rows_computed == 1000
@@ -192,7 +192,7 @@ def test_a_node_goes_with_the_last_reader_of_its_rows() -> None:
     con = sqlfront.connect()
     con.execute("CREATE CHANGE TABLE u (b BIGINT, c BIGINT)")
     engine = con.session.database.engine
-    engine.create_groups("groups", GROUPS["touched groups"], lambda table: ((), 0))
+    engine.create_computed("groups", GROUPS["touched groups"], lambda table: ((), 0))
     engine.drop_unread()
     assert not engine.nodes
     assert "groups" not in engine.relations

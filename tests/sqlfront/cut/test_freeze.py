@@ -13,7 +13,8 @@ import sqlfront
 from sqlfront.binding.freeze import frozen_tree, qualified_query, renamed_query, without_columns
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
-from sqlfront.planner.model.query import BlockRows, Definition, TouchedGroups
+from sqlfront.planner.model.computed_rows import TouchedGroups
+from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.storage.capture.capture import QualifiedName
 from tests.sqlfront.cut.test_binder import SUPPORTED, statements

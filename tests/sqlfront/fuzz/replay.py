@@ -9,7 +9,8 @@ from typing import Any
 import sqlfront
 from sqlfront.explain.state_rows import state_rows
 from sqlfront.planner.algebra.to_sql import to_sql
-from sqlfront.planner.model.query import ConstantRows, Definition, TouchedGroups, raw_places
+from sqlfront.planner.model.computed_rows import ConstantRows, TouchedGroups
+from sqlfront.planner.model.query import Definition, raw_places
 from tests.definition_oracle import same_bag
 from tests.sqlfront.fuzz.random_tables import RandomTables, answer
 from tests.sqlfront.fuzz.typed_terms import TypedTerms

@@ -1,0 +1,25 @@
+"""The nodes of rows that DuckDB computes, each by the value that plans it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlfront.maintenance.output.constant_rows import ConstantNode
+from sqlfront.maintenance.output.node import ComputedNode, Keeper
+from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
+from sqlfront.maintenance.tree.description import Description
+from sqlfront.planner.model.computed_rows import ComputedRows, ConstantRows, TouchedGroups
+
+NODES: dict[type[Any], type[Any]] = {TouchedGroups: TouchedGroupsNode, ConstantRows: ConstantNode}
+
+
+def open_node(name: str, rows: ComputedRows, number: int, keeper: Keeper) -> ComputedNode:
+    """The node of computed rows, of which nothing is stored yet; `number` is its counter."""
+    found: ComputedNode = NODES[type(rows)](name, rows, number, keeper)
+    return found
+
+
+def describe_planned(name: str, rows: ComputedRows) -> Description:
+    """What the node of computed rows would say of itself."""
+    found: Description = NODES[type(rows)].planned(name, rows)
+    return found

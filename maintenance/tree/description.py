@@ -1,0 +1,181 @@
+"""What a node of the epoch graph says of itself, as values: EXPLAIN, SHOW STATE and the drawings read nothing else.
+
+A `Description` is made when it is asked for. Its tables are the live ones, so their figures are those of the moment in
+which they are read. A node that is only planned has the same description without tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.planner.model.bound import Bound
+from sqlfront.planner.theory.wording import spell_comparison
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.tree.view_tree import Tree, View
+    from sqlfront.storage.stores.table import Table
+
+
+@dataclass(frozen=True)
+class StateEntry:
+    """A table of a node's state: what it has the rows of, and of which kind these are. `shared`: others read it too."""
+
+    node: str
+    kind: str
+    table: Table
+    shared: bool = False
+
+
+@dataclass(frozen=True)
+class DescribedView:
+    """A node of a view tree, in the user's words.
+
+    `atom` or `filters` is the name of a leaf's atom, `of` its table, `where` the atom's condition. `order` is the index
+    whose groups are sorted, and by what; `sums`: sums over their ranges are kept too.
+    """
+
+    variables: tuple[str, ...]
+    form: str
+    enumerated: bool = False
+    is_root: bool = False
+    stored: bool = True
+    atom: str | None = None
+    filters: str | None = None
+    of: str | None = None
+    where: str | None = None
+    indexes: tuple[tuple[str, ...], ...] = ()
+    order: tuple[tuple[str, ...], str] | None = None
+    sums: bool = False
+    comparisons: tuple[str, ...] = ()
+    table: Table | None = None
+    children: tuple[DescribedView, ...] = ()
+
+
+@dataclass(frozen=True)
+class DescribedRanks:
+    """A node of a ranked tree: its groups are those of `anchor`, each sorted by its rows' best completions."""
+
+    variables: tuple[str, ...]
+    atom: str | None
+    anchor: tuple[str, ...]
+    table: Table
+    children: tuple[DescribedRanks, ...] = ()
+
+
+@dataclass(frozen=True)
+class DescribedOrder:
+    """An order of a view that runs: up to how many rows are read sooner along it than sorted, the columns by whose
+    values reads can begin (None: there are none by nature), and its ranked trees."""
+
+    crossover: int | None = None
+    after: tuple[str, ...] | None = None
+    trees: tuple[DescribedRanks, ...] = ()
+
+
+@dataclass(frozen=True)
+class DescribedPartTree:
+    """A tree over heavy and light parts: how it is read, and the part of each atom that is not read whole."""
+
+    name: str
+    reading: str
+    parts: tuple[str, ...]
+    root: DescribedView
+
+
+@dataclass(frozen=True)
+class DescribedTree:
+    """What a view keeps: its tree, and what stands beside the tree.
+
+    `projection` are the columns of the result that is kept as rows, `symmetric` the atoms from which a self-join looks
+    the same. `skew` are the figures of heavy and light values, if any are told apart now, at this `epsilon`.
+    """
+
+    root: DescribedView
+    joins: tuple[DescribedView, ...] = ()
+    projection: tuple[str, ...] | None = None
+    projected: Table | None = None
+    tuple_count: tuple[Table, ...] = ()
+    symmetric: tuple[str, ...] = ()
+    part_trees: tuple[DescribedPartTree, ...] = ()
+    epsilon: float | None = None
+    skew: Mapping[str, Any] | None = None
+    orders: tuple[DescribedOrder, ...] = ()
+    distinct_sets: tuple[tuple[str, str, DescribedTree], ...] = ()
+
+
+@dataclass(frozen=True)
+class Description:
+    """A node of the epoch graph.
+
+    `kind` names its sort, `source` what it computes or why it runs so. For each changed row of the relations `inputs`
+    its `work` and the rows of its `output` that change are bounded. `state` lists its tables. `facts` are for machines,
+    `notes` the same for people; a node over a view tree has the tree instead. While it runs, `steps` are those that
+    changes have taken, `changes` the rows of its inputs that caused them, `predicted` the steps of one row of each.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    work: Bound
+    output: Bound
+    source: str
+    state: tuple[StateEntry, ...] = ()
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    tree: DescribedTree | None = None
+    runs: bool = False
+    steps: int = 0
+    changes: Mapping[str, int] = field(default_factory=dict)
+    predicted: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def per_change(self) -> float | None:
+        """The steps of one changed row so far; None before the first one."""
+        total = sum(self.changes.values())
+        return self.steps / total if total else None
+
+
+def described_view(tree: Tree, view: View) -> DescribedView:
+    """A view of a tree with all below it."""
+    name = view.node.atom or view.node.filters
+    atom = tree.definition.atom(name) if name is not None else None
+    return DescribedView(
+        _labels(tree, view.node.variables),
+        _form(view),
+        view.node.connex,
+        view.parent is None,
+        view.stored and not view.stateless,
+        view.node.atom,
+        view.node.filters,
+        None if atom is None else atom.table,
+        None if atom is None else atom.predicate,
+        tuple(_labels(tree, index) for index in view.indexes),
+        None if view.order is None else (_labels(tree, view.order[0]), tree.definition.label(view.order[1])),
+        view.ranges,
+        tuple(spell_comparison(tree.definition, test) for test in view.node.comparisons),
+        view.table,
+        tuple(described_view(tree, child) for child in view.children),
+    )
+
+
+def walk(view: DescribedView) -> Iterator[DescribedView]:
+    """A view and all below it, parents first."""
+    yield view
+    for child in view.children:
+        yield from walk(child)
+
+
+def _labels(tree: Tree, variables: Sequence[str]) -> tuple[str, ...]:
+    return tuple(tree.definition.label(variable) for variable in variables)
+
+
+def _form(view: View) -> str:
+    if view.stateless:
+        return "passed on, not stored"
+    if not view.stored:
+        return "computed on the way"
+    if view.node.filters is not None:
+        return "filters only"
+    return "stored" if view.full else "stored as sums by what its parent shares"

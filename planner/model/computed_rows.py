@@ -1,0 +1,159 @@
+"""Rows that DuckDB computes for a view, as plan data: what is computed, from which relation, and at what cost.
+
+Each kind of rows is one value that says all that others ask of it: its bounds, the note that EXPLAIN gives, and why no
+shard computes it. `maintenance/output/computed_nodes.py` lists the node that keeps each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, Self
+
+from sqlfront.planner.model.bound import CONSTANT_BOUND, LINEAR_BOUND, TOUCHED_ROWS, Bound
+from sqlfront.planner.model.cost import TOUCHED, TOUCHED_WHOLE, Cost
+
+
+class OneShard(NamedTuple):
+    """Why rows are computed in one process only: what is refused, the cause, and a way out."""
+
+    what: str
+    why: str
+    hint: str
+
+
+class ComputedRows(Protocol):
+    """Rows that DuckDB computes: with these `columns`, from the relations `tables`, under these `settings`.
+
+    `label` names them for EXPLAIN. `cost` is that of the node that keeps them; None if they cost nothing. `output`
+    bounds the rows that one changed row of a relation changes among them.
+    """
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]: ...
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def tables(self) -> frozenset[str]: ...
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]: ...
+
+    @property
+    def cost(self) -> Cost | None: ...
+
+    @property
+    def output(self) -> Bound: ...
+
+    @property
+    def note(self) -> str:
+        """How they are kept, for the reason that EXPLAIN gives."""
+        ...
+
+    @property
+    def one_shard(self) -> OneShard: ...
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """The same rows, from relations called by `names`."""
+        ...
+
+    def under(self, settings: tuple[tuple[str, str], ...]) -> Self:
+        """The same rows, computed under these settings."""
+        ...
+
+
+@dataclass(frozen=True)
+class TouchedGroups:
+    """Groups, or partitions, of a relation's rows that DuckDB computes: in an epoch only those with changed rows.
+
+    `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
+    group), which are the `shown_keys` of the computed `columns`, in the same order. `query` is DuckDB SQL that computes
+    these over the rows of some groups, `{rows}`, under `settings` of DuckDB. `label` names the computation for EXPLAIN.
+    """
+
+    table: str
+    keys: tuple[str, ...]
+    query: str
+    columns: tuple[tuple[str, str], ...]
+    shown_keys: tuple[str, ...] = ()
+    label: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """What the groups are read from."""
+        return frozenset((self.table,))
+
+    @property
+    def cost(self) -> Cost:
+        return TOUCHED if self.keys else TOUCHED_WHOLE
+
+    @property
+    def output(self) -> Bound:
+        """All rows of a group may change with one of them."""
+        return CONSTANT_BOUND.plus(TOUCHED_ROWS) if self.keys else LINEAR_BOUND
+
+    @property
+    def note(self) -> str:
+        kept = "which are kept by group" if self.keys else "all rows being one group"
+        return f"{self.label}: DuckDB computes the groups that a change touches, from their rows, {kept}"
+
+    @property
+    def one_shard(self) -> OneShard:
+        return OneShard(
+            f"{self.label} is not computed in shards",
+            "DuckDB computes the groups that a change touches, from rows that one process keeps",
+            "leave it out of the sharded view, and compute it over the shards' rows",
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> TouchedGroups:
+        return replace(self, table=names.get(self.table, self.table))
+
+    def under(self, settings: tuple[tuple[str, str], ...]) -> TouchedGroups:
+        return replace(self, settings=settings)
+
+
+@dataclass(frozen=True)
+class ConstantRows:
+    """Rows that no table decides: DuckDB computes `query` under `settings` when a view is built. They never change.
+
+    `label` names them for EXPLAIN.
+    """
+
+    query: str
+    columns: tuple[tuple[str, str], ...]
+    label: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def tables(self) -> frozenset[str]:
+        """None: the rows are read from nothing."""
+        return frozenset()
+
+    @property
+    def cost(self) -> None:
+        """No change reaches them."""
+
+    @property
+    def output(self) -> Bound:
+        return CONSTANT_BOUND
+
+    @property
+    def note(self) -> str:
+        return f"{self.label}: the rows are constant; DuckDB computes them when the view is built"
+
+    @property
+    def one_shard(self) -> OneShard:
+        return OneShard(
+            f"constant rows ({self.label}) are not read in shards",
+            "a shard gets all its rows from tables",
+            "put the rows into a table, or join them with the shards' rows",
+        )
+
+    def renamed(self, names: Mapping[str, str]) -> ConstantRows:
+        return self
+
+    def under(self, settings: tuple[tuple[str, str], ...]) -> ConstantRows:
+        return replace(self, settings=settings)
