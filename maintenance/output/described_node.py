@@ -33,7 +33,8 @@ def describe_view(view: MaintainedView, steps: int = 0) -> Description:
     """A view, built or not; `steps` is its counter. O(nodes^2)."""
     definition, plan = view.definition, view.plan
     runs = view.machine is not None
-    relations = {source.relation.name: source.relation for source in view.sources.values()}
+    sources = [source for one in (view, *view.branches) for source in one.sources.values()]
+    relations = {source.relation.name: source.relation for source in sources}
     changes = {name: one.changes - view.changes_before.get(name, 0) for name, one in relations.items()}
     inputs = view.relations if runs else definition.tables
     return Description(
