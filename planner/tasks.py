@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from sqlfront.planner.model.bound import CONSTANT_BOUND, LOGARITHMIC_BOUND, ROWS_READ, Bound, Term
+from sqlfront.planner.model.bound import CONSTANT_BOUND, LOGARITHMIC_BOUND, Bound
 from sqlfront.planner.model.cost import AMORTISED, CONSTANT
 from sqlfront.planner.model.hypergraph import Edges, hypergraph, ordered_variables
 from sqlfront.planner.model.plan import Plan
@@ -129,18 +129,18 @@ def _exists(definition: Definition, plan: Plan) -> Task:
         " and answer", "BKS 2017, Theorem 3.2",
         f"{_CHANGE} O(n^(2-e)) per answer unless {OMV} fails", "BKS 2017, Theorem 3.4",
     )  # fmt: skip
-    return _decide("exists", definition, plan, _one_tuple(plan), question)
+    return _decide("exists", definition, plan, plan.tuple_delay, question)
 
 
 def _membership(definition: Definition, plan: Plan) -> Task:
-    hidden = plan.variables_added and not plan.projected
+    hidden = plan.hides_variables
     own = definition if definition.mode == "group" else _core(definition, definition.free)
     question = _Question(
         own, _core(definition, definition.free), membership_violations,
         " and answer", "BKS 2018: the query is t-hierarchical",
         f"{_CHANGE} answer unless {OMV} fails", "BKS 2018: the query is not t-hierarchical",
     )  # fmt: skip
-    found = replace(plan.cost.space, remark=" at worst") if hidden else _one_tuple(plan)
+    found = replace(plan.cost.space, remark=" at worst") if hidden else plan.tuple_delay
     return _decide("membership", definition, plan, found, question)
 
 
@@ -171,26 +171,15 @@ def _with_distinct_sets(task: Task, definition: Definition) -> Task:
     return task
 
 
-def _one_tuple(plan: Plan) -> Bound:
-    """What a tuple costs: in a union of overlapping trees as much as a step of their enumeration."""
-    return plan.cost.delay if plan.union is not None else CONSTANT_BOUND
-
-
 def _counting(definition: Definition, plan: Plan) -> Bound:
     """What counting the rows costs: the number is kept, but for tuples that a union's trees have apart, and for those
     that several nodes hold together where a change takes more than a constant number of steps."""
-    if plan.union is None and not plan.keeps_number and not definition.scalar and is_spread(definition, plan):
-        return plan.cost.preprocessing
-    if plan.union is None or definition.mode == "bag" or definition.scalar:
-        return CONSTANT_BOUND
-    delay = plan.cost.delay
-    return Bound(terms=(Term(ROWS_READ, delay.power, delay.logs),))
+    return CONSTANT_BOUND if definition.mode == "bag" or definition.scalar else plan.tuple_count
 
 
 def is_spread(definition: Definition, plan: Plan) -> bool:
     """Whether a view's distinct tuples are held by several nodes, so that no table's size is their number."""
-    nodes = [node for node in plan.root.walk() if node.connex and node is not plan.root]
-    return definition.mode != "bag" and not plan.projected and not plan.ranked_only and len(nodes) > 1
+    return definition.mode != "bag" and plan.keeps_rows_apart
 
 
 def _one_row(name: Name, plan: Plan) -> Task:

@@ -26,7 +26,9 @@ def carry_steps(tree: Tree, leaf: View) -> list[Step]:
 def supports(tree: Tree) -> bool:
     """Whether the rows of a projection count ways, each of which is the same on the paths of all leaves: the rows of
     the subtrees that hold output variables, while there is one of each other subtree."""
-    if not (tree.output and ignores_multiplicity(tree.definition)) or tree.joins or tree.filters or tree.plan.union:
+    if tree.plan.is_divided or not (tree.output and ignores_multiplicity(tree.definition)):
+        return False
+    if tree.joins or tree.filters:
         return False
     if any(view.node.comparisons for view in tree.root.walk()):
         return False

@@ -31,8 +31,8 @@ class Term:
 def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
     """The terms of a view's change, or None where atom by atom is as good, or where part trees take it so. O(atoms! *
     variables), at most 4 atoms."""
-    definition, union = tree.definition, tree.plan.union
-    if union is not None and not union.covers:
+    definition = tree.definition
+    if tree.plan.is_divided:
         return None
     if not 3 <= len(definition.atoms) <= MAX_ATOMS or len({reading(atom) for atom in definition.atoms}) > 1:
         return None

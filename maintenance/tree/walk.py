@@ -48,7 +48,7 @@ class Walk(Metered):
         self.levels: list[Level] = []
         self.factors: list[tuple[int, Shape]] = []
         self._start(tree, dict(where or {}))
-        self.empty = not tree.plan.projected and any(
+        self.empty = tree.output is None and any(
             child.table is not None and child.table.live == 0 for child in tree.root.children
         )
         places = [place for variable in variables for place in self._places(variable)]
@@ -172,8 +172,8 @@ class Walk(Metered):
     def _start(self, tree: Tree, where: dict[str, tuple[int, ...]]) -> None:
         self._atoms: dict[int, frozenset[str]] = {}
         self._given: tuple[int, Shape] | None = None
-        if tree.plan.projected:
-            assert tree.projection is not None and tree.output is not None
+        if tree.output is not None:
+            assert tree.projection is not None
             shape = tree.projection_shape()
             self._enter(tree.projection, shape, [], where)
             self._end(tree.root.atoms, shape, self._level_of(tree.projection))

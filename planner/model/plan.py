@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from sqlfront.planner.model.bound import Bound
+from sqlfront.planner.model.bound import CONSTANT_BOUND, ROWS_READ, Bound, Term
 from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.whole_cost import Block, Stage, deciding, deciding_path, stages, whole_cost
 
@@ -104,7 +104,7 @@ class Plan:
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
     `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something; `inputs`
-    the relations that the view itself reads, those of blocks among them.
+    are the relations that the view itself reads then, those of blocks among them.
     """
 
     shape: Shape
@@ -148,6 +148,40 @@ class Plan:
         """What one changed row of a table takes in the view itself: as all rows that blocks put out for it."""
         *_, own = stages(self.total or self.cost, self.blocks, self.inputs)
         return own.total
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether trees over heavy and light parts keep the output, and no tree of the whole tables does."""
+        return self.union is not None and not self.union.covers
+
+    @property
+    def stores_combinations(self) -> bool:
+        """Whether rows of several tables are stored together, so that memory may grow faster than the tables do."""
+        return self.shape in ("cyclic", "inequality") or self.projected
+
+    @property
+    def hides_variables(self) -> bool:
+        """Whether the tree enumerates variables that are not put out, and no projection is kept."""
+        return bool(self.variables_added) and not self.projected
+
+    @property
+    def tuple_delay(self) -> Bound:
+        """What finding one tuple costs: over heavy and light parts as much as a step of their enumeration."""
+        return self.cost.delay if self.union is not None else CONSTANT_BOUND
+
+    @property
+    def tuple_count(self) -> Bound:
+        """What counting the distinct tuples costs. Over heavy and light parts they are enumerated. Where several nodes
+        hold a tuple together, another tree counts them, which is kept or built."""
+        if self.union is not None:
+            return Bound(terms=(Term(ROWS_READ, self.cost.delay.power, self.cost.delay.logs),))
+        return self.cost.preprocessing if self.keeps_rows_apart and not self.keeps_number else CONSTANT_BOUND
+
+    @property
+    def keeps_rows_apart(self) -> bool:
+        """Whether several nodes of the tree hold a row together: no projection has it, no ranked tree orders it."""
+        enumerated = [node for node in self.root.walk() if node.connex and node is not self.root]
+        return not self.projected and not self.ranked_only and len(enumerated) > 1
 
     @property
     def keeps_number(self) -> bool:

@@ -171,7 +171,7 @@ def fill(database: Database, con: Any, drafted: Draft, undo: ExitStack) -> ViewE
 
 def _room(con: Any, part: Part) -> Room | None:
     """What memory a view may take that stores combinations of several tables' rows, by DuckDB's memory_limit."""
-    if part.plan.shape not in ("cyclic", "inequality") and not part.plan.projected:
+    if not part.plan.stores_combinations:
         return None
     ((setting,),) = con.execute("SELECT current_setting('memory_limit')").fetchall()
     amount, unit = setting.split()

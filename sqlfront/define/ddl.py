@@ -197,8 +197,8 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
             _save_options(con, entry, entry_options)
             maintained = entry.maintained
             before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
-            if after != before and maintained.plan.union is not None:
-                stated, plan = maintained.plan, with_epsilon(maintained.definition, maintained.plan, after)
+            stated, plan = maintained.plan, with_epsilon(maintained.definition, maintained.plan, after)
+            if after != before and plan is not stated:
                 database.engine.set_epsilon(maintained.name, after, plan)
                 undo.callback(database.engine.set_epsilon, maintained.name, before, stated)
         entry.options = entry_options

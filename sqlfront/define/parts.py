@@ -117,7 +117,7 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
         plan = with_epsilon(definition, plan, epsilon, options if own == name else None)
-        if own == name:
+        if own == name and parts:
             plan = _with_blocks(plan, definition, parts)
         stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)
         parts.append(Part(own, definition, plan, fed, stateless))

@@ -145,10 +145,11 @@ class Explanation:
         return draw_svg(self._boxes(), heading, plot)
 
     def __str__(self) -> str:
-        width = max(len(key) for key, _ in self.lines())
+        lines = self.lines()
+        width = max(len(key) for key, _ in lines)
         return "\n".join(
             f"{key if i == 0 else '':<{width}}  {line}".rstrip()
-            for key, value in self.lines()
+            for key, value in lines
             for i, line in enumerate(value.splitlines() or [""])
         )
 
