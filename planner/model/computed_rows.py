@@ -71,6 +71,7 @@ class TouchedGroups:
     `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
     group), which are the `shown_keys` of the computed `columns`, in the same order. `query` is DuckDB SQL that computes
     these over the rows of some groups, `{rows}`, under `settings` of DuckDB. `label` names the computation for EXPLAIN.
+    `single`: a group makes one row at most, as in an aggregate.
     """
 
     table: str
@@ -80,6 +81,7 @@ class TouchedGroups:
     shown_keys: tuple[str, ...] = ()
     label: str = ""
     settings: tuple[tuple[str, str], ...] = ()
+    single: bool = False
 
     @property
     def tables(self) -> frozenset[str]:
@@ -93,6 +95,8 @@ class TouchedGroups:
     @property
     def output(self) -> Bound:
         """All rows of a group may change with one of them."""
+        if self.single:
+            return CONSTANT_BOUND
         return CONSTANT_BOUND.plus(TOUCHED_ROWS) if self.keys else LINEAR_BOUND
 
     @property

@@ -56,6 +56,7 @@ def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Te
         tuple((name, column.type) for column, name in shown.items()),
         tuple(name for _, name in keys),
         _label(term),
+        single=isinstance(over, Aggregate) and over.sets is None,
     )
     name = f'"__derived"."{len(blocks.definitions) + 1}"'
     blocks.definitions[name] = groups

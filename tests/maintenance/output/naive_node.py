@@ -38,6 +38,7 @@ class NaiveRows:
     shown_keys: tuple[str, ...] = ()
     label: str = ""
     settings: tuple[tuple[str, str], ...] = ()
+    single: bool = False
     cost: Cost = LINEAR
     output: Bound = LINEAR_BOUND
     note: str = "everything is computed anew"

@@ -94,3 +94,35 @@ def test_what_is_stored_and_what_a_change_takes_obey_the_headline(con) -> None:
         assert ("a block's" in cost["space"], cost["update"] != "O(1)") == ((name == "hops"),) * 2
     assert entries["hops", 240] > 8 * entries["hops", 60] and steps["hops", 240] > 3 * steps["hops", 60]
     assert entries["flat", 240] <= 5 * entries["flat", 60] and steps["flat", 240] <= 1.2 * steps["flat", 60] + 10
+
+
+def test_the_rows_that_a_block_puts_out_each_take_the_work_of_the_view(con) -> None:
+    """One row changes all groups of a block, and each of these joins all rows of the view's own table: N * N steps,
+    which neither node takes for one changed row. EXPLAIN names both on the way, with what each states."""
+    query = (
+        "SELECT r.a, sum(x.n * x.c) AS m FROM r, (SELECT r.b, s.c, count(*) AS n FROM r, s WHERE r.b = s.b "
+        "GROUP BY r.b, s.c) AS x WHERE x.b = r.b GROUP BY r.a"
+    )
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    steps = []
+    for size in (10, 40):
+        con.execute(f"DELETE FROM r; DELETE FROM s; INSERT INTO r SELECT i, 0 FROM range({size}) AS x(i)")
+        con.execute(f"INSERT INTO s SELECT 0, i FROM range({size}) AS x(i)")
+        before = con.view("v").cost()["steps"]
+        con.apply_row("r", (1000, 0))
+        steps.append(con.view("v").cost()["steps"] - before)
+    assert steps[1] > 10 * steps[0]
+    for explained in (con.explain(query), con.explain("v")):
+        data = explained.to_dict()
+        assert data["cost"]["update"] == "O(N + change of a block's result * N)"
+        assert [(one["node"], one["rows"], one["work"]) for one in data["path"]] == [
+            ("the block of groups over r, s", "O(1)", "O(1)"),
+            (None, "O(1 + change of a block's result)", "O(N)"),
+        ]
+        assert data["nodes"][0]["output"] == "O(1 + change of the result)"
+        lines = [value for key, value in explained.lines() if key in ("node", "path")]
+        assert len(lines) == 3 and "; then the view itself: O(N) for each of" in lines[2]
+    block, own = data["nodes"]
+    assert block["observed"] and own["observed"] > block["observed"] and own["predicted"].keys() == {"r", "block 1"}
+    with pytest.raises(sqlfront.NotSupportedError, match=r"the view itself takes O\(N \+ change of a block's result"):
+        con.execute(f"CREATE MATERIALIZED VIEW w WITH (at_worst = 'O(change)') AS {query}")
