@@ -14,6 +14,7 @@ from sqlfront.planner.algebra.scalars import (
     Compare,
     Constant,
     Logic,
+    Ref,
     Scalar,
     columns_of,
     parts_of,
@@ -133,12 +134,21 @@ def _known_better(scalar: Scalar) -> Scalar:
         return replace(scalar, form="{0} // {1}")
     if scalar.form in _ROUNDED and scalar.type in _FLOATING:
         return replace(scalar, can_fail=False)
+    if scalar.form == "try({0})" and all(map(_is_rounded, walk(scalar.arguments[0]))):
+        return scalar.arguments[0]
     if scalar.form.startswith("CAST(") and scalar.arguments:
         type_ = scalar.type.replace("{", "{{").replace("}", "}}")
         scalar, source = replace(scalar, form=f"CAST({{0}} AS {type_})"), scalar.arguments[0].type
         is_wider = scalar.type == "VARCHAR" or (scalar.type == "DOUBLE" and _family(source) == "number")
         return replace(scalar, can_fail=False) if is_wider or source == scalar.type else scalar
     return scalar
+
+
+def _is_rounded(scalar: Scalar) -> bool:
+    """Whether an expression is a column, a constant, or a sum or product of DOUBLEs."""
+    return isinstance(scalar, Ref | Constant) or (
+        isinstance(scalar, Call) and scalar.form in _ROUNDED and scalar.type in _FLOATING
+    )
 
 
 def _family(type_: str) -> str:
