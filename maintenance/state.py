@@ -265,10 +265,11 @@ class State:
         """Keep no rows for a view of one table that was created to pass them on: its changes go to its readers, and it
         cannot be read any more."""
         with self.lock:
-            [source] = self.views[name].sources.values()
+            view = self.views[name]
+            [source] = view.sources.values()
             source.relation.pass_on(source.store)
             self._rebuilt += 1
-            self._assemble(self._readers(source.relation))
+            self._assemble([view])
 
     def drop_unread(self) -> None:
         """Forget the relations of views, and copies of relations, that no other view reads any more."""

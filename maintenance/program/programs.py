@@ -14,7 +14,7 @@ import numpy as np
 
 from sqlfront.maintenance.program.machine import Program
 from sqlfront.maintenance.program.shapes import Shape, pair_parts
-from sqlfront.storage.errors import InternalError
+from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
@@ -191,7 +191,11 @@ class Assembler:
     def _buffer(self) -> int:
         number = self.next_buffer
         if number >= at.STATUSES:
-            raise InternalError("a delta path has too many steps", why=f"at most {at.STATUSES - 1} are provided for")
+            raise NotSupportedError(
+                "a join of this many tables is not supported in a view",
+                why=f"a change of one table meets the others in more than {at.STATUSES - 1} steps",
+                hint="make a materialized view of some of the tables, and join it with the others",
+            )
         self.next_buffer += 1
         return number
 

@@ -37,19 +37,24 @@ class _Freezing:
         self._qualified: set[tuple[str, ...]] = set()
 
     def visit(self, node: exp.Expr, named: frozenset[str]) -> exp.Expr:
-        """A tree with the tables in it replaced, but those that are `named` by WITH."""
-        with_ = node.args.get("with_")
-        if with_ is not None:
-            for cte in with_.expressions:
-                own = {cte.alias.casefold()} if with_.args.get("recursive") else frozenset[str]()
-                self.visit(cte.this, named | own)
-                named |= {cte.alias.casefold()}
-        for child in list(node.iter_expressions()):
-            if child is not with_:
-                self.visit(child, named)
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
-            return self._replaced(node, named)
-        return node
+        """A tree with the tables in it replaced, but those that are `named` by WITH. No recursion: a chain of 1,000
+        conditions or 500 branches is as deep as it is long."""
+        waiting, found = [(node, named)], list[tuple[exp.Table, frozenset[str]]]()
+        while waiting:
+            part, names = waiting.pop()
+            with_ = part.args.get("with_")
+            recursive = with_ is not None and with_.args.get("recursive")
+            for cte in with_.expressions if with_ is not None else ():
+                own = {cte.alias.casefold()} if recursive else frozenset[str]()
+                waiting.append((cte.this, names | own))
+                names |= {cte.alias.casefold()}
+            waiting += [(child, names) for child in part.iter_expressions() if child is not with_]
+            if isinstance(part, exp.Table) and isinstance(part.this, exp.Identifier):
+                found.append((part, names))
+        new: dict[int, exp.Expr] = {}
+        for table, names in reversed(found):  # A table's joins before the table that takes them along.
+            new[id(table)] = self._replaced(table, names)
+        return new.get(id(node), node)
 
     def unqualify(self, column: exp.Column) -> None:
         """schema.t.a as t.a: a subquery has no schema."""

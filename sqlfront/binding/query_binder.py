@@ -286,12 +286,18 @@ def _combined(nodes: Sequence[exp.SetOperation], branches: list[Output], environ
     if len(branches) > 2:
         branches = [_cast(one, types, environment) for one in branches]
     kind: dict[type[exp.Expr], Any] = {exp.Union: "union", exp.Except: "except", exp.Intersect: "intersect"}
-    term = branches[0].term
-    for node, right in zip(nodes, branches[1:], strict=True):
+
+    def united(first: int, last: int) -> Term:
+        """The branches from `first` to before `last`, as a balanced tree: rules recurse as deep as its height."""
+        if last - first == 1:
+            return branches[first].term
+        middle = (first + last + 1) // 2
+        node, left, right = nodes[middle - 1], united(first, middle), united(middle, last)
         columns = tuple(environment.numbers.column(name, type_) for name, type_ in zip(names, types, strict=True))
-        term = SetOperation(kind[type(node)], not node.args["distinct"], term, right.term, columns)
         environment.notes.note_at(columns, _operator(node, environment))
-    return Output(term, tuple(names))
+        return SetOperation(kind[type(node)], not node.args["distinct"], left, right, columns)
+
+    return Output(united(0, len(branches)), tuple(names))
 
 
 def _operator(node: exp.SetOperation, environment: Environment) -> Span | None:

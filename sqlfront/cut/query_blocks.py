@@ -407,8 +407,8 @@ def _is_constant(term: Term) -> bool:
 def _branches(term: Term) -> list[Term]:
     """The branches of unions of unions that count copies; inside a DISTINCT union none need be distinct."""
     if isinstance(term, SetOperation) and term.kind == "union" and term.all:
-        left = _branches(term.left) if _same_types(term, term.left) else [term.left]
-        return [*left, term.right]
+        sides = (term.left, term.right)
+        return [one for side in sides for one in (_branches(side) if _same_types(term, side) else [side])]
     return [term]
 
 

@@ -38,7 +38,11 @@ from sqlfront.planner.model.query import Definition
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, parse_query, printed
 from sqlfront.sql.guard import Shown, check_same_meaning, described
-from sqlfront.storage.errors import InternalError, ProgrammingError
+from sqlfront.storage.errors import InternalError, NotSupportedError, ProgrammingError
+
+MOST_COLUMNS, MOST_BRANCHES, DEEPEST = 1_000, 500, 64
+"""The limits of a view's query: output columns, branches of set operations, levels of subqueries and of brackets."""
+_BRACKETS = (exp.Paren, exp.Case, exp.Cast, exp.Not, exp.Neg, exp.Bracket, exp.Tuple, exp.Lambda, exp.Anonymous)
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,15 @@ def bind_view(
     if not isinstance(tree, exp.Query | exp.Values):
         raise ProgrammingError("A view's query must be a SELECT")
     _check_tree(tree, Notes(whole))
+    if statement is not None:  # A stored query is deeper: its tables are subqueries.
+        _check_limits(tree, Notes(whole))
     shown = Shown(whole, offset)
     text = printed(tree)
     if text != sql_select:
         check_same_meaning(con, sql_select, text, shown)
     columns = described(con, sql_select, column_names, shown)
+    if statement is not None and len(columns) > MOST_COLUMNS:
+        raise _too_many_columns(len(columns), Notes(whole), tree)
     orders = [_order(one) for one in order_by]
     bound = bind_query(tree, whole, con, catalog, orders)
     tree = bound.tree
@@ -149,6 +157,43 @@ def _check_tree(tree: exp.Expr, notes: Notes) -> None:
             raise ProgrammingError(
                 "Set operations can only apply to expressions with the same number of result columns", where=where
             )
+
+
+def _check_limits(tree: exp.Expr, notes: Notes) -> None:
+    """NotSupportedError for a query with too many branches, or nested too deeply. A chain is one level."""
+    branches, last = 1, tree
+    waiting: list[tuple[exp.Expr, int, int]] = [(tree, 0, 0)]
+    while waiting:
+        node, queries, brackets = waiting.pop()
+        if isinstance(node, exp.SetOperation):
+            last = node.expression if branches == 1 else last
+            branches += 1
+        if branches > MOST_BRANCHES:
+            why = f"its set operations have more than {MOST_BRANCHES} branches, and each is a view of its own"
+            hint = f"make views of some branches, at most {MOST_BRANCHES} each, and a UNION ALL of these"
+            raise notes.refusal("A query of this many branches", last, why, hint)
+        is_query = isinstance(node, exp.Select | exp.SetOperation) and node is not tree
+        if is_query and not isinstance(node.parent, exp.SetOperation):
+            queries, brackets = queries + 1, 0
+        brackets += isinstance(node, _BRACKETS)
+        if queries > DEEPEST or brackets > DEEPEST:
+            what = "A subquery" if queries > DEEPEST else "An expression"
+            hint = (
+                "make a view of an inner part, and read that"
+                if queries > DEEPEST
+                else ("compute an inner part in a subquery, WITH, or a view, and name its column here")
+            )
+            raise notes.refusal(f"{what} nested this deeply", node, f"it stands more than {DEEPEST} levels deep", hint)
+        waiting += [(child, queries, brackets) for child in node.iter_expressions(reverse=True)]
+
+
+def _too_many_columns(count: int, notes: Notes, tree: exp.Expr) -> NotSupportedError:
+    """The error for a view of more than MOST_COLUMNS columns."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    item = (tree.expressions or [tree])[min(MOST_COLUMNS, len(tree.expressions) - 1)]
+    why = f"it has {count:,} columns, and a view has at most {MOST_COLUMNS:,}"
+    return notes.refusal("A query of this many columns", item, why, "make several views, each with the key columns")
 
 
 def _listed(tree: exp.Expr) -> list[exp.Expr] | None:

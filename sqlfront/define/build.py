@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.theory.core import minimise
+from sqlfront.sql.dialect import more_levels
 from sqlfront.sql.tokens import split
 from sqlfront.storage.errors import NotSupportedError
 
@@ -107,12 +108,13 @@ def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
 def refusing_depth() -> Iterator[None]:
     """NotSupportedError for a query whose tree is too deep for Python's stack."""
     try:
-        yield
+        with more_levels():
+            yield
     except RecursionError:
         raise NotSupportedError(
             "a query that is nested this deeply is not supported in a view",
-            why="its subqueries, the branches of its union or its conditions are more levels than Python's stack takes",
-            hint="make views of some parts, and read these: of the first 100 branches of a union, for example",
+            why="with the plain views and macros that it names, its levels are more than Python's stack takes",
+            hint="make materialized views of some parts, and read these",
         ) from None
 
 
@@ -149,8 +151,11 @@ def build_view(database: Database, con: Any, view: StoredView, bound: Bound | No
         return fill(database, con, drafted, undo)
 
 
-def fill(database: Database, con: Any, drafted: Draft, undo: ExitStack) -> ViewEntry:
+def fill(
+    database: Database, con: Any, drafted: Draft, undo: ExitStack, check: Callable[[], object] = bool
+) -> ViewEntry:
     """Fill a view from the snapshot of the transaction `building` whose stack is `undo`, `following` its tables.
+    `check` is called between batches of rows, and may raise.
 
     O(rows of its tables).
     """
@@ -158,7 +163,7 @@ def fill(database: Database, con: Any, drafted: Draft, undo: ExitStack) -> ViewE
     for source in bound.fed.values():
         database.catch_up_views([source.maintained.name])
         database.refuse_waiting(source)
-    maintained = _fill(database, con, drafted, epsilon_of(view.options), undo)
+    maintained = _fill(database, con, drafted, epsilon_of(view.options), undo, check)
     tables = bound.tables.union(*(source.tables for source in bound.fed.values()))
     return ViewEntry(
         view.name, view.written, view.select, view.options, view.column_names, view.scan,
@@ -196,7 +201,9 @@ def building(database: Database, con: Any) -> Iterator[ExitStack]:
         engine.commit(applied)
 
 
-def _fill(database: Database, con: Any, drafted: Draft, epsilon: float, undo: ExitStack) -> MaintainedView:
+def _fill(
+    database: Database, con: Any, drafted: Draft, epsilon: float, undo: ExitStack, check: Callable[[], object]
+) -> MaintainedView:
     """Build views from the snapshot of the open transaction; the last of them, whose `epsilon` is given."""
     engine, parts = database.engine, drafted.parts
 
@@ -204,13 +211,14 @@ def _fill(database: Database, con: Any, drafted: Draft, epsilon: float, undo: Ex
         rows, count = database.load(con, relation)
         if isinstance(rows, Generator):
             undo.callback(rows.close)  # A reader left half-way would be in the way of ROLLBACK.
-        return rows, count
+        return _checked(rows, check), count
 
     with engine.assembling_once():
         undo.callback(engine.drop_unread)
         for name, copy in drafted.copies.items():
             engine.copy_relation(name, copy, parts[-1].name)
         for part in parts:
+            check()
             if isinstance(part, ComputedPart):
                 engine.create_computed(part.name, part.rows, load)
                 undo.callback(_drop, engine, part.name)
@@ -228,6 +236,12 @@ def _fill(database: Database, con: Any, drafted: Draft, epsilon: float, undo: Ex
             if part.stateless:
                 engine.pass_on(part.name)
     return maintained
+
+
+def _checked(rows: Iterator[pa.RecordBatch], check: Callable[[], object]) -> Iterator[pa.RecordBatch]:
+    for batch in rows:
+        check()
+        yield batch
 
 
 def _drop(engine: Engine, name: str) -> None:

@@ -21,6 +21,7 @@ from sqlfront.database.stored_views import forget_view, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.define.build import Bound, Draft, bind_stored, building, draft, fill
 from sqlfront.define.following import following, unneeded_tables
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.storage.errors import Error, IntegrityError, OperationalError, ProgrammingError
 
 
@@ -28,15 +29,17 @@ def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView |
     """Build and store a view. If it replaces another, the views that read the other are built anew over it.
 
     IntegrityError names a view that cannot be built. On any error nothing has changed. O(rows of the views' tables).
+    Ctrl-C is looked for between batches of rows; before and after, what is half done would be left behind.
     """
     readers = database.dependents(old) if old is not None else []
     replaced = [*([old] if old is not None else []), *readers]
     within = partial(building, database)
     with (
+        Uninterrupted() as critical,
         following(database, con, drafted.view, drafted.bound),
         dropping(database, con, replaced, within=within) as (undo, entries),
     ):
-        entries.append(fill(database, con, drafted, undo))
+        entries.append(fill(database, con, drafted, undo, critical.check))
         store_view(database, con, entries[0])
         for reader in readers:
             entries.append(_built_anew(database, con, reader, entries, undo))

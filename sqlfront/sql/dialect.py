@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import ClassVar, TypeVar
 
 from sqlglot import exp
@@ -26,7 +27,7 @@ from sqlfront.storage.errors import ProgrammingError
 
 T = TypeVar("T")
 _MORE_LEVELS = 20_000
-_room = threading.Lock()
+_room, _deep = threading.Lock(), 0
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _COMPLETE = re.compile(
     r"""[^'"`$/-]+ | (?<=[eE])'(?:[^'\\]|\\.|'')*' | (?<![eE])'(?:[^']|'')*' | "(?:[^"]|"")*" | `(?:[^`]|``)*`
@@ -126,20 +127,32 @@ def printed(tree: exp.Expr) -> str:
 
 
 def _deeply(call: Callable[[], T]) -> T:
-    """What a call returns, made once more with room for some hundred levels if it nests too deeply for Python's limit.
-
-    Calls from Python to Python need no stack of C's, so the higher limit is safe; it is back before this returns.
-    """
+    """What a call returns, made once more with more levels if it nests too deeply for Python's limit."""
     try:
         return call()
     except RecursionError:
+        with more_levels():
+            return call()
+
+
+@contextmanager
+def more_levels() -> Iterator[None]:
+    """Room for deep recursion in the body. Of bodies that overlap, in several threads, the last one takes it back.
+
+    Calls from Python to Python need no stack of C's, so the higher limit is safe.
+    """
+    global _deep
+    with _room:
+        _deep += 1
+        if _deep == 1:
+            sys.setrecursionlimit(sys.getrecursionlimit() + _MORE_LEVELS)
+    try:
+        yield
+    finally:
         with _room:
-            limit = sys.getrecursionlimit()
-            sys.setrecursionlimit(limit + _MORE_LEVELS)
-            try:
-                return call()
-            finally:
-                sys.setrecursionlimit(limit)
+            _deep -= 1
+            if _deep == 0:
+                sys.setrecursionlimit(sys.getrecursionlimit() - _MORE_LEVELS)
 
 
 def _unterminated(sql: str) -> int:
