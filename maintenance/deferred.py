@@ -4,7 +4,8 @@ A deferred view reads no table's relation, but a *copy* of it: a relation of its
 of the copy run only when the view is brought up to date. So no store is ahead of the view, and a self-join telescopes
 over stores of one state. Until then the changes of the relation wait here, as Arrow rows with weights: an epoch pays
 for copying its rows, and for nothing else. Rows are netted before they are encoded: rows that came and went are never
-looked at. An epoch reaches a deferred view at once while somebody listens to the view, or a transaction reads it.
+looked at. An epoch reaches a deferred view at once while somebody listens to the view, a view that is applied at commit
+reads it, or a transaction reads it.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class DeferredViews:
         self.copied = {}
         for copy in self._all():
             self.copied.setdefault(copy.copy_of, []).append(copy)
-        before, self._listened = self._listened, self._with_read(listened)
+        before, self._listened = self._listened, self._with_read([*listened, *self._read_at_commit()])
         return {copy.copy_of for copy in self._all() if copy.owner in before ^ self._listened}
 
     def copies(self, stage: Sequence[Encoded], *, at_once: bool) -> list[tuple[Relation, Encoded]]:
@@ -142,6 +143,11 @@ class DeferredViews:
 
     def _waiting(self, owners: Iterable[str]) -> list[Waiting]:
         return [copy.waiting for copy in self._all() if copy.waiting is not None and copy.owner in set(owners)]
+
+    def _read_at_commit(self) -> set[str]:
+        """The deferred views that a node reads which is not deferred: it listens to their changes."""
+        read = {name for node in self._engine.nodes.values() for name in node.relations}
+        return self.views & read
 
     def _with_read(self, views: Iterable[str]) -> set[str]:
         """Those of the views that are deferred, and the deferred views that they read, themselves or through others."""

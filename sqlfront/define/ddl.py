@@ -22,7 +22,6 @@ from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst, warn_of_cost
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
-from sqlfront.define.deferring import refuse_switch
 from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
 from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
@@ -190,7 +189,6 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
         if checked.get("apply", entry.options.get("apply", "at commit")) != entry.options.get("apply", "at commit"):
-            refuse_switch(database, entry, checked["apply"])
             rebuild_with(database, con, entry, entry_options)
             return
         with transaction(con) as undo:

@@ -28,12 +28,9 @@ def copies_for(
     """The copies that a view needs of the relations that it reads, by these; none if it is not deferred. It reads these
     tables, and the views `fed` through their changes.
 
-    NotSupportedError where it cannot be deferred, or must be.
+    A deferred view among them is reached by each epoch from now on. NotSupportedError where it cannot be deferred.
     """
     if not is_deferred(view):
-        for source in fed:
-            if is_deferred(source):
-                raise _reads_deferred(view, source)
         return {}
     for table in database.change_tables.values():
         if database.relation_key(table.name) in tables and not table.retain:
@@ -56,34 +53,6 @@ def _copied(part: Part | ComputedPart, copies: Mapping[str, str]) -> Part | Comp
     if isinstance(part, Part):
         return replace(part, definition=_over(part.definition, copies))
     return replace(part, rows=part.rows.renamed(copies))
-
-
-def refuse_switch(database: Database, entry: ViewEntry, apply: str) -> None:
-    """NotSupportedError if a view cannot be applied so, as it reads a deferred view, or a view reads it that is not
-    deferred, through its changes."""
-    relations = database.engine.relations.values()
-    name = entry.maintained.name
-    if apply == ON_READ:
-        for reader in database.dependents(entry):
-            own = reader.maintained.name
-            nodes = [node for node in database.engine.nodes.values() if node.name.partition("/")[0] == own]
-            if not is_deferred(reader) and any(name in node.relations for node in nodes):
-                raise _reads_deferred(reader, entry)
-        return
-    read = {relation.copy_of for relation in relations if relation.owner == name}
-    for source in entry.sources.values():
-        if is_deferred(source) and source.maintained.name in read:
-            raise _reads_deferred(entry, source)
-
-
-def _reads_deferred(reader: StoredView, source: StoredView) -> NotSupportedError:
-    return NotSupportedError(
-        f"materialized view {shown(reader.name)} cannot be applied at commit",
-        why=f"it reads {shown(source.name)} through its changes, and these wait until {shown(source.name)} is read: "
-        f"{shown(source.name)} was created WITH (apply = '{ON_READ}')",
-        hint=f"create {shown(reader.name)} WITH (apply = '{ON_READ}') too, or ALTER MATERIALIZED VIEW "
-        f"{shown(source.name)} SET (apply = 'at commit')",
-    )
 
 
 def _over(definition: Definition, copies: Mapping[str, str]) -> Definition:
