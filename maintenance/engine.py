@@ -118,13 +118,14 @@ class Engine(State):
         """A committed epoch of one row, without Arrow, by the general way (see RowGate); returns the epoch's number."""
         with self.lock:
             started = time.perf_counter()
-            relation = self.relations[name]
-            relation.check_row(row, weight)
-            data = None if name in self.deferred.copied else relation.encode_row(row, weight)
-            if data is None:
-                change = Change(relation.as_batch([row]), np.array([weight], np.int64))
-                return self.apply_now({name: change}).number
-            return self._commit_whole([self._encoded(relation, data)], started).number
+            self.relations[name].check_row(row, weight)
+            return self._commit_whole(self._encode_few(name, [row], [weight]), started).number
+
+    def apply_few(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> Applied:
+        """As `apply`, of a few rows of one table, without Arrow."""
+        with self.lock:
+            started = time.perf_counter()
+            return self._apply(self._encode_few(name, rows, weights), started)
 
     def undo(self, applied: Applied) -> None:
         """Take an applied epoch back."""
@@ -322,6 +323,16 @@ class Engine(State):
                 return [self._encode(name, change) for name, change in changes.items()]
             except Rescale as needed:
                 self._rescale(needed)
+
+    def _encode_few(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> list[Encoded]:
+        relation = self.relations[name]
+        data: list[np.ndarray] = []
+        for row, weight in zip(rows, weights, strict=True):
+            words = None if name in self.deferred.copied else relation.encode_row(row, weight)
+            if words is None:
+                return self._encode_all({name: Change(relation.as_batch(rows), np.array(weights, np.int64))})
+            data.append(words)
+        return [self._encoded(relation, data[0] if len(data) == 1 else np.concatenate(data))]
 
     def _encode(self, name: str, change: Change) -> Encoded:
         relation = self.relations[name]

@@ -260,8 +260,11 @@ def shown_relation(name: str) -> str:
 
 def netted_rows(item: Encoded) -> int:
     """The number of distinct rows of the table whose weights do not add up to zero. O(rows)."""
+    import pyarrow as pa
+
     if item.batch is None:
-        return int(item.keep[:, -1].any())
+        *words, counts = map(np.ascontiguousarray, item.keep[: item.rows].T)
+        return len(net([pa.array(word) for word in words], counts)[0])
     columns = dict(zip(map(str.casefold, item.batch.schema.names), item.batch.columns, strict=True))
     own = columns.pop("_weight", None) if item.weights is None else None
     weights = item.weights

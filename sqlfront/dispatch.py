@@ -14,7 +14,7 @@ from sqlfront.database.frames import as_user
 from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_ours
 from sqlfront.database.reserved import looks_into_catalog, refuse_reserved, without_reserved
-from sqlfront.database.transactions import Transaction, rollback
+from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.database.user_settings import forget_settings, lossless
 from sqlfront.define.moving import refuse_copy, refuse_moving
 from sqlfront.maintenance.program.critical import Uninterrupted
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # What surely leaves captured tables as they are. Others may write: EXECUTE, EXPLAIN ANALYZE, CALL.
 _QUIET = {"begin", "select", "copy_to", "create_table_as", "show_tables", "describe", "prepare", "attach", "use", "set"}
+# What writes nothing, or says itself whether it tells its changes.
+_MAY_TELL = {"select", "show_tables", "describe", "insert", "delete"}
 _WRITES = {"insert", "update", "delete", "merge", "truncate", "copy_from"}
 
 
@@ -38,16 +40,16 @@ def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> 
     kind = session.unconcerned(text)
     if kind is None:
         return False
-    session.reading, session.passing = None, True
+    session.reading = None
+    if kind == "write":
+        session.tell(False)
     try:
-        with translated(session.reading_error):
+        with session.passing_over(), translated(session.reading_error):
             as_user(partial(session.duck.executemany if many else session.duck.execute, text, params))
     except StaleRead:
         if session.transaction is not None:
             raise
         return False
-    finally:
-        session.passing = False
     session.has_result = True
     if kind == "query" and not many and (session.database.views or session.database.change_tables):
         session.again = text, params
@@ -59,6 +61,8 @@ def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> 
 def run(session: Session, statement: Statement, params: Any, *, many: bool = False) -> None:
     """Run one statement; its result, if any, is left on the connection."""
     if isinstance(statement, PassThrough):
+        if session.database.capture.untold and _may_make_trigger(statement):
+            catch_up(session.database)  # Writes that told their changes came before the trigger.
         try:
             _pass_through(session, statement, params, many)
         finally:
@@ -77,6 +81,7 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
 
 
 def _run_own(session: Session, statement: Statement) -> None:
+    session.tell(False)
     _load_definitions()
     defines = not isinstance(statement, (*READS, own.RefreshChangeTables))
     if defines:
@@ -231,6 +236,8 @@ _NAME_NO_QUERY = {"table", "index", "schema", "sequence", "type", "trigger"}
 def _pass_through(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     refuse_reserved(statement)
     refuse_moving(session, statement)
+    if statement.kind not in _MAY_TELL:
+        session.tell(False)
     if statement.kind in _MACROS or _is_macro(statement):
         session.database.macros = None
     table = _ALONE if session.database.keeps_nothing else _PASSED
@@ -242,6 +249,10 @@ def _pass_through(session: Session, statement: PassThrough, params: Any, many: b
 def _may_define(statement: PassThrough) -> bool:
     """Whether a statement can make a plain view or a macro."""
     return statement.kind in _MACROS or (statement.kind == "ddl" and statement.object not in _NAME_NO_QUERY)
+
+
+def _may_make_trigger(statement: PassThrough) -> bool:
+    return statement.kind in ("execute", "other") or statement.object == "trigger"
 
 
 def _is_macro(statement: PassThrough) -> bool:
@@ -260,6 +271,7 @@ def _write(session: Session, statement: PassThrough, params: Any, many: bool) ->
 
     key = dml.written_key(session, statement)
     if key is None:
+        session.tell(False)
         _run_plain(session, statement, params, many)
     else:
         with session.database.progress.watch(statement.text):
@@ -315,6 +327,7 @@ def _run_plain(session: Session, statement: PassThrough, params: Any, many: bool
     if not many:
         read(session, statement, params)
         return
+    session.tell(False)
     with session.database.lock:
         session.start_reading(_deferred_in(session, statement))
         with session.held_reading():  # As one statement does: its scans wait for nobody.
@@ -426,6 +439,7 @@ def _is_writing_query(statement: PassThrough | str) -> bool:
 
 def _run_whole(session: Session, text: str, params: Any) -> None:
     """Run a query to its end: of one that is not fetched, DuckDB would cancel the rest, with what it writes."""
+    session.tell(False)
     with lossless(session.duck):
         table = as_user(partial(session.duck.sql, text, params=params)).to_arrow_table()
     session.set_result(table)

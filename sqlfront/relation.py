@@ -19,7 +19,7 @@ _LOOKS = {"select", "describe", "show_tables", "explain"}
 
 def related(connection: Connection, sql: str) -> Relation | None:
     """The relation that `Connection.sql` gives: lazy over a query, else the rows of a statement that ran."""
-    from sqlfront.database.held_result import HeldResult
+    from sqlfront.database.held_result import HeldResult, HeldRows
     from sqlfront.dispatch import READS
     from sqlfront.sql.statements import PassThrough, parse_statement
 
@@ -39,7 +39,7 @@ def related(connection: Connection, sql: str) -> Relation | None:
         connection.session.ready()
         return None
     served = connection.session.served  # Rows of ours keep every type; DuckDB's own are fetched.
-    rows = served.held() if isinstance(served, HeldResult) else connection.to_arrow_table()
+    rows = served.held() if isinstance(served, HeldResult | HeldRows) else connection.to_arrow_table()
     return Relation(connection, last.text, rows)
 
 

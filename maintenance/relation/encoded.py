@@ -17,7 +17,7 @@ _net_rows = entry_point(net_rows)
 class Encoded:
     """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
 
-    `batch` and `weights` are what was encoded (None: one row; and the weights that `batch` has, or 1).
+    `batch` and `weights` are what was encoded (None: a few rows; and the weights that `batch` has, or 1).
     """
 
     __slots__ = ("address", "batch", "keep", "programs", "relation", "rows", "weights")

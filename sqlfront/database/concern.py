@@ -8,20 +8,35 @@ plain view made by another connection of DuckDB's, is noticed when the first sca
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlfront.sql.recognise import words
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
+    from sqlfront.database.names import Key
 
 _VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT starts_with(view_name, '__sqlfront_')"
 
 
-def concerning(database: Database, con: Any) -> Set[str] | None:
-    """A word of each name that matters, as the transaction of `con` sees the catalog; None if a name has no word, so
-    that every text may have it. One query, and a slow one where there are new macros."""
-    return _closed([name for _, name in database.known_keys()], _bodies(database, con))
+class Concern(NamedTuple):
+    """A word of each name by which a text can concern what is maintained, and of those by which it can read it: tables
+    of DuckDB's are only written. None if a name has no word, so that every text may have it."""
+
+    names: Set[str] | None
+    reads: Set[str] | None
+
+
+def concerning(database: Database, con: Any) -> Concern:
+    """The words that matter, as the transaction of `con` sees the catalog. One query, and a slow one where there are
+    new macros."""
+    bodies = _bodies(database, con)
+    kept = (*database.views, *database.unbuilt, *database.change_tables)
+    return Concern(_closed(_names(database.known_keys()), bodies), _closed(_names(kept), bodies))
+
+
+def _names(keys: Iterable[Key]) -> list[str]:
+    return [name for _, name in keys]
 
 
 def naming(database: Database, con: Any, names: Iterable[str]) -> dict[str, Set[str] | None]:

@@ -1,8 +1,9 @@
-"""A result that we hold ourselves, an Arrow table, fetched as from any query."""
+"""Results that we hold ourselves, an Arrow table or rows, fetched as from any query."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy, translated
@@ -52,6 +53,10 @@ class HeldResult:
     def fetchall(self) -> list[tuple[Any, ...]]:
         return self.fetchmany(len(self._rows) + self._left.num_rows)
 
+    def pass_over(self, rows: int) -> None:
+        """Go on behind the first rows."""
+        self._left = self._table.slice(rows)
+
     def df(self) -> Any:
         return self._rest("df")
 
@@ -75,3 +80,46 @@ class HeldResult:
         self._con.abort()  # A statement that failed may have left something of its own half read.
         self._con.register(_NAME, table)
         return self._con.execute(f"SELECT * FROM {_NAME}")
+
+
+class HeldRows:
+    """Rows as Python values: what is fetched as rows asks DuckDB nothing. `typed` makes the same rows with their types,
+    for all that needs these."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], typed: Callable[[], HeldResult]) -> None:
+        self._rows, self._at, self._typed = rows, 0, typed
+
+    @property
+    def description(self) -> list[tuple[Any, ...]]:
+        """As of a query, DB-API 2.0."""
+        return self._typed().description
+
+    def held(self) -> pa.Table:
+        """All rows, every type kept."""
+        return self._typed().held()
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        found = self.fetchmany(1)
+        return found[0] if found else None
+
+    def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]:
+        first, self._at = self._at, min(len(self._rows), self._at + size)
+        return self._rows[first : self._at]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self.fetchmany(len(self._rows))
+
+    def df(self) -> Any:
+        return self._rest().df()
+
+    def to_arrow_table(self) -> pa.Table:
+        return self._rest().to_arrow_table()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _rest(self) -> HeldResult:
+        rest = self._typed()
+        rest.pass_over(self._at)
+        self._at = len(self._rows)
+        return rest

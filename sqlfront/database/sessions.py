@@ -10,19 +10,21 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from sqlfront.database.concern import concerning, naming
+from sqlfront.database.concern import Concern, concerning, naming
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ChangeTable
 from sqlfront.database.failures import translated
-from sqlfront.database.held_result import HeldResult
+from sqlfront.database.held_result import HeldResult, HeldRows
 from sqlfront.database.names import Key
 from sqlfront.database.scans import ReadSession
 from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.recognise import hides_names, plain_kind, words
+from sqlfront.storage.capture.trigger_sql import tell
 from sqlfront.storage.errors import InterfaceError, StaleRead
 
 if TYPE_CHECKING:
@@ -64,9 +66,10 @@ class Session:
         self.settings: dict[str, str | None] = {}
         self.scans: dict[str, object] = {}
         self.served: Served | None = None
+        self._told: bool | None = False
         self.revision, self.closed, self.has_result = -1, False, False
         self._naming: tuple[tuple[int, int], dict[str, Set[str] | None]] = (-1, -1), {}
-        self._concerning: tuple[tuple[int, int], Set[str] | None] = (-1, -1), None
+        self._concerning: tuple[tuple[int, int], Concern] = (-1, -1), Concern(None, None)
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         database.enter(self)
 
@@ -106,7 +109,28 @@ class Session:
         if kind is None:
             return None
         self.ready()
-        return kind if self.database.keeps_nothing or self._names_nothing(text) else None
+        if self.database.keeps_nothing:
+            return kind
+        names = self._concern().names
+        return kind if names is not None and names.isdisjoint(words(text)) else None
+
+    def reads_nothing(self, text: str) -> bool:
+        """Whether a write names nothing by which it could read a view or change table; see `scanned`."""
+        reads = self._concern().reads
+        return reads is not None and not hides_names(text) and reads.isdisjoint(words(text))
+
+    def tell(self, told: bool) -> None:
+        """Whether the triggers pass over what this session writes from now on, as its statements tell their changes
+        themselves; in a transaction of the user's they never do."""
+        if self._told is not told:
+            self._told = None  # Until it is known that the statement below has run.
+            self.duck.execute(tell(told))
+            self._told = told
+
+    def set_count(self, rows: int) -> None:
+        """Leave the number of rows that a write has changed as the result."""
+        self.has_result = True
+        self.served = HeldRows([(rows,)], partial(_counted, self.duck, rows))
 
     def set_result(self, table: pa.Table) -> None:
         """Leave an Arrow table as the result to be fetched."""
@@ -220,6 +244,15 @@ class Session:
 
         return find
 
+    @contextmanager
+    def passing_over(self) -> Iterator[None]:
+        """Run what should read nothing of ours: see `scanned`."""
+        self.passing = True
+        try:
+            yield
+        finally:
+            self.passing = False
+
     def reading_error(self) -> BaseException | None:
         return None if self.reading is None else self.reading.error
 
@@ -255,8 +288,8 @@ class Session:
         self.forget_names()
         self.revision = self.database.revision
 
-    def _names_nothing(self, text: str) -> bool:
-        """Whether a text names nothing of ours. Asks the catalog after what may have changed it."""
+    def _concern(self) -> Concern:
+        """What a text can concern. Asks the catalog after what may have changed it."""
         import duckdb
 
         version = self.database.revision, self.database.definitions
@@ -264,9 +297,8 @@ class Session:
             try:
                 self._concerning = version, concerning(self.database, self.duck)
             except duckdb.TransactionException:  # An aborted transaction fails by its own error.
-                return False
-        found = self._concerning[1]
-        return found is not None and found.isdisjoint(words(text))
+                return Concern(None, None)
+        return self._concerning[1]
 
     def _end_served(self) -> None:
         if self.served is not None:
@@ -277,3 +309,9 @@ class Session:
         for stream in list(self._streams):
             stream.close()
         self._streams.clear()
+
+
+def _counted(con: Any, rows: int) -> HeldResult:
+    import pyarrow as pa
+
+    return HeldResult(con, pa.table({"Count": pa.array([rows], pa.int64())}))

@@ -8,10 +8,10 @@ reads to the end, and takes them back.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlfront.database.database import Database
 from sqlfront.database.durable import compact_logs, log_changes
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.engine import Change
     from sqlfront.maintenance.epoch import Applied, Epoch
     from sqlfront.maintenance.view.maintained_view import MaintainedView
+
+    Rows: TypeAlias = pa.Table | Sequence[Sequence[Any]]
 
 
 class Transaction:
@@ -97,26 +99,23 @@ class Transaction:
             if applied is not None:
                 self._database.engine.undo_whole(applied)
 
-    def commit_returned(self, relation: str, rows: pa.Table, sign: int) -> None:
-        """`commit` of one statement that has told its changes."""
-        import numpy as np
-
-        from sqlfront.maintenance.engine import Change
-
+    def commit_told(self, relation: str, rows: Rows, weights: Sequence[int], *, returned: bool) -> None:
+        """`commit` of one statement whose changes of one table are known, as it `returned` them or as triggers have
+        captured them."""
         database, applied = self._database, None
         with database.lock, Uninterrupted() as signals:
             started = ending = time.perf_counter()
             with committing(self._con) as undo:
-                if rows.num_rows:
-                    change = Change(rows, np.full(rows.num_rows, sign, np.int64))
-                    applied = _apply_first(database, {relation: change})
+                if len(rows):
+                    applied = _apply_first(database, relation, rows, weights)
                     undo.callback(database.engine.undo, applied)
                     applied.work.took("writing in DuckDB", self.writing)
                     ending = time.perf_counter()
                 signals.check()
             if applied is not None:
                 applied.work.took("COMMIT", time.perf_counter() - ending)
-                database.capture.note_returned()
+                if returned:
+                    database.capture.note_returned()
                 self.epoch = database.engine.commit(applied, started - self.writing)
                 database.note_epoch()
 
@@ -287,14 +286,23 @@ def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[
     return found
 
 
-def _apply_first(database: Database, changes: dict[str, Change]) -> Applied:
-    """Apply changes before those that other writers have committed, unless they do not fit without: a deleted row may
-    be one of these."""
+def _apply_first(database: Database, relation: str, rows: Rows, weights: Sequence[int]) -> Applied:
+    """Apply the changes of a table before those that other writers have committed, unless they do not fit without: a
+    deleted row may be one of these."""
+    import numpy as np
+
+    from sqlfront.maintenance.engine import Change
+
+    engine = database.engine
+    if isinstance(rows, Sequence):
+        apply = partial(engine.apply_few, relation, rows, weights)
+    else:
+        apply = partial(engine.apply, {relation: Change(rows, np.asarray(weights, np.int64))})
     try:
-        return database.engine.apply(changes)
+        return apply()
     except Error:
         catch_up(database)
-        return database.engine.apply(changes)
+        return apply()
 
 
 def catch_up(database: Database) -> None:

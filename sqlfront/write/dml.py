@@ -18,7 +18,7 @@ import numpy as np
 
 from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.entries import ChangeTable, lost
-from sqlfront.database.failures import expect_copy
+from sqlfront.database.failures import expect_copy, translated
 from sqlfront.database.frames import as_user, user_object
 from sqlfront.database.names import Key, captured_table, meant, shown
 from sqlfront.database.reads_ours import reads_ours
@@ -27,11 +27,13 @@ from sqlfront.database.user_settings import lossless
 from sqlfront.sql.name_parts import GAP, NAME, OPAQUE
 from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.storage.capture.trigger_sql import table_sql
-from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError
+from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.sql_text import quote
-from sqlfront.write.returned import write_returned
+from sqlfront.write.returned import commit_captured, write_returned
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from sqlfront.database.sessions import Session
 
 _STAGE, _BEFORE = "__sqlfront_stage", "__sqlfront_before"
@@ -80,14 +82,15 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
 
     database = session.database
     change_table = database.change_tables.get(key)
-    reading = change_table is not None or reads_ours(session, statement)
     session.reading = None
-    if not (reading or many or session.transaction is not None):
-        with bodies_found(session):
-            count = write_returned(session, statement, key, params)
-        if count is not None:
-            session.set_result(_count(count))
+    if change_table is None and session.transaction is None and session.reads_nothing(statement.text):
+        try:
+            with bodies_found(session), session.passing_over(), translated(session.reading_error):
+                _leave(session, _write_alone(session, statement, key, params, many))
             return
+        except StaleRead:  # It reads one of ours by another name; nothing has been changed.
+            session.reading = None
+    reading = change_table is not None or reads_ours(session, statement)
     # What it reads of tables and of views is of one epoch: nobody commits from its BEGIN on.
     with database.lock if reading else nullcontext(), unit(session) as transaction:
         if change_table is not None:
@@ -95,25 +98,45 @@ def write(session: Session, statement: PassThrough, key: Key, params: Any, many:
         else:
             with session.reading_own(session.deferred_in(statement.text)) if reading else nullcontext():
                 result = _write_table(session, statement, key, params, many)
-    session.set_result(result)
+    _leave(session, result)
+
+
+def _write_alone(session: Session, statement: PassThrough, key: Key, params: Any, many: bool) -> pa.Table | int:
+    """Write a captured table in autocommit, reading nothing of ours: the statement tells its changes itself, or leaves
+    them in the table's own delta table."""
+    count = None if many else write_returned(session, statement, key, params)
+    if count is not None:
+        return count
+    with unit(session, key):
+        return _write_table(session, statement, key, params, many)
+
+
+def _leave(session: Session, result: pa.Table | int) -> None:
+    """Leave the result of a write: rows, or how many were changed."""
+    if isinstance(result, int):
+        session.set_count(result)
+    else:
+        session.set_result(result)
 
 
 @contextmanager
-def unit(session: Session) -> Iterator[Transaction]:
-    """The open transaction, or one for this statement alone that is committed at the end."""
-    with bodies_found(session), _unit(session) as transaction:
+def unit(session: Session, key: Key | None = None) -> Iterator[Transaction]:
+    """The open transaction, or one for this statement alone that is committed at the end: a write of the captured table
+    `key` and of nothing else of ours, if it is given."""
+    with bodies_found(session), _unit(session, key) as transaction:
         started = time.perf_counter()
         yield transaction
         transaction.writing += time.perf_counter() - started
 
 
 @contextmanager
-def _unit(session: Session) -> Iterator[Transaction]:
+def _unit(session: Session, key: Key | None) -> Iterator[Transaction]:
     if session.transaction is not None:
         session.transaction.touch()
         yield session.transaction
         return
-    session.duck.execute("BEGIN")
+    session.tell(False)
+    session.duck.begin()
     transaction = Transaction(session.database, session.duck)
     session.transaction = transaction
     try:
@@ -123,10 +146,13 @@ def _unit(session: Session) -> Iterator[Transaction]:
         rollback(session.duck)
         raise
     session.transaction = None
-    transaction.commit()
+    if key is None or not session.database.capture.alone:
+        transaction.commit()
+    else:
+        commit_captured(session, transaction, key)
 
 
-def _write_table(session: Session, statement: PassThrough, key: Key, params: Any, many: bool) -> Any:
+def _write_table(session: Session, statement: PassThrough, key: Key, params: Any, many: bool) -> pa.Table | int:
     database, con = session.database, session.duck
     if statement.kind == "merge" or statement.upsert:
         name = captured_table(database, key)
@@ -159,7 +185,7 @@ def _run(con: Any, statement: PassThrough, text: str, params: Any, many: bool) -
     """Run a write, by this text, in DuckDB; its result as an Arrow table that keeps every type."""
     if not (many or statement.returning or statement.inner):  # Which puts out nothing but a count.
         [(count,)] = as_user(partial(con.execute, text, params)).fetchall()
-        return _count(count)
+        return int(count)
     with lossless(con):
         if not many:
             return as_user(partial(con.sql, text, params=params)).to_arrow_table()
@@ -179,7 +205,7 @@ def _write_change_table(
     con = session.duck
     if statement.kind == "truncate" and table.lost is not None:
         transaction.truncated(table)
-        return _count(0)
+        return 0
     if table.lost is not None:
         raise lost(f"change table {table.name}", table)
     if statement.returning:
@@ -298,9 +324,3 @@ def _declaration(table: ChangeTable, keys: Sequence[tuple[str, ...]]) -> str:
         text = f"{quote(column.name)} {column.type}" + (f" DEFAULT {default}" if default is not None else "")
         parts.append(text + (" NOT NULL" if column.not_null else ""))
     return ", ".join([*parts, *(f"UNIQUE ({', '.join(map(quote, key))})" for key in keys)])
-
-
-def _count(rows: int) -> Any:
-    import pyarrow as pa
-
-    return pa.table({"Count": pa.array([rows], pa.int64())})

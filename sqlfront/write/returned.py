@@ -1,16 +1,21 @@
-"""INSERT and DELETE in autocommit that tell their changes by RETURNING: DuckDB writes each row once and reads none.
+"""Writes in autocommit, as one epoch each, that read nothing of ours.
 
-The transaction's id is left in a variable, so our triggers pass its writes over. What another writer has committed is
-not looked for: it is taken in before the next read, or if the epoch does not fit without it.
+INSERT and DELETE tell their changes by RETURNING: DuckDB writes each row once and reads none, as our triggers pass over
+what such a session writes. All other writes leave theirs in the delta table of the table that they write. What another
+writer has committed is not looked for: it is taken in before the next read, or if the epoch does not fit without it.
 """
 
 from __future__ import annotations
 
+import datetime
 import re
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user
@@ -18,18 +23,33 @@ from sqlfront.database.names import Key, captured_table
 from sqlfront.database.transactions import Transaction, rollback
 from sqlfront.database.user_settings import lossless
 from sqlfront.sql.statements import PassThrough
-from sqlfront.storage.capture.trigger_sql import begin_told
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.database.sessions import Session
+    from sqlfront.database.transactions import Rows
     from sqlfront.maintenance.relation.base_relation import Relation
 
 _SIGNS = {"insert": 1, "delete": -1}
+_FEW = 8
+"""So many rows are applied as Python values, without Arrow."""
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUBLE|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)")
-"""Types that Arrow restores without DuckDB's setting for it, which costs two statements."""
+"""Types that Arrow restores without DuckDB's setting for it, which costs two statements, and Python nearly."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table's relation as a list in SQL, whether all are of plain types, and the places of dates."""
+
+    names: str
+    plain: bool
+    dates: tuple[int, ...]
+
+    def keeps(self, rows: Sequence[Sequence[Any]]) -> bool:
+        """Whether Python's values are DuckDB's: an infinite or a far date has none of its own."""
+        return all(_is_near(row[place]) for place in self.dates for row in rows)
 
 
 def write_returned(session: Session, statement: PassThrough, key: Key, params: Any) -> int | None:
@@ -40,34 +60,94 @@ def write_returned(session: Session, statement: PassThrough, key: Key, params: A
     database, con = session.database, session.duck
     if statement.kind not in _SIGNS or statement.inner or statement.upsert or statement.returning:
         return None
-    if not database.capture.takes_returned:
-        return None
     relation = database.engine.relations.get(database.relation_key(captured_table(database, key)))
-    if relation is None:
+    if relation is None or not database.capture.alone:
         return None
-    con.execute(begin_told())
+    session.tell(True)
+    con.begin()
     transaction = session.transaction = Transaction(database, con)
+    transaction.touch()
     started = time.perf_counter()
+    columns = _columns(relation)
     try:
-        rows = _returned(con, relation, statement.text, params)
+        with nullcontext() if columns.plain else lossless(con):
+            as_user(partial(con.execute, f"{statement.text}\nRETURNING {columns.names}", params))
+            rows = _returned(con, relation, columns)
     except (duckdb.BinderException, duckdb.ParserException):  # A clause that RETURNING does not go with, or no column.
-        session.transaction = None
-        rollback(con)
-        return None
+        rows = None
     except BaseException:
         session.transaction = None
         rollback(con)
         raise
     session.transaction = None
+    if rows is None:
+        rollback(con)
+        return None
     transaction.writing = time.perf_counter() - started
-    transaction.commit_returned(relation.name, rows, _SIGNS[statement.kind])
-    return int(rows.num_rows)
+    weights = [_SIGNS[statement.kind]] * len(rows)
+    transaction.commit_told(relation.name, rows, weights, returned=True)
+    return len(rows)
 
 
-def _returned(con: Any, relation: Relation, text: str, params: Any) -> pa.Table:
-    names = ", ".join(quote(column.name) for column in relation.columns)
-    plain = all(_PLAIN.fullmatch(column.type) for column in relation.columns)
-    with nullcontext() if plain else lossless(con):
-        as_user(partial(con.execute, f"{text}\nRETURNING {names}", params))
-        expect_copy()
-        return con.to_arrow_table()
+def commit_captured(session: Session, transaction: Transaction, key: Key) -> None:
+    """Commit, as one epoch, a transaction that has written the captured table `key` and nothing else of ours."""
+    database, con = session.database, session.duck
+    table = captured_table(database, key)
+    relation = database.engine.relations.get(database.relation_key(table))
+    if relation is None:
+        transaction.commit()
+        return
+    columns = _columns(relation)
+    try:
+        with nullcontext() if columns.plain else lossless(con):
+            database.capture.take_own(con, table, [column.name for column in relation.columns])
+            rows = con.fetchmany(_FEW + 1) if columns.plain and not columns.dates else []
+            taken = rows if 0 < len(rows) <= _FEW else _rest(con, relation, rows, weighted=True)
+    except BaseException:
+        rollback(con)
+        raise
+    if isinstance(taken, list):
+        changed, weights = [row[:-1] for row in taken], [row[-1] for row in taken]
+    else:
+        changed, weights = taken.drop_columns(["_weight"]), taken.column("_weight").to_numpy()
+    transaction.commit_told(relation.name, changed, weights, returned=False)
+
+
+def _returned(con: Any, relation: Relation, columns: Columns) -> Rows | None:
+    """The rows that a write has returned, a few as Python values; None if Python has not all of these."""
+    first = con.fetchmany(_FEW + 1) if columns.plain else []
+    if not columns.keeps(first):
+        return None
+    return first if columns.plain and len(first) <= _FEW else _rest(con, relation, first)
+
+
+def _rest(con: Any, relation: Relation, first: Rows, *, weighted: bool = False) -> pa.Table:
+    """The rows of the connection's result, of which the `first` have been fetched."""
+    import pyarrow as pa
+
+    expect_copy()
+    rest = con.to_arrow_table()
+    if not first:
+        return rest
+    batch = relation.as_batch(first)
+    if weighted:
+        batch = batch.append_column("_weight", pa.array([row[-1] for row in first], pa.int64()))
+    return pa.concat_tables([pa.Table.from_batches([batch]).cast(rest.schema), rest])
+
+
+def _is_near(value: Any) -> bool:
+    return value is None or (isinstance(value, datetime.date) and 1 < value.year < 9999)
+
+
+_known: WeakKeyDictionary[Relation, Columns] = WeakKeyDictionary()
+
+
+def _columns(relation: Relation) -> Columns:
+    """A relation's columns; asked for once."""
+    found = _known.get(relation)
+    if found is None:
+        names = ", ".join(quote(column.name) for column in relation.columns)
+        dates = tuple(place for place, column in enumerate(relation.columns) if column.type in ("DATE", "TIMESTAMP"))
+        plain = all(_PLAIN.fullmatch(column.type) for column in relation.columns)
+        found = _known[relation] = Columns(names, plain, dates)
+    return found

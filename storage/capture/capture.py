@@ -117,12 +117,18 @@ class Capture:
         }
 
     @property
-    def takes_returned(self) -> bool:
-        """Whether RETURNING tells all that an INSERT or a DELETE changes, as far as is known without a query."""
+    def alone(self) -> bool:
+        """Whether a write changes nothing but its own table, as far as is known without a query: there are no triggers
+        but ours."""
         return self._watch.alone
 
+    @property
+    def untold(self) -> bool:
+        """Whether there were writes, since the last look, that our triggers have not told."""
+        return self._watch.untold
+
     def note_returned(self) -> None:
-        """A write has told its changes by RETURNING, after `begin_told`."""
+        """A write has told its changes by RETURNING, after `tell`."""
         self._watch.untold = True
 
     def note_ddl(self) -> None:
@@ -330,6 +336,11 @@ class Capture:
                     found[captured.table] = rows
                     self._dead += 0 if own else rows.num_rows
         return found
+
+    def take_own(self, con: Any, table: QualifiedName, columns: Iterable[str]) -> None:
+        """Take out what the transaction of `con` has changed in one table: these columns and `_weight` are left as the
+        result of `con`. What it has changed in other tables is foreign after COMMIT."""
+        con.execute(take_statement(self.database, self._get(table), True, columns))
 
     def has_foreign(self, con: Any) -> bool:
         """Whether any change is unconsumed that this transaction has not made. One query, on all tables."""

@@ -11,8 +11,8 @@ from typing import Any
 from sqlfront.storage.capture.all_or_nothing import unit
 from sqlfront.storage.capture.trigger_sql import (
     BOOKKEEPING,
-    OWN,
     SCHEMA,
+    UNTOLD,
     WEIGHT,
     Captured,
     QualifiedName,
@@ -112,7 +112,7 @@ def renew_triggers(con: Any, database: str, captured: Captured) -> list[int]:
     """
     query = f"SELECT database_name, triggers FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
     [(named, bodies)] = con.execute(query).fetchall()
-    if named != named_for(con, database) or not all(OWN in body for body in bodies):
+    if named != named_for(con, database) or not all(f"({UNTOLD})" in body for body in bodies):
         with unit(con, False):
             drop_triggers(con, database, captured.table)
             create_triggers(con, database, captured)

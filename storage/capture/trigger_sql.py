@@ -17,7 +17,8 @@ BOOKKEEPING = "captures"
 WEIGHT = "_weight"
 NEVER = -1  # a transaction id that DuckDB never hands out: changes left by an earlier process
 OWN = "__sqlfront_own"
-"""The variable that holds the id of a transaction whose writes the triggers pass over: its RETURNING tells them."""
+"""The variable that is set in a session whose writes the triggers pass over: it tells its changes itself."""
+UNTOLD = f"getvariable('{OWN}') IS NULL"
 
 
 @dataclass(frozen=True, order=True)
@@ -91,9 +92,8 @@ def trigger_ddl(database: str, captured: Captured, named_for: str) -> list[str]:
     names = "".join(f", {quote(name)}" for name in captured.columns)
     delta = QualifiedName(SCHEMA, f"delta_{captured.number}")
     into = f"INSERT INTO {table_sql(named_for, delta) if named_for else delta} "
-    untold = f"WHERE getvariable('{OWN}') IS DISTINCT FROM txid_current()"
-    gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old {untold}"
-    come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new {untold}"
+    gone = f"SELECT -1, txid_current(){names} FROM __sqlfront_old WHERE {UNTOLD}"
+    come = f"SELECT 1, txid_current(){names} FROM __sqlfront_new WHERE {UNTOLD}"
     old, new = "OLD TABLE AS __sqlfront_old", "NEW TABLE AS __sqlfront_new"
     parts = (
         ("DELETE", old, gone),
@@ -107,9 +107,12 @@ def trigger_ddl(database: str, captured: Captured, named_for: str) -> list[str]:
     ]
 
 
-def begin_told() -> str:
-    """BEGIN a transaction whose writes the triggers pass over."""
-    return f"BEGIN; SET VARIABLE {OWN} = txid_current()"
+def tell(told: bool) -> str:
+    """Let the triggers pass over the writes of a session from its next statement on, or capture them again.
+
+    DuckDB's binder folds the variable: a statement that tells its changes plans no write of a delta table.
+    """
+    return f"SET VARIABLE {OWN} = true" if told else f"RESET VARIABLE {OWN}"
 
 
 def drop_triggers_ddl(database: str, table: QualifiedName, names: Iterable[str] = TRIGGERS) -> list[str]:
@@ -140,10 +143,10 @@ def foreign_query(database: str, captures: Iterable[Captured]) -> str:
 
 
 def stored_query(database: str) -> str:
-    """A row 0 for each delta table that stores committed rows, deleted ones included; costs the same for any number."""
+    """A row for each delta table: 0 if it stores committed rows, deleted ones included, else -1."""
     return (
-        f"SELECT 0::BIGINT FROM duckdb_tables() WHERE database_name = {literal(database)} "
-        f"AND schema_name = {literal(SCHEMA)} AND starts_with(table_name, 'delta_') AND estimated_size > 0"
+        f"SELECT if(estimated_size > 0, 0, -1)::BIGINT FROM duckdb_tables() WHERE database_name = {literal(database)} "
+        f"AND schema_name = {literal(SCHEMA)} AND starts_with(table_name, 'delta_')"
     )
 
 
@@ -163,11 +166,13 @@ def changed_query(database: str, captures: Iterable[Captured], own: bool | None)
     return " UNION ALL ".join(parts)
 
 
-def take_statement(database: str, captured: Captured, own: bool | None) -> str:
-    """Delete the captured rows and return them, under the table's own column names, then `_weight`."""
-    return f"DELETE FROM {delta_sql(database, captured)} WHERE {whose(own)} RETURNING {_named(captured)}"
+def take_statement(database: str, captured: Captured, own: bool | None, columns: Iterable[str] | None = None) -> str:
+    """Delete the captured rows and return them, all or these columns by the table's own names, then `_weight`."""
+    return f"DELETE FROM {delta_sql(database, captured)} WHERE {whose(own)} RETURNING {_named(captured, columns)}"
 
 
-def _named(captured: Captured) -> str:
-    names = "".join(f"c{i} AS {quote(name)}, " for i, name in enumerate(captured.columns))
+def _named(captured: Captured, columns: Iterable[str] | None = None) -> str:
+    places = {name.casefold(): i for i, name in enumerate(captured.columns)}
+    chosen = captured.columns if columns is None else columns
+    names = "".join(f"c{places[name.casefold()]} AS {quote(name)}, " for name in chosen)
     return f"{names}w::BIGINT AS {WEIGHT}"

@@ -10,6 +10,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sqlfront.storage.capture.prepared import ask
 from sqlfront.storage.capture.trigger_sql import (
     SCHEMA,
     TRIGGERS,
@@ -22,7 +23,6 @@ from sqlfront.storage.capture.trigger_sql import (
 from sqlfront.storage.errors import OperationalError
 
 OIDS_REMEMBERED = 3 * 1024  # per table: a transaction that began more upserts ago than a third of it is not trusted
-SCANS_PER_LOOK = 2  # with more delta tables, one look at the catalog is cheaper than a scan of each
 
 
 class Watch:
@@ -42,9 +42,7 @@ class Watch:
     def set(self, captures: Iterable[Captured]) -> None:
         """From now on watch these tables; a delta table may be gone where we have made no triggers: it is not read."""
         trusted = [captured for captured in captures if self._made.get(captured.table.key)]
-        self._foreign = self._hint = foreign_query(self.database, trusted)
-        if len(trusted) > SCANS_PER_LOOK:
-            self._hint = stored_query(self.database)
+        self._foreign, self._deltas = foreign_query(self.database, trusted), len(trusted)
 
     def remember(self, table: QualifiedName, oids: Iterable[int]) -> None:
         """Trust these triggers. Older ones stay trusted: other transactions, and ROLLBACK, still show them."""
@@ -57,7 +55,7 @@ class Watch:
 
     def foreign(self, con: Any) -> bool:
         """Whether a delta table holds changes of other transactions."""
-        return bool(self._look(con, self._hint)) and bool(self._hint == self._foreign or self._look(con, self._foreign))
+        return bool(self._look(con, self._foreign))
 
     def broken(self, con: Any, captures: Sequence[Captured]) -> list[QualifiedName]:
         """Those of the tables whose triggers are not all alive."""
@@ -65,22 +63,25 @@ class Watch:
 
     def look(self, con: Any, captures: Sequence[Captured]) -> tuple[list[QualifiedName], bool]:
         """`broken` and `foreign` at once; one query as long as nothing is wrong."""
-        rows = self._look(con, f"{alive_query(self.database)} UNION ALL ({self._hint})")
-        broken, strangers = self._without(rows, captures), any(oid and oid not in self._table for (oid,) in rows)
+        rows = self._look(con, f"{alive_query(self.database)} UNION ALL {stored_query(self.database)}")
+        oids = [row for row in rows if row[0] > 0]
+        if len(rows) - len(oids) < self._deltas:
+            self.foreign(con)  # Which tells what is gone.
+        broken, strangers = self._without(oids, captures), any(oid not in self._table for (oid,) in oids)
         if strangers and self.untold:  # What the user's triggers have changed in untold writes is not known.
             broken = [captured.table for captured in captures]
         self.alone, self.untold = not strangers, False
-        return broken, not broken and any(oid == 0 for (oid,) in rows) and self.foreign(con)
+        return broken, not broken and (0,) in rows and self.foreign(con)
 
     def _without(self, rows: Sequence[tuple[int]], captures: Sequence[Captured]) -> list[QualifiedName]:
-        alive = Counter(self._table.get(oid) for (oid,) in rows if oid)
+        alive = Counter(self._table.get(oid) for (oid,) in rows)
         return [captured.table for captured in captures if alive[captured.table.key] != len(TRIGGERS)]
 
     def _look(self, con: Any, query: str) -> list[Any]:
         import duckdb
 
         try:
-            return con.execute(query).fetchall()
+            return ask(con, query)
         except duckdb.CatalogException as error:
             raise OperationalError(
                 "views cannot be trusted: captured changes may have been lost",

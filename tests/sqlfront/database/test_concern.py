@@ -140,7 +140,7 @@ def test_names_of_ours_concern_us_in_any_spelling(con):
 
 def test_a_name_without_words_makes_every_text_concern_us(con):
     con.execute('CREATE MATERIALIZED VIEW "+" AS SELECT count(*) AS n FROM t')
-    assert concerning(con.session.database, con.session.duck) is None
+    assert concerning(con.session.database, con.session.duck).names is None
     assert con.execute('SELECT n FROM "+"').fetchall() == [(1,)]
     assert not passes(con, "SELECT 1")
     con.execute('DROP MATERIALIZED VIEW "+"')

@@ -29,13 +29,14 @@ def con() -> Any:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each write has told by RETURNING."""
     counts: list[int] = []
-    commit = Transaction.commit_returned
+    commit = Transaction.commit_told
 
-    def noted(self: Transaction, relation: str, rows: Any, sign: int) -> None:
-        counts.append(sign * rows.num_rows)
-        commit(self, relation, rows, sign)
+    def noted(self: Transaction, relation: str, rows: Any, weights: Any, *, returned: bool) -> None:
+        if returned:
+            counts.append(sum(weights))
+        commit(self, relation, rows, weights, returned=returned)
 
-    monkeypatch.setattr(Transaction, "commit_returned", noted)
+    monkeypatch.setattr(Transaction, "commit_told", noted)
     return counts
 
 

@@ -271,17 +271,17 @@ def test_python_transactions(con):
 @pytest.mark.parametrize("sql", ["UPDATE r SET b = 20", "COMMIT", "SELECT * FROM v"])
 def test_interrupt_during_an_epoch(con, monkeypatch, sql):
     """Ctrl-C while an epoch is applied (in autocommit, at COMMIT, for a read): all of it is taken back."""
-    before, apply = agree(con), Engine.apply
+    before, apply = agree(con), Engine._apply
 
-    def interrupted(engine, changes):
-        applied = apply(engine, changes)
+    def interrupted(engine, encoded, began):
+        applied = apply(engine, encoded, began)
         signal.raise_signal(signal.SIGINT)
         return applied
 
     if not sql.startswith("UPDATE"):
         con.begin().execute("INSERT INTO s VALUES (10, 'x')")
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "apply", interrupted)
+        patch.setattr(Engine, "_apply", interrupted)
         with pytest.raises(KeyboardInterrupt):
             con.execute(sql)
     con.rollback()
