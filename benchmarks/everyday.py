@@ -24,17 +24,21 @@ Make = Callable[[int], str]
 
 @dataclass(frozen=True)
 class Bound:
-    """What a row of the report must hold: at most `times` what stands beside it, at most `most` milliseconds."""
+    """What a row of the report must hold: at most `times` what stands beside it and `more` milliseconds, and at `most`
+    so many milliseconds."""
 
     times: float | None = None
+    more: float = 0.0
     most: float | None = None
 
     def __str__(self) -> str:
-        parts = [f"{self.times:g}x" if self.times else "", f"{self.most:g} ms" if self.most else ""]
-        return " and ".join(filter(None, parts)) or "-"
+        more = f" + {self.more:g} ms" if self.more else ""
+        parts = [f"{self.times:g}x{more}" if self.times else "", f"{self.most:g} ms" if self.most else ""]
+        return " and ".join(filter(None, parts))
 
     def holds(self, ms: float, beside: float) -> bool:
-        return not (self.times and ms > self.times * beside) and not (self.most and ms > self.most)
+        fast = self.times is None or ms <= self.times * beside + self.more
+        return fast and (self.most is None or ms <= self.most)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,10 +141,11 @@ def single_rows(rows: int, times: int, views: int) -> list[dict[str, Any]]:
         def delete(number: int) -> str:
             return f"DELETE FROM t WHERE id = {13 * number + 70}"
 
+        more = 1.0 if views > 1 else 0.0
         found = [
-            sides.compare(f"INSERT of one row{many}", insert, times, Bound(times=2.6), 6.8),
-            sides.compare(f"UPDATE of one row{many}", update, times, Bound(times=3.3), 8.4),
-            sides.compare(f"DELETE of one row{many}", delete, times, Bound(times=3.3), 8.0),
+            sides.compare(f"INSERT of one row{many}", insert, times, Bound(2.6, more), 6.8),
+            sides.compare(f"UPDATE of one row{many}", update, times, Bound(3.3, more), 8.4),
+            sides.compare(f"DELETE of one row{many}", delete, times, Bound(3.3, more), 8.0),
         ]
         if views == 1:
             thousand = f"INSERT INTO t SELECT i, i % {GROUPS}, i FROM range({{0}}, {{0}} + 1000) AS r(i)"
@@ -153,7 +158,9 @@ def single_rows(rows: int, times: int, views: int) -> list[dict[str, Any]]:
                     8.4,
                 )
             )
-            found.append(sides.compare("SELECT 1", lambda number: f"SELECT {number}", times, Bound(most=0.18), 1.8))
+            found.append(
+                sides.compare("SELECT 1", lambda number: f"SELECT {number}", times, Bound(times=1, more=0.05), 1.8)
+            )
     return found
 
 
@@ -200,8 +207,8 @@ def bulk_writes(bulk: int) -> list[dict[str, Any]]:
 def reads(rows: int, times: int) -> list[dict[str, Any]]:
     """Look-ups and the first rows, by SQL and by the handle."""
     with Sides(rows, views=1) as sides:
-        sides.ours.execute(f"CREATE MATERIALIZED VIEW ranked AS {VIEW.format(table='t')} ORDER BY k LIMIT 500")
-        sides.duck.execute("CREATE TABLE ranked AS FROM v0 ORDER BY k LIMIT 500")
+        sides.ours.execute("CREATE MATERIALIZED VIEW ranked AS SELECT id, x FROM t ORDER BY x DESC, id LIMIT 500")
+        sides.duck.execute("CREATE TABLE ranked AS SELECT id, x FROM t ORDER BY x DESC, id LIMIT 500")
         view, ranked = sides.ours.view("v0"), sides.ours.view("ranked")
         return [
             sides.compare(
@@ -213,7 +220,7 @@ def reads(rows: int, times: int) -> list[dict[str, Any]]:
             ),
             sides.compare(
                 "top 10 by SQL",
-                lambda number: f"SELECT k, s FROM ranked ORDER BY k LIMIT {10 + number % 2}",
+                lambda number: f"SELECT id, x FROM ranked ORDER BY x DESC, id LIMIT {10 + number % 2}",
                 times,
                 Bound(most=0.5),
                 4.0,

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
+from sqlfront.maintenance.relation.keyed_rows import Codes, held_code, index_by, new_code, rows_with
 from sqlfront.maintenance.relation.waiting import rows_of
 from sqlfront.maintenance.state import State
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -116,10 +118,38 @@ class Engine(State):
 
     def apply_row(self, name: str, row: Sequence[Any], weight: int = 1) -> int:
         """A committed epoch of one row, without Arrow, by the general way (see RowGate); returns the epoch's number."""
+        return self.apply_rows(name, [row], [weight])
+
+    def apply_rows(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> int:
+        """A committed epoch of a few rows, without Arrow; returns its number."""
         with self.lock:
             started = time.perf_counter()
-            self.relations[name].check_row(row, weight)
-            return self._commit_whole(self._encode_few(name, [row], [weight]), started).number
+            for row, weight in zip(rows, weights, strict=True):
+                self.relations[name].check_row(row, weight)
+            return self._commit_whole(self._encode_few(name, rows, weights), started).number
+
+    def change_by_key(self, name: str, key: Sequence[str], codes: Codes, changed: Codes | None) -> int | None:
+        """A committed epoch in which the rows of a table with these codes, those of `key` among them, get the changed
+        ones, or go (None); how many they are, or None, with nothing done, if Arrow is needed."""
+        with self.lock:
+            started, relation = time.perf_counter(), self.relations[name]
+            if not relation.computable or name in self.deferred.copied:
+                return None
+            if index_by(self.machine, relation, key):
+                self._assemble((), [name])
+            rows, data = 0, list[np.ndarray | None]()
+            for held, weight in rows_with(relation, key, codes):
+                rows += weight
+                after = None if changed is None else {**held, **changed}
+                if after != held:
+                    data.append(relation.encode_row(partial(held_code, held), -weight))
+                    data += [] if after is None else [relation.encode_row(partial(held_code, after), weight)]
+            words = [found for found in data if found is not None]
+            if len(words) < len(data):
+                return None
+            if words:
+                self._commit_whole([self._encoded(relation, np.concatenate(words))], started)
+            return rows
 
     def apply_few(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> Applied:
         """As `apply`, of a few rows of one table, without Arrow."""
@@ -326,9 +356,11 @@ class Engine(State):
 
     def _encode_few(self, name: str, rows: Sequence[Sequence[Any]], weights: Sequence[int]) -> list[Encoded]:
         relation = self.relations[name]
+        names = [column.name for column in relation.columns]
         data: list[np.ndarray] = []
         for row, weight in zip(rows, weights, strict=True):
-            words = None if name in self.deferred.copied else relation.encode_row(row, weight)
+            values = dict(zip(names, row, strict=True))
+            words = None if name in self.deferred.copied else relation.encode_row(partial(new_code, values), weight)
             if words is None:
                 return self._encode_all({name: Change(relation.as_batch(rows), np.array(weights, np.int64))})
             data.append(words)

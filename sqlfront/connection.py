@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlfront import dispatch
+from sqlfront import dispatch, short_ways
 from sqlfront.database import arguments
 from sqlfront.database.database import Database
 from sqlfront.database.failures import expect_copy, require_pandas, translated
@@ -74,7 +74,7 @@ class Connection:
         """
         self.session.check_open()
         text = sql if dialect is None else self._translated(sql, arguments.text(dialect, "dialect"))
-        if dispatch.pass_on(self.session, text, params):
+        if short_ways.pass_on(self.session, text, params) or short_ways.run_shortly(self.session, text, params):
             return self
         statements = parse_statement(text)
         for statement in statements:
@@ -101,7 +101,7 @@ class Connection:
         """Run one statement with each set of parameters, as one epoch."""
         self.session.ready()
         sets = arguments.several(parameter_sets, "parameter_sets")
-        if dispatch.pass_on(self.session, sql, sets, many=True):
+        if short_ways.pass_on(self.session, sql, sets, many=True):
             return self
         statements = parse_statement(sql)
         if len(statements) != 1:

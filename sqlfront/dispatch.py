@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.durable import compact_logs
 from sqlfront.database.elsewhere import bodies_found
-from sqlfront.database.failures import translated
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_ours
@@ -21,7 +20,7 @@ from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql import statements as own
 from sqlfront.sql.recognise import may_write
 from sqlfront.sql.statements import PassThrough, Statement
-from sqlfront.storage.errors import NotSupportedError, ProgrammingError, StaleRead
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 from sqlfront.storage.native.starting import starting
 
 if TYPE_CHECKING:
@@ -34,30 +33,6 @@ _MAY_TELL = {"select", "show_tables", "describe", "insert", "delete"}
 _WRITES = {"insert", "update", "delete", "merge", "truncate", "copy_from"}
 
 
-def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> bool:
-    """Run a text that concerns nothing of ours as it is, in DuckDB's own time; its result is left on the connection.
-    False, with nothing done, if it may concern us."""
-    kind = session.unconcerned(text)
-    if kind is None:
-        return False
-    session.reading = None
-    if kind == "write":
-        session.tell(False)
-    try:
-        with session.passing_over(), translated(session.reading_error):
-            as_user(partial(session.duck.executemany if many else session.duck.execute, text, params))
-    except StaleRead:
-        if session.transaction is not None:
-            raise
-        return False
-    session.has_result = True
-    if kind == "query" and not many and (session.database.views or session.database.change_tables):
-        session.again = text, params
-    elif kind == "write" and session.transaction is not None:
-        session.transaction.touch()
-    return True
-
-
 def run(session: Session, statement: Statement, params: Any, *, many: bool = False) -> None:
     """Run one statement; its result, if any, is left on the connection."""
     if isinstance(statement, PassThrough):
@@ -67,7 +42,7 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
             _pass_through(session, statement, params, many)
         finally:
             if statement.kind in _RENAMES:  # Afterwards: it may have looked names up itself before it changed them.
-                session.forget_names()
+                session.database.forget_names()  # Of all sessions: a setting may be one for all.
                 session.database.capture.note_ddl()
                 forget_settings()
             if _may_define(statement):

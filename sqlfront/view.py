@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from sqlfront.explain.explanation import Explanation, explain_view
 from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
+from sqlfront.read.short_reads import get_rows
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.nested_types import parse_nested, with_fields
 from sqlfront.storage.errors import ProgrammingError
@@ -30,6 +31,7 @@ class View:
 
     def __init__(self, connection: Connection, entry: ViewEntry) -> None:
         self._connection, self._entry = connection, entry
+        self._variables: dict[str, str] | None = None
 
     @property
     def name(self) -> str:
@@ -48,6 +50,28 @@ class View:
             return self._connection.sql(f"SELECT count(*) FROM {self._in_full}").fetchall()[0][0]
         with self._reading():
             return row_count(self._entry.maintained)
+
+    def get(self, *key: Any) -> tuple[Any, ...] | None:
+        """The row of a group by its GROUP BY columns, in the view's column order; None if there is none.
+
+        O(1), without SQL where each column is a key, a count or a sum. Before, other writers of DuckDB's tables are
+        looked for: one small query, which views over change tables do not need.
+        ProgrammingError for a view without GROUP BY, or with GROUP BY columns that it does not put out.
+        """
+        [found] = self.get_many([key])
+        return found
+
+    def get_many(self, keys: Iterable[Sequence[Any]]) -> list[tuple[Any, ...] | None]:
+        """As `get` for many keys, all of one epoch: a row or None for each."""
+        variables = self._key()
+        wanted = [self._checked(key, variables) for key in keys]
+        transaction = self._connection.session.transaction
+        if transaction is None or not transaction.touched():
+            with self._reading():
+                found = get_rows(self._entry, tuple(variables.values()), wanted)
+            if found is not None:
+                return found
+        return [self._selected(list(variables), key) for key in wanted]
 
     def contains(self, row: Sequence[Any] | Mapping[str, Any]) -> bool:
         """Whether a row (values in column order, or by name) is in the view, compared as DuckDB compares.
@@ -179,6 +203,36 @@ class View:
         place, kind = arguments.path_text(path, "path"), arguments.text(format, "format")
         name = table if table is None else arguments.text(table, "table")
         return Copy(self._connection.session.database, self._entry, place, name, kind)
+
+    def _key(self) -> dict[str, str]:
+        """The view's GROUP BY columns and their variables."""
+        if self._variables is None:
+            definition = self._entry.definition
+            output = output_variables(self._entry)
+            found = {name: output[name.casefold()] for name, _ in definition.columns if name.casefold() in output}
+            if (
+                definition.mode != "group"
+                or definition.limit
+                or set(found.values()) != set(definition.free)
+                or not found
+            ):
+                raise ProgrammingError(
+                    f"{self.name} has no key by which its rows are got",
+                    why="get takes the GROUP BY columns of a view, all of which the view puts out",
+                    hint=f"SELECT * FROM {self.name} WHERE ...",
+                )
+            self._variables = found
+        return self._variables
+
+    def _checked(self, key: Any, variables: Mapping[str, str]) -> Sequence[Any]:
+        if isinstance(key, (str, bytes)) or not isinstance(key, Sequence) or len(key) != len(variables):
+            raise ProgrammingError(f"{key!r} is no key of {self.name}", hint=f"give ({', '.join(variables)})")
+        return key
+
+    def _selected(self, columns: Sequence[str], key: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The row of a key by SQL, compared as a group is: NULL with NULL."""
+        tests = " AND ".join(f"{quote(column)} IS NOT DISTINCT FROM ?" for column in columns)
+        return self._connection.execute(f"SELECT * FROM {self._in_full} WHERE {tests}", list(key)).fetchone()
 
     def _values(self, row: Any) -> list[Any]:
         """A row's values in column order. ProgrammingError if it is no row of this view."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sqlfront.maintenance.output.python_values import PLAIN, column_of
 from sqlfront.maintenance.program.shapes import COUNT
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, numbers, values_in
@@ -16,9 +17,6 @@ from sqlfront.planner.model.query import Limit
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
 Column = Callable[[RankedWalk, list[list[int]]], list[Any]]
-
-_PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-"""Types whose Arrow values are DuckDB's Python values."""
 
 
 class FirstRows:
@@ -68,7 +66,7 @@ def reader_of(view: MaintainedView) -> FirstRows | None:
     for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
         plain = raw.get(expression.strip().strip('"'))
         if plain is not None and plain.type == type_ and plain.variable is not None:
-            if type_ not in WHOLE and type_ not in _PLAIN:
+            if type_ not in WHOLE and type_ not in PLAIN:
                 return None
             column = _decoded(view, plain.variable)
             if type_ in WHOLE:
@@ -80,6 +78,8 @@ def reader_of(view: MaintainedView) -> FirstRows | None:
             if summed is None:
                 return None
             columns.append(_read(summed))
+        elif plain is not None and plain.type == type_ and (value := column_of(view, plain)) is not None:
+            columns.append(_read(value))
         else:
             return None
     return FirstRows(view, columns, places)
@@ -95,8 +95,8 @@ def _integers(place: int, decoded: Column) -> Column:
     return read
 
 
-def _read(summed: Callable[[RankedWalk], list[Any]]) -> Column:
-    return lambda walk, words: summed(walk)
+def _read(values: Callable[[RankedWalk], list[Any]]) -> Column:
+    return lambda walk, words: values(walk)
 
 
 def _decoded(view: MaintainedView, variable: str) -> Column:

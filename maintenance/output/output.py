@@ -41,7 +41,7 @@ class Reader:
 
     def __init__(self, view: MaintainedView, where: Mapping[str, tuple[int, ...]] | None = None) -> None:
         self._view, self._where = view, where
-        self._walk = read(view, where, *_needed(view))
+        self._walk = read(view, where, *needed(view))
 
     @property
     def steps(self) -> int:
@@ -68,7 +68,7 @@ class Reader:
         for batch in batches:
             found.append(batch)
             if most is not None and sum(map(len, found)) > most:
-                self._walk = read(self._view, self._where, *_needed(self._view), by_order=False)
+                self._walk = read(self._view, self._where, *needed(self._view), by_order=False)
                 yield from self
                 return
         yield from found
@@ -112,7 +112,7 @@ def top_batches(view: MaintainedView, walk: RankedWalk, limit: Limit) -> Iterato
         capacity = min(2 * capacity, BATCH)
 
 
-def _needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
+def needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
     """The variables and the parts that a view's raw columns are made of."""
     definition = view.definition
     own = [raw for raw in definition.raw if raw.distinct_set is None]
@@ -144,7 +144,7 @@ def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarra
         if raw.distinct_set is not None:
             array = distinct_sets[raw.distinct_set].column(raw)
         else:
-            array = _column(view, source, raw)
+            array = raw_column(view, source, raw)
         arrays.append(array if repeat is None else array.take(pa.array(repeat)))
         fields.append(field(view, raw))
     if not arrays:
@@ -153,7 +153,8 @@ def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarra
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _column(view: MaintainedView, source: Source, raw: RawColumn) -> Any:
+def raw_column(view: MaintainedView, source: Source, raw: RawColumn) -> Any:
+    """A raw column of a source's rows, as Arrow."""
     if raw.kind == "variable":
         assert raw.variable is not None
         return view.codecs[raw.variable].decode(source.words(raw.variable))

@@ -233,15 +233,14 @@ class Relation:
             raise blamed(self, rows, error) from error
         return data
 
-    def encode_row(self, row: Sequence[Any], weight: int) -> np.ndarray | None:
-        """One row of Python values, or None if it needs the batch path."""
+    def encode_row(self, code: Callable[[str, Codec], Sequence[int]], weight: int) -> np.ndarray | None:
+        """One row, whose value in a column has the code that `code` tells; None if it needs the batch path."""
         if not self.computable:
             return None
         data = np.empty((1, self.width), np.int64)
-        position = {column.name: i for i, column in enumerate(self.columns)}
         for item in self.inputs.values():
             if item.source is not None and item.codec is not None:
-                data[0, item.place : item.place + item.words] = item.codec.encode_value(row[position[item.source]])
+                data[0, item.place : item.place + item.words] = code(item.source, item.codec)
         data[0, -1] = weight
         return data if self.compute(data) else None
 

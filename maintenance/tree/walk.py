@@ -7,7 +7,7 @@ the query only. Views are visited in depth-first order; the last one turns faste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,9 +48,7 @@ class Walk(Metered):
         self.levels: list[Level] = []
         self.factors: list[tuple[int, Shape]] = []
         self._start(tree, dict(where or {}))
-        self.empty = tree.output is None and any(
-            child.table is not None and child.table.live == 0 for child in tree.root.children
-        )
+        self.empty = self._has_empty_child()
         places = [place for variable in variables for place in self._places(variable)]
         places += [place for part in parts for factor in self._factors(part) for place in factor]
         self._allocate(list(dict.fromkeys(places)))
@@ -76,6 +74,14 @@ class Walk(Metered):
         if self.rows == 0:
             self._end_of_walk()
         return self.rows
+
+    def again(self, words: Sequence[int]) -> None:
+        """Begin anew with other code words of the constants; the tables are those of the beginning."""
+        assert self._given is not None
+        self.levels[self._given[0]].table.overwrite(words)
+        self._state[:], self._scratch[:] = self._first, 0
+        self.rows = self._passed = self._told = 0
+        self.empty = self._has_empty_child()
 
     @property
     def steps(self) -> int:
@@ -132,6 +138,12 @@ class Walk(Metered):
             self._temporary.ctypes.data,
         )
         return out, bool(overflow)
+
+    def _has_empty_child(self) -> bool:
+        tree = self._tree
+        return tree.output is None and any(
+            child.table is not None and child.table.live == 0 for child in tree.root.children
+        )
 
     def _column(self, place: tuple[int, int]) -> np.ndarray:
         return self._columns[self._numbers[place]]
@@ -309,6 +321,7 @@ class Walk(Metered):
             self._state[i, : len(fields)] = fields
             level.table.readers.add(self)
             level.looked_up.readers.add(self)
+        self._first = self._state.copy()
         self._numbers = {place: number for number, place in enumerate(places)}
         self._gathered = np.array([(*place, 0) for place in places], np.int64).reshape(-1, 3)
         self.rows = self._passed = 0

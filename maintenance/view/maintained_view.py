@@ -61,8 +61,8 @@ class MaintainedView:
     value is heavy or light (at 0 and 1) and the tree keeps the whole output. `stateless`: the view has one table and
     hands on its changed rows (see State.pass_on). `ranked` are the ranked trees of the orders that have one, by the
     order's number; `top` are the rows of a view with a LIMIT whose changes are read, `reader` reads first rows
-    (False: DuckDB does). `branches` are the views whose rows it merges, if it has none of its own. `reads` counts the
-    steps of its readers.
+    (False: DuckDB does), `look_ups` rows by values of variables (output/look_up.py). `branches` are the views whose
+    rows it merges, if it has none of its own. `reads` counts the steps of its readers.
     """
 
     name: str
@@ -92,6 +92,7 @@ class MaintainedView:
     ranked: dict[int, RankedOrder] = field(default_factory=dict)
     top: TopRows | BestRows | None = None
     reader: FirstRowsReader | Literal[False] | None = None
+    look_ups: dict[tuple[str, ...], Any] = field(default_factory=dict)
     branches: list[MaintainedView] = field(default_factory=list)
     reads: Meter = field(default_factory=Meter)
     _paths: dict[tuple[int, int], Assembler] = field(default_factory=dict)
@@ -242,6 +243,7 @@ class MaintainedView:
         """Fit to the stores what the view keeps beside its tree, after tables, listeners or widths have changed."""
         self.bind_leaves()
         self.reader = None
+        self.look_ups.clear()
         self._paths.clear()
         for index in self._own_ranked():
             index.widen(self._stores())

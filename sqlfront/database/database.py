@@ -415,6 +415,10 @@ class Database:
     def changed(self) -> None:
         """Tell cursors to look at the catalog again."""
         self.revision += 1
+        self.forget_names()
+
+    def forget_names(self) -> None:
+        """Let all sessions look names and settings up again."""
         for session in list(self._sessions):
             session.forget_names()
 

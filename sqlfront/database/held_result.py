@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.failures import expect_copy, translated
+from sqlfront.database.user_settings import lossless
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,3 +125,14 @@ class HeldRows:
         rest.pass_over(self._at)
         self._at = len(self._rows)
         return rest
+
+
+def typed_rows(con: Any, columns: Sequence[tuple[str, str]], rows: Sequence[tuple[Any, ...]]) -> HeldResult:
+    """A few rows of Python values as columns of these names and DuckDB types."""
+    casts = ", ".join(f"CAST(c{place} AS {kind}) AS {quote(name)}" for place, (name, kind) in enumerate(columns))
+    names = ", ".join(f"c{place}" for place in range(len(columns)))
+    shown = rows or [(None,) * len(columns)]
+    values = ", ".join(f"({', '.join('?' * len(columns))})" for _ in shown)
+    query = f"SELECT {casts} FROM (VALUES {values}) AS held({names}){'' if rows else ' LIMIT 0'}"
+    with translated(None), lossless(con):
+        return HeldResult(con, con.sql(query, params=[value for row in shown for value in row]).to_arrow_table())

@@ -17,7 +17,7 @@ from sqlfront.database.concern import Concern, concerning, naming
 from sqlfront.database.database import Database
 from sqlfront.database.entries import ChangeTable
 from sqlfront.database.failures import translated
-from sqlfront.database.held_result import HeldResult, HeldRows
+from sqlfront.database.held_result import HeldResult, HeldRows, typed_rows
 from sqlfront.database.names import Key
 from sqlfront.database.scans import ReadSession
 from sqlfront.database.streams import Stream
@@ -50,8 +50,9 @@ class Served(Protocol):
 class Session:
     """`reading` is the epoch of the current statement's scans, `again` the query to run again for a whole read.
 
-    `scans` are the objects that registered names scan, `gates` the fast paths of apply_row; `tables`, `meant` and
-    `settings` remember what names mean, until `forget_names`. While `passing`, no scan is expected to begin.
+    `scans` are the objects that registered names scan, `gates` the fast paths of apply_row; `tables`, `meant`,
+    `settings`, `defaults` and `plans` (read/short_reads.py) remember what names mean, until `forget_names`. While
+    `passing`, no scan is expected to begin.
     """
 
     def __init__(self, database: Database) -> None:
@@ -64,6 +65,8 @@ class Session:
         self.tables: dict[str, ChangeTable] = {}
         self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
         self.settings: dict[str, str | None] = {}
+        self.plans: dict[str, Any] = {}
+        self.defaults: Any = None
         self.scans: dict[str, object] = {}
         self.served: Served | None = None
         self._told: bool | None = False
@@ -129,8 +132,13 @@ class Session:
 
     def set_count(self, rows: int) -> None:
         """Leave the number of rows that a write has changed as the result."""
+        found = [(rows,)]
+        self.set_rows(HeldRows(found, partial(typed_rows, self.duck, (("Count", "BIGINT"),), found)))
+
+    def set_rows(self, rows: HeldRows) -> None:
+        """Leave Python values as the result to be fetched."""
         self.has_result = True
-        self.served = HeldRows([(rows,)], partial(_counted, self.duck, rows))
+        self.served = rows
 
     def set_result(self, table: pa.Table) -> None:
         """Leave an Arrow table as the result to be fetched."""
@@ -139,7 +147,8 @@ class Session:
 
     def forget_names(self) -> None:
         """Look names up again: the catalog or the search path may have changed, or the connection is closed."""
-        self.gates, self.tables, self.meant, self.settings = {}, {}, {}, {}
+        self.gates, self.tables, self.meant, self.settings, self.plans = {}, {}, {}, {}, {}
+        self.defaults = None
 
     def close(self) -> None:
         """End the session; an open transaction is rolled back."""
@@ -309,9 +318,3 @@ class Session:
         for stream in list(self._streams):
             stream.close()
         self._streams.clear()
-
-
-def _counted(con: Any, rows: int) -> HeldResult:
-    import pyarrow as pa
-
-    return HeldResult(con, pa.table({"Count": pa.array([rows], pa.int64())}))

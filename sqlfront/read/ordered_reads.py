@@ -39,7 +39,7 @@ def served_limit(
     rows = None if select is None else _rows(session, select, params)
     if select is None or rows is None:
         return None
-    defaults = defaults_of(session.duck)
+    defaults = defaults_of(session)
     wanted = None if defaults.collated else _wanted(session, select, entry, defaults)
     most = crossover(entry.maintained)
     if wanted is None or (most is not None and rows > most):

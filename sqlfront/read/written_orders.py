@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from sqlfront.binding.session_settings import settings_of
 from sqlfront.sql.dialect import printed
+
+if TYPE_CHECKING:
+    from sqlfront.database.sessions import Session
 
 _SPELLED = "spelled"
 
@@ -30,11 +33,16 @@ class Defaults:
         return f"{'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
 
-def defaults_of(con: Any) -> Defaults:
-    """The session's default_order, default_null_order and default_collation."""
-    settings = settings_of(con)
-    nulls, collation = settings["default_null_order"], settings["default_collation"]
-    return Defaults(settings["default_order"] == "DESCENDING", nulls.lower(), bool(collation))
+def defaults_of(session: Session) -> Defaults:
+    """The session's default_order, default_null_order and default_collation. Asked once, until a statement of a
+    session may change them."""
+    known = session.defaults
+    if known is None:
+        settings = settings_of(session.duck)
+        nulls, collation = settings["default_null_order"], settings["default_collation"]
+        known = Defaults(settings["default_order"] == "DESCENDING", nulls.lower(), bool(collation))
+        session.defaults = known
+    return known
 
 
 def position_of(node: exp.Expr) -> int | None:

@@ -178,6 +178,11 @@ class Table:
         scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         kernels.upsert(self.address, scratch.ctypes.data, hashes.ctypes.data, 1, delta.ctypes.data)
 
+    def overwrite(self, key: Sequence[int]) -> None:
+        """Give the only row of a table other key words. It is then scanned, or found in a group of no words, never
+        looked up by its key."""
+        self._row(0)[: len(key)] = key
+
     def clear(self) -> None:
         """Empty a table that has no indexes and never lost a row; its memory stays. O(rows)."""
         kernels.clear(self.address)
@@ -206,6 +211,18 @@ class Table:
         """Of a group table: how many members the group of this key has. O(1)."""
         row = self.find(key)
         return 0 if row is None else int(self._row(row)[self.header[at.TAIL]] >> 32) & 0xFFFFFFFF
+
+    def members_of(self, number: int, key: Sequence[int]) -> list[list[int]]:
+        """The key words and values of the rows in a group of an index. O(rows)."""
+        group, link = self.groups[number], int(self.header[at.LINKS]) + 2 * number
+        row = group.find(np.array(key, np.int64))
+        head = 0 if row is None else int(group._row(row)[int(group.header[at.TAIL])] & 0xFFFFFFFF)
+        found = []
+        while head:
+            words = self._row(head - 1)
+            found.append(words[: self.keys + self.values * self.limbs].tolist())
+            head = int(words[link] & 0xFFFFFFFF)
+        return found
 
     def reserve(self, rows: int) -> None:
         """Make room for that many more rows at once, not by doubling. `compact` gives back what they do not take."""

@@ -1,0 +1,85 @@
+"""Raw columns of a view's rows as the Python values that DuckDB gives for them, without DuckDB: for small reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from sqlfront.maintenance.output.output import raw_column
+from sqlfront.maintenance.program.shapes import Part
+from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, numbers
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.query import RawColumn
+from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
+
+
+class Rows(Protocol):
+    """The rows of a walk's batch."""
+
+    rows: int
+
+    def words(self, variable: str) -> list[np.ndarray]: ...
+
+    def values(self, part: Part) -> np.ndarray: ...
+
+
+Column = Callable[[Rows], list[Any]]
+
+PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
+"""Types whose Arrow values are DuckDB's Python values."""
+_SUMS = {"BIGINT": 63, "HUGEINT": 127}
+
+
+def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
+    """What gives a raw column of a walk's rows; None if Arrow's Python values of the type are not DuckDB's. It raises
+    BeyondTypeError for a sum that does not fit its type, which DuckDB then says."""
+    if raw.kind == "variable" and raw.variable is not None:
+        if raw.type in WHOLE:
+            return _integers(view, raw.variable)
+        return _decoded(view, raw) if raw.type in PLAIN else None
+    if raw.kind in ("sum", "count") and raw.type in _SUMS and raw.specials is None:
+        return _sums(view, raw)
+    return _decoded(view, raw) if raw.type == "DOUBLE" else None
+
+
+def _decoded(view: MaintainedView, raw: RawColumn) -> Column:
+    return lambda walk: raw_column(view, walk, raw).to_pylist()
+
+
+def _integers(view: MaintainedView, variable: str) -> Column:
+    """Whole numbers, whose codes they are, except NULL and one value of BIGINT."""
+    codec = view.codecs[variable]
+
+    def read(walk: Rows) -> list[Any]:
+        words = walk.words(variable)
+        values: list[Any] = words[0].tolist()
+        return codec.decode(words).to_pylist() if NULL_CODE in values or RESERVED_LOW in values else values
+
+    return read
+
+
+def _sums(view: MaintainedView, raw: RawColumn) -> Column:
+    parts = [frozenset(measure.factors) for measure in view.definition.measures]
+    terms = [(coefficient, parts[measure]) for coefficient, measure in raw.terms]
+    present, bound = None if raw.present is None else parts[raw.present], 2 ** _SUMS[raw.type]
+
+    def read(walk: Rows) -> list[Any]:
+        totals: list[Any] = [0] * walk.rows
+        for coefficient, part in terms:
+            totals = [
+                total + coefficient * _whole(value) for total, value in zip(totals, walk.values(part), strict=True)
+            ]
+        if any(not -bound <= total < bound for total in totals):
+            raise BeyondTypeError
+        if present is None:
+            return totals
+        return [total if count else None for total, count in zip(totals, numbers(walk, present), strict=True)]
+
+    return read
+
+
+def _whole(limbs: np.ndarray) -> int:
+    """An integer of several limbs."""
+    return int(limbs[0]) if len(limbs) == 1 else int.from_bytes(limbs.tobytes(), "little", signed=True)

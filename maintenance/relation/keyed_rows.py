@@ -1,0 +1,60 @@
+"""The rows of a table that keeps its own, by columns: what an UPDATE or a DELETE by key changes.
+
+The table's own store is indexed by the columns at the first such statement: O(rows) once, then O(rows with the key).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
+from sqlfront.maintenance.relation.filling import refill
+from sqlfront.storage.codecs.codec import Codec
+from sqlfront.storage.sql_text import quote
+
+Codes = Mapping[str, tuple[int, ...]]
+"""The codes of values by their columns' names."""
+
+
+def index_by(machine: Machine, relation: Relation, key: Sequence[str]) -> bool:
+    """Index a table's own rows by columns; False if they are already. Programs that change them are stale then."""
+    store = _own(relation)
+    old, index = store.table, tuple(map(quote, key))
+    if index in store.indexes:
+        return False
+    relation.reindex(store, [index], [False])
+    refill(machine, old, store)
+    return True
+
+
+def rows_with(relation: Relation, key: Sequence[str], codes: Codes) -> Iterator[tuple[Codes, int]]:
+    """The rows that have these codes, all that a table keeps of them, with their weights, by an index on `key`."""
+    store = _own(relation)
+    names = {quote(column.name): column.name for column in relation.columns}
+    number = store.indexes.index(tuple(map(quote, key)))
+    for words in store.table.members_of(number, [word for name in key for word in codes[name]]):
+        held, place = dict[str, tuple[int, ...]](), 0
+        for column, width in zip(store.variables, store.widths, strict=True):
+            held[names[column.expression]] = tuple(words[place : place + width])
+            place += width
+        if all(held[name] == code for name, code in codes.items()):
+            yield held, int.from_bytes(np.array(words[place:], np.int64).tobytes(), "little", signed=True)
+
+
+def held_code(codes: Codes, name: str, codec: Codec) -> tuple[int, ...]:
+    """For `encode_row`: the code of a column of a row that is held."""
+    return codes[name]
+
+
+def new_code(values: Mapping[str, Any], name: str, codec: Codec) -> tuple[int, ...]:
+    """For `encode_row`: the code of a column of a row that comes as Python values."""
+    return codec.encode_value(values[name])
+
+
+def _own(relation: Relation) -> LeafStore:
+    assert relation.base is not None
+    return relation.base

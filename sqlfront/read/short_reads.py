@@ -1,0 +1,243 @@
+"""Small reads that go from the text to the tree in one hop: `WHERE key = 5`, `ORDER BY ... LIMIT 10`, and View.get.
+
+A text is recognised by its *shape*, the text with a parameter in place of each literal. A shape is planned once; its
+plan holds until names or settings may mean something else (`Session.forget_names`). The plan reads Python values off
+the tree, and DuckDB is not asked. A text without a plan, and values that DuckDB might compare or show otherwise, go the
+general way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from sqlfront.database.held_result import HeldRows, typed_rows
+from sqlfront.database.names import meant
+from sqlfront.read.comparing import is_same, output_variables
+from sqlfront.read.ordered_reads import served_limit
+from sqlfront.read.top import reader_for
+from sqlfront.read.written_orders import defaults_of
+from sqlfront.sql.query_trees import clauses, column_name, connected, only_table, parameter_name, query_tree
+from sqlfront.sql.statements import PassThrough
+from sqlfront.storage.errors import DataError
+
+if TYPE_CHECKING:
+    from sqlfront.database.entries import ViewEntry
+    from sqlfront.database.sessions import Session
+
+Rows = list[tuple[Any, ...]]
+_SHORT = 500
+_PART = re.compile(
+    r"""(?P<text>(?<![\w$])'(?:[^']|'')*')(?!\s*')|(?<![\w.$])(?P<number>\d{1,18})(?![\w.])|(?P<given>\?)(?!\d)
+    |(?P<name>"(?:[^"]|"")*")|(?P<other>--|/\*|\$|'|\?|\\)""",
+    re.VERBOSE,
+)
+UNKNOWN = object()
+"""No plan is known, or in place of a literal: the value is given with the text."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the rows of a shape are read: `read(session, values of the parameters)`, None where DuckDB has to; the
+    columns that are shown, as places in the view's rows, with their names and types."""
+
+    entry: ViewEntry
+    read: Callable[[Session, Sequence[Any]], Rows | None]
+    shown: Callable[[Rows], Rows] | None
+    columns: tuple[tuple[str, str], ...]
+
+
+def read_shortly(session: Session, text: str, params: Any) -> bool:
+    """Leave the rows of a small read as the result; False, and nothing is done, if it has to go the general way."""
+    found = shape_of(text) if len(text) <= _SHORT else None
+    if found is None or (session.transaction is not None and session.transaction.touched()):
+        return False
+    shape, literals = found
+    values = given_values(literals, params)
+    if values is None:
+        return False
+    database = session.database
+    with database.lock:
+        plan = session.plans.get(shape, UNKNOWN)
+        plan = _planned(session, shape) if plan is UNKNOWN else plan
+        if plan is None:
+            return False
+        session.start_reading([plan.entry.maintained.name])
+        database.refuse_unreadable(plan.entry, session.current_reading())
+        rows = plan.read(session, values)
+    if rows is None:
+        return False
+    shown = rows if plan.shown is None else plan.shown(rows)
+    session.set_rows(HeldRows(shown, partial(typed_rows, session.duck, plan.columns, shown)))
+    return True
+
+
+def get_rows(entry: ViewEntry, variables: tuple[str, ...], keys: Sequence[Sequence[Any]]) -> list[Any] | None:
+    """The row, or None, of each key of a grouped view, off its tree; None if DuckDB has to. The engine is locked."""
+    from sqlfront.maintenance.output.look_up import look_up_by
+
+    look_up = look_up_by(entry.maintained, variables)
+    if look_up is None:
+        return None
+    codecs = [entry.maintained.codecs[variable] for variable in variables]
+    found: list[Any] = []
+    for key in keys:
+        codes = _codes(codecs, key)
+        rows = None if codes is None else look_up.rows(codes) if codes else []
+        if rows is None:
+            return None
+        found.append(rows[0] if rows else None)
+    return found
+
+
+def _codes(codecs: Sequence[Any], values: Sequence[Any]) -> list[tuple[int, ...]] | None:
+    """The codes of values; empty if no row has one of them, None if only DuckDB can tell."""
+    codes = []
+    for codec, value in zip(codecs, values, strict=True):
+        if is_same(codec.type, value) is not True:
+            return None
+        try:
+            code = codec.find_value(value)
+        except DataError:
+            return None
+        if code is None:
+            return []
+        codes.append(code)
+    return codes
+
+
+@lru_cache(maxsize=512)
+def shape_of(text: str) -> tuple[str, tuple[Any, ...]] | None:
+    """A text with `?` in place of each literal, and their values, UNKNOWN for a `?` of the text itself; None for a text
+    with comments, other strings or other parameters."""
+    values: list[Any] = []
+    parts, last = [], 0
+    for found in _PART.finditer(text):
+        if found["other"]:
+            return None
+        if found["name"]:
+            continue
+        if found["text"]:
+            values.append(found["text"][1:-1].replace("''", "'"))
+        else:
+            values.append(int(found["number"]) if found["number"] else UNKNOWN)
+        parts += [text[last : found.start()], "?"]
+        last = found.end()
+    return "".join([*parts, text[last:]]), tuple(values)
+
+
+def given_values(literals: Sequence[Any], params: Any) -> Sequence[Any] | None:
+    """The values of a shape's parameters: the text's literals, and in their places those that are given."""
+    given = literals.count(UNKNOWN)
+    if not given and not params:
+        return literals
+    if not isinstance(params, (list, tuple)) or len(params) != given:
+        return None
+    rest = iter(params)
+    return [next(rest) if value is UNKNOWN else value for value in literals]
+
+
+def _planned(session: Session, shape: str) -> Plan | None:
+    """The plan of a shape. It is remembered if its view's name is."""
+    tree = query_tree(shape)
+    table = only_table(tree) if isinstance(tree, exp.Select) else None
+    if not isinstance(tree, exp.Select) or table is None:
+        session.plans[shape] = None
+        return None
+    parts = tuple(part.name for part in table.parts)
+    entry = session.database.views.get(meant(session, parts) or ("", ""))
+    if parts not in session.meant:
+        return None
+    plan = None if entry is None else _plan(session, shape, tree, table.alias_or_name.casefold(), entry)
+    session.plans[shape] = plan
+    return plan
+
+
+def _plan(session: Session, shape: str, tree: exp.Select, name: str, entry: ViewEntry) -> Plan | None:
+    columns = _shown(tree, name, entry)
+    if columns is None or defaults_of(session).collated:
+        return None
+    used = clauses(tree)
+    if used == {"expressions", "from_", "where"}:
+        read = _look_up(tree, name, entry)
+    elif used == {"expressions", "from_", "order", "limit"}:
+        read = partial(_first_rows, shape, entry)
+    else:
+        return None
+    every = tuple(range(len(entry.definition.columns)))
+    places = tuple(place for place, _ in columns)
+    types = tuple((label, entry.definition.columns[place][1]) for place, label in columns)
+    return None if read is None else Plan(entry, read, None if places == every else partial(_picked, places), types)
+
+
+def _picked(places: Sequence[int], rows: Rows) -> Rows:
+    if len(places) == 1:
+        return [(row[places[0]],) for row in rows]
+    return list(map(itemgetter(*places), rows))
+
+
+def _shown(tree: exp.Select, table: str, entry: ViewEntry) -> list[tuple[int, str]] | None:
+    """The columns of SELECT as places in the view's rows and names; None for anything but columns."""
+    names = [name.casefold() for name, _ in entry.definition.columns]
+    found: list[tuple[int, str]] = []
+    for item in tree.expressions:
+        if isinstance(item, exp.Star) and not clauses(item):
+            found += [(place, name) for place, (name, _) in enumerate(entry.definition.columns)]
+            continue
+        name = _column(item.unalias(), table)
+        if name is None or name not in names:
+            return None
+        place = names.index(name)
+        found.append((place, item.alias if isinstance(item, exp.Alias) else entry.definition.columns[place][0]))
+    return found
+
+
+def _column(node: exp.Expr, table: str) -> str | None:
+    """The name of a column of the only table, in lower case."""
+    if isinstance(node, exp.Column) and node.table.casefold() == table and clauses(node) == {"this", "table"}:
+        return node.name.casefold()
+    return column_name(node)
+
+
+def _look_up(tree: exp.Select, table: str, entry: ViewEntry) -> Callable[[Session, Sequence[Any]], Rows | None] | None:
+    """Reads the rows that equal parameters in columns that lead to them."""
+    from sqlfront.maintenance.output.look_up import look_up_by
+
+    variables, places = output_variables(entry), dict[str, int]()
+    for part in connected(tree.args["where"].this, exp.And):
+        if not isinstance(part, exp.EQ):
+            return None
+        sides = [part.this.unnest(), part.expression.unnest()]
+        if isinstance(sides[0], exp.Placeholder):
+            sides.reverse()
+        variable = variables.get(_column(sides[0], table) or "")
+        if variable is None or variable in places or not isinstance(sides[1], exp.Placeholder):
+            return None
+        places[variable] = int(parameter_name(sides[1])) - 1
+    wanted = tuple(places)
+    codecs = [entry.maintained.codecs[variable] for variable in wanted]
+
+    def read(session: Session, values: Sequence[Any]) -> Rows | None:
+        given = [values[place] for place in places.values()]
+        codes = None if None in given else _codes(codecs, given)
+        look_up = look_up_by(entry.maintained, wanted)
+        if codes is None or look_up is None:
+            return None
+        return look_up.rows(codes) if codes else []
+
+    return read
+
+
+def _first_rows(shape: str, entry: ViewEntry, session: Session, values: Sequence[Any]) -> Rows | None:
+    """Reads the first rows of the view's first order."""
+    served = served_limit(session, PassThrough(shape, 0, "select"), entry, values)
+    if served is None or served[0] != 0 or served[2] is not None:
+        return None
+    reader = reader_for(entry.maintained)
+    return None if reader is None else reader.read(served[1])

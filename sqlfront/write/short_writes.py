@@ -1,0 +1,185 @@
+"""Writes of a few rows of a change table that say all in literals: INSERT VALUES, and UPDATE and DELETE by a key.
+
+They go to the engine as Python values, without DuckDB and without a look at the rest of the table. A text is recognised
+by its shape (read/short_reads.py), and its plan is remembered as a read's is. What casts a value, a key that is not
+declared, a conflict clause, a durable table and a transaction go the general way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.database.names import meant
+from sqlfront.read.comparing import is_same
+from sqlfront.read.short_reads import UNKNOWN, given_values, shape_of
+from sqlfront.read.written_orders import defaults_of
+from sqlfront.sql.name_parts import split_name
+from sqlfront.storage.codecs.encoding import codec_for
+from sqlfront.storage.errors import DataError
+
+if TYPE_CHECKING:
+    from sqlfront.database.entries import ChangeTable
+    from sqlfront.database.sessions import Session
+    from sqlfront.maintenance.relation.base_relation import Column
+
+_LONGEST = 4000
+_NAME = r'(?:"(?:[^"]|"")*"|[A-Za-z_]\w*)'
+_TABLE = rf"(?P<table>{_NAME}(?:\s*\.\s*{_NAME}){{0,2}})"
+_VALUE = r"(?:-\s*\?|\?|null\b)"
+_ROW = rf"\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\)"
+_PAIR = rf"{_NAME}\s*=\s*(?:-\s*)?\?"
+_WHERE = rf"where\s+(?P<where>{_PAIR}(?:\s+and\s+{_PAIR})*)"
+_INSERT = re.compile(
+    rf"\s*insert\s+into\s+{_TABLE}\s*(?:\(\s*(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)\s*\)\s*)?"
+    rf"values\s*(?P<rows>{_ROW}(?:\s*,\s*{_ROW})*)\s*;?\s*",
+    re.IGNORECASE,
+)
+_UPDATE = re.compile(
+    rf"\s*update\s+{_TABLE}\s+set\s+(?P<sets>{_PAIR}(?:\s*,\s*{_PAIR})*)\s+{_WHERE}\s*;?\s*", re.IGNORECASE
+)
+_DELETE = re.compile(rf"\s*delete\s+from\s+{_TABLE}\s+{_WHERE}\s*;?\s*", re.IGNORECASE)
+_ROWS, _VALUES = re.compile(_ROW, re.IGNORECASE), re.compile(_VALUE, re.IGNORECASE)
+_PAIRS = re.compile(rf"({_NAME})\s*=\s*((?:-\s*)?\?)")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A value of a text: NULL (`place` is None), or the parameter at a place of its shape, perhaps with a minus."""
+
+    place: int | None
+    negative: bool = False
+
+    def value(self, values: Sequence[Any]) -> Any:
+        if self.negative:
+            return -values[self.place or 0]
+        return None if self.place is None else values[self.place]
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Rows in the table's column order."""
+
+    table: ChangeTable
+    relation: str
+    rows: tuple[tuple[Given, ...], ...]
+
+    def run(self, session: Session, values: Sequence[Any]) -> int | None:
+        engine, columns = session.database.engine, self.table.columns
+        rows = [tuple([given.value(values) for given in row]) for row in self.rows]
+        for row in rows:
+            for column, value in zip(columns, row, strict=True):
+                if is_same(column.type, value) is not True or (value is None and column.not_null):
+                    return None
+        gate = engine.gates.get(self.relation) if len(rows) == 1 else None
+        try:
+            if gate is None or gate.run(rows[0], 1) is None:
+                engine.apply_rows(self.relation, rows, [1] * len(rows))
+        except DataError:  # The general way says what is wrong, in DuckDB's words.
+            return None
+        return len(rows)
+
+
+@dataclass(frozen=True)
+class ByKey:
+    """The rows that have values, among them those of `key`, get others, or go (`sets` is None)."""
+
+    table: ChangeTable
+    relation: str
+    key: tuple[str, ...]
+    where: tuple[tuple[Column, Given], ...]
+    sets: tuple[tuple[Column, Given], ...] | None
+
+    def run(self, session: Session, values: Sequence[Any]) -> int | None:
+        engine = session.database.engine
+        codes: list[dict[str, tuple[int, ...]]] = []
+        for pairs, inserted in ((self.where, False), (self.sets or (), True)):
+            codes.append({})
+            for column, given in pairs:
+                value = given.value(values)
+                if value is None or is_same(column.type, value) is not True:
+                    return None
+                codec = codec_for(column.type, engine.dictionaries)
+                try:
+                    code = codec.encode_value(value) if inserted else codec.find_value(value)
+                except DataError:
+                    return None
+                if code is None:
+                    return 0  # No row has the value.
+                codes[-1][column.name] = code
+        where, sets = codes
+        return engine.change_by_key(self.relation, self.key, where, None if self.sets is None else sets)
+
+
+def write_shortly(session: Session, text: str, params: Any) -> bool:
+    """Run such a write as one epoch and leave its count as the result; False, with nothing done, for any other."""
+    found = shape_of(text) if len(text) <= _LONGEST else None
+    if found is None or session.transaction is not None:
+        return False
+    shape, literals = found
+    values = given_values(literals, params)
+    if values is None:
+        return False
+    with session.database.lock:
+        plan = session.plans.get(shape, UNKNOWN)
+        plan = _planned(session, shape) if plan is UNKNOWN else plan
+        if plan is None or plan.table.lost is not None:
+            return False
+        try:
+            rows = plan.run(session, values)
+        except TypeError:  # A minus before a string.
+            return False
+    if rows is None:
+        return False
+    session.set_count(rows)
+    return True
+
+
+def _planned(session: Session, shape: str) -> Insert | ByKey | None:
+    """The plan of a shape. It is remembered if its table's name is."""
+    found = _INSERT.fullmatch(shape) or _UPDATE.fullmatch(shape) or _DELETE.fullmatch(shape)
+    if found is None:
+        session.plans[shape] = None
+        return None
+    parts = tuple(split_name(found["table"]))
+    table = session.database.change_tables.get(meant(session, parts) or ("", "")) if parts else None
+    if parts not in session.meant:
+        return None
+    usable = table is not None and not table.durable and not defaults_of(session).collated
+    plan = _plan(session, found, table) if usable and table is not None else None
+    session.plans[shape] = plan
+    return plan
+
+
+def _plan(session: Session, found: re.Match[str], table: ChangeTable) -> Insert | ByKey | None:
+    relation, places = session.database.relation_key(table.name), iter(range(len(found.string)))
+    columns = {column.name.casefold(): column for column in table.columns}
+    if found.re is _INSERT:
+        rows = [tuple(_given(value, places) for value in _VALUES.findall(row)) for row in _ROWS.findall(found["rows"])]
+        listed = [split_name(name)[0].casefold() for name in re.findall(_NAME, found["columns"] or "")] or list(columns)
+        if sorted(listed) != sorted(columns) or any(len(row) != len(columns) for row in rows):
+            return None
+        return Insert(table, relation, tuple(tuple(row[listed.index(name)] for name in columns) for row in rows))
+    sets = None if found.re is _DELETE else _pairs(found["sets"], columns, places)
+    where = _pairs(found["where"], columns, places)
+    if not table.retain or where is None or (sets is None and found.re is _UPDATE):
+        return None
+    named = {column.name.casefold() for column, _ in where}
+    key = next((key for key in table.keys if {name.casefold() for name in key} <= named), None)
+    if key is None:
+        return None
+    return ByKey(table, relation, tuple(columns[name.casefold()].name for name in key), where, sets)
+
+
+def _pairs(text: str, columns: dict[str, Column], places: Iterator[int]) -> tuple[tuple[Column, Given], ...] | None:
+    """`column = value, ...`, each column once; None for what are no columns."""
+    found = [(split_name(name)[0].casefold(), _given(value, places)) for name, value in _PAIRS.findall(text)]
+    if len({name for name, _ in found}) < len(found) or not all(name in columns for name, _ in found):
+        return None
+    return tuple((columns[name], given) for name, given in found)
+
+
+def _given(text: str, places: Iterator[int]) -> Given:
+    return Given(next(places), text.startswith("-")) if "?" in text else Given(None)
