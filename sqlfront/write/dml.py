@@ -30,6 +30,7 @@ from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.sql_text import quote
 from sqlfront.write.returned import commit_captured, write_returned
+from sqlfront.write.two_statements import two_statements
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,10 +106,33 @@ def _write_alone(session: Session, statement: PassThrough, key: Key, params: Any
     """Write a captured table in autocommit, reading nothing of ours: the statement tells its changes itself, or leaves
     them in the table's own delta table."""
     count = None if many else write_returned(session, statement, key, params)
+    if count is None and not many and not params and (statement.kind == "merge" or statement.upsert):
+        count = _write_twice(session, statement, key)
     if count is not None:
         return count
     with unit(session, key):
         return _write_table(session, statement, key, params, many)
+
+
+def _write_twice(session: Session, statement: PassThrough, key: Key) -> int | None:
+    """Run an upsert or a MERGE of one row as two statements; how many rows it changed. None, and nothing is changed, if
+    it is not of that form, or one fails, or neither meets just what the statement would (a key with a collation)."""
+    import duckdb
+
+    table = captured_table(session.database, key)
+    texts = None if statement.returning else two_statements(session, statement.text, table)
+    if texts is None:
+        return None
+    try:
+        with unit(session, key):
+            [(count,)] = session.duck.execute(texts[0]).fetchall()
+            if not count:
+                [(count,)] = session.duck.execute(texts[1]).fetchall()
+                if count != 1:
+                    raise duckdb.ConstraintException
+            return int(count)
+    except duckdb.Error:
+        return None
 
 
 def _leave(session: Session, result: pa.Table | int) -> None:

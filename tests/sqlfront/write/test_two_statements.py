@@ -1,0 +1,75 @@
+"""Upserts and MERGE of one row give what DuckDB gives, whether they run as two statements or as they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+
+import sqlfront
+from sqlfront.write import dml
+
+TABLE = (
+    "CREATE TABLE t (k INTEGER PRIMARY KEY, g VARCHAR UNIQUE, n BIGINT CHECK (n < 100), m BIGINT AS (n + 1), d DATE)"
+)
+ROWS = "INSERT INTO t (k, g, n) VALUES (1, 'a', 10), (2, 'b', 20)"
+INTO = "INSERT INTO t (k, g, n) VALUES"
+MERGE = "MERGE INTO t USING (SELECT {} AS k, {} AS n) AS s ON t.k = s.k WHEN MATCHED THEN UPDATE SET n = s.n "
+TWICE = [
+    f"{INTO} (1, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n, g = 'it''s'",
+    f"{INTO} (5, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
+    f"{INTO} (NULL, 'b', -7) ON CONFLICT (g) DO UPDATE SET n = excluded.n",
+    f"{INTO} (9, 'b', 7) on conflict (G) do update set N = Excluded.K;",
+    "INSERT INTO main.t VALUES (2, 'c', 7, '2024-02-29') ON CONFLICT (k) DO UPDATE SET d = excluded.d, g = NULL",
+    MERGE.format(2, 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
+    MERGE.format("5::INTEGER", 7) + "WHEN NOT MATCHED THEN INSERT VALUES (s.k, 'new', s.n, NULL);",
+    MERGE.format("NULL", 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (8, s.n)",
+]
+OTHERWISE = [
+    f"{INTO} (5, 'b', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
+    f"{INTO} (1, 'x', 700) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
+    f"{INTO} (1, 'x', 7) ON CONFLICT (k) DO UPDATE SET k = 3",
+    f"{INTO} (1, 'x', 'y') ON CONFLICT (k) DO UPDATE SET n = 1",
+    f"{INTO} (1, 'x', 7) ON CONFLICT (n) DO UPDATE SET n = 1",
+    f"{INTO} (1, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = t.n + excluded.n",
+    f"{INTO} (1, 'x', 7), (3, 'y', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
+    f"{INTO} (1, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n WHERE false",
+    "INSERT OR REPLACE INTO t (k, g, n) VALUES (1, 'x', 7)",
+    MERGE.format(2, 700) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
+    MERGE.format(2, 7) + "WHEN NOT MATCHED THEN DO NOTHING",
+    MERGE.format("(SELECT 2)", 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
+]
+
+
+@pytest.mark.parametrize("statement", [*TWICE, *OTHERWISE])
+def test_a_statement_changes_what_duckdb_changes(statement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    con, plain, twice = sqlfront.connect(), duckdb.connect(), list[Any]()
+    write = dml._write_twice
+    monkeypatch.setattr(dml, "_write_twice", lambda *given: twice.append(write(*given)) or twice[-1])
+    for one in (con, plain):
+        one.execute(f"{TABLE}; {ROWS}")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT g, sum(m) AS s, max(d) AS d, count(*) AS c FROM t GROUP BY g")
+    con.execute("FROM v").fetchall()
+    try:
+        expected = plain.execute(statement).fetchall()
+    except duckdb.Error as error:
+        with pytest.raises(sqlfront.Error) as caught:
+            con.execute(statement)
+        assert str(error).partition("\n")[0][:40] in str(caught.value)
+    else:
+        assert con.execute(statement).fetchall() == expected
+    assert con.execute("FROM t ORDER BY ALL").fetchall() == plain.execute("FROM t ORDER BY ALL").fetchall()
+    assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    assert con.session.database.capture.pending(con.session.duck).tables == {}
+    assert (twice and twice[0] is not None) == (statement in TWICE)
+
+
+def test_text_keys_are_told_apart_by_their_letters() -> None:
+    con = sqlfront.connect()
+    con.execute("CREATE TABLE t (k VARCHAR PRIMARY KEY, n BIGINT); INSERT INTO t VALUES ('a', 1), ('A', 2)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(n) AS s FROM t; FROM v")
+    con.execute("SET default_collation = 'nocase'")
+    con.execute("INSERT INTO t VALUES ('a', 10) ON CONFLICT (k) DO UPDATE SET n = excluded.n")
+    assert con.execute("SELECT n FROM t ORDER BY n").fetchall() == [(2,), (10,)]
+    assert con.execute("FROM v").fetchall() == [(12,)]
