@@ -5,19 +5,21 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sqlfront import dispatch, short_ways
 from sqlfront.database import arguments
 from sqlfront.database.database import Database
-from sqlfront.database.failures import expect_copy, require_pandas, translated
+from sqlfront.database.failures import expect_copy, polars_frame, require_pandas, translated
 from sqlfront.database.names import name_parts
 from sqlfront.database.sessions import Session
 from sqlfront.define.persistence import restore
 from sqlfront.sql.dialects import transpiled
 from sqlfront.sql.statements import parse_statement
 from sqlfront.storage.errors import ProgrammingError, StaleRead
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pandas
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from sqlfront.view import View
 
 _open: weakref.WeakSet[Connection] = weakref.WeakSet()
+_APPENDED = "__sqlfront_appended"
 
 
 @atexit.register
@@ -39,15 +42,18 @@ def _close_all() -> None:
         del connection.session.duck, connection.session.database
 
 
-def connect(database: str | os.PathLike[str] = ":memory:", *, config: Mapping[str, Any] | None = None) -> Connection:
+def connect(
+    database: str | os.PathLike[str] = ":memory:", read_only: bool = False, *, config: Mapping[str, Any] | None = None
+) -> Connection:
     """Open a DuckDB database, in memory or in a file (its path), and bring its materialized views back.
 
-    `config` is handed to DuckDB; with access_mode = 'READ_ONLY' views are read and nothing is written.
+    `config` is handed to DuckDB; with `read_only` (or access_mode = 'READ_ONLY') views are read and nothing is written.
     Connections of one process to one file share its views.
     Raises OperationalError if the file cannot be opened, InterfaceError for an argument of another kind.
     """
     with translated(None):
-        return Connection(Database.open(arguments.path_text(database), arguments.options(config, "config"), restore))
+        settings = arguments.options(config, "config") | ({"access_mode": "READ_ONLY"} if read_only else {})
+        return Connection(Database.open(arguments.path_text(database), settings, restore))
 
 
 class Connection:
@@ -147,6 +153,20 @@ class Connection:
 
     fetchdf = df
 
+    def pl(self) -> Any:
+        """All remaining rows as a polars DataFrame. InterfaceError without polars."""
+        return polars_frame(self.to_arrow_table())
+
+    def fetchnumpy(self) -> dict[str, Any]:
+        """All remaining rows as numpy arrays by column, masked where there are NULLs."""
+        session = self.session
+        return session.served.fetchnumpy() if session.served is not None else self._whole(session.duck.fetchnumpy)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The remaining rows, one after the other."""
+        while (row := self.fetchone()) is not None:
+            yield row
+
     def to_arrow_table(self) -> pa.Table:
         """All remaining rows as an Arrow table."""
         served = self.session.served
@@ -181,6 +201,18 @@ class Connection:
         return self.session.duck.rowcount if self.session.served is None else -1
 
     # Changes -------------------------------------------------------------------------------------
+
+    def append(self, table: str, data: Any, *, by_name: bool = False) -> Connection:
+        """Insert Arrow data or a DataFrame into a table, its columns by position or by name: one INSERT."""
+        import duckdb
+
+        name = ".".join(quote(part) for part in name_parts(arguments.text(table, "table")))
+        self.register(_APPENDED, data)
+        try:
+            return self.execute(f"INSERT INTO {name}{' BY NAME' if by_name else ''} SELECT * FROM {_APPENDED}")
+        finally:
+            with suppress(duckdb.TransactionException):  # Of an aborted transaction, which takes the name along.
+                self.session.duck.unregister(_APPENDED)
 
     def apply(self, changes: Mapping[str, Any]) -> Epoch | None:
         """Apply changes of several tables as one atomic epoch.
@@ -301,6 +333,33 @@ class Connection:
         with translated(None):
             self.session.duck.unregister(arguments.text(name, "name"))
         return self
+
+    def create_function(
+        self, name: str, function: Callable[..., Any], parameters: list[Any] | None = None, return_type: Any = None, *,
+        deterministic: bool, **options: Any,
+    ) -> Connection:  # fmt: skip
+        """Make a Python function callable in SQL, as DuckDB's create_function does, which takes the other `options`.
+
+        `deterministic`: equal arguments always give equal results, so DuckDB may call it once for them. Statements may
+        call it; a materialized view may not, as nothing in its file would say what the function does.
+        """
+        self.session.ready()
+        self.session.database.forget_names()
+        given = {**options, "side_effects": not deterministic}
+        with translated(None):
+            self.session.duck.create_function(arguments.text(name, "name"), function, parameters, return_type, **given)
+        return self
+
+    def remove_function(self, name: str) -> Connection:
+        """Take a function of `create_function` away."""
+        self.session.ready()
+        with translated(None):
+            self.session.duck.remove_function(arguments.text(name, "name"))
+        return self
+
+    def query_progress(self) -> float:
+        """How far the running statement is, in percent; -1 without one. May be called from another thread."""
+        return float(self.session.duck.query_progress())
 
     def interrupt(self) -> None:
         """Stop the running statement; may be called from another thread."""

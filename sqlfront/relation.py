@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.database.failures import polars_frame
+
 if TYPE_CHECKING:
     import pandas
     import pyarrow as pa
@@ -77,6 +79,18 @@ class Relation:
         """All rows as a pandas DataFrame."""
         with self._cursor() as cursor:
             return self._run(cursor).df()
+
+    def pl(self) -> Any:
+        """All rows as a polars DataFrame."""
+        return polars_frame(self.to_arrow_table())
+
+    def fetchnumpy(self) -> dict[str, Any]:
+        """All rows as numpy arrays by column."""
+        with self._cursor() as cursor:
+            return self._run(cursor).fetchnumpy()
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
 
     def to_arrow_table(self) -> pa.Table:
         """All rows as an Arrow table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from sqlfront.database import arguments
 from sqlfront.database.names import shown
@@ -152,6 +152,18 @@ class View:
     def explain(self) -> Explanation:
         """How the view is maintained."""
         return explain_view(self._connection.session.database, self._connection.session.duck, self._entry.name.key)
+
+    @overload
+    def subscribe(
+        self, callback: None = None, *, snapshot: bool | None = None, after: int | None = None,
+        timeout: float | None = None, buffer: int = HELD_ROWS,
+    ) -> Subscription: ...  # fmt: skip
+
+    @overload
+    def subscribe(
+        self, callback: Callable[[pa.Table], None], *, snapshot: bool | None = None, after: int | None = None,
+        timeout: float | None = None, buffer: int = HELD_ROWS,
+    ) -> CallbackThread: ...  # fmt: skip
 
     def subscribe(
         self,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from sqlfront.storage import errors
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def expect_copy() -> None:
@@ -25,6 +30,15 @@ def require_pandas() -> None:
         raise errors.InterfaceError(
             "df() needs pandas", why="it is not installed", hint="pip install pandas, or use to_arrow_table()"
         )
+
+
+def polars_frame(table: pa.Table) -> Any:
+    """An Arrow table as a polars DataFrame. InterfaceError if polars, which sqlfront does not depend on, is missing."""
+    if importlib.util.find_spec("polars") is None:
+        raise errors.InterfaceError(
+            "pl() needs polars", why="it is not installed", hint="pip install polars, or use to_arrow_table()"
+        )
+    return importlib.import_module("polars").from_arrow(table)
 
 
 _INTERRUPTED = re.compile(r"failed: (KeyboardInterrupt|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL)

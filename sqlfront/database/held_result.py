@@ -62,6 +62,9 @@ class HeldResult:
     def df(self) -> Any:
         return self._rest("df")
 
+    def fetchnumpy(self) -> dict[str, Any]:
+        return self._rest("fetchnumpy")
+
     def to_arrow_table(self) -> pa.Table:
         expect_copy()
         return self._rest("to_arrow_table")
@@ -113,6 +116,9 @@ class HeldRows:
 
     def df(self) -> Any:
         return self._rest().df()
+
+    def fetchnumpy(self) -> dict[str, Any]:
+        return self._rest().fetchnumpy()
 
     def to_arrow_table(self) -> pa.Table:
         return self._rest().to_arrow_table()

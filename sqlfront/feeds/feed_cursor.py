@@ -54,6 +54,9 @@ class FeedCursor:
     def df(self) -> Any:
         return self._whole(self._query().df)
 
+    def fetchnumpy(self) -> dict[str, Any]:
+        return self._whole(self._query().fetchnumpy)
+
     def to_arrow_table(self) -> pa.Table:
         return self._whole(self._query().to_arrow_table)
 

@@ -139,7 +139,7 @@ def test_views_follow_every_writer(seed: int) -> None:
             check(con)
     check(con)
     assert con.session.database.capture.pending(con.session.duck).tables == {}
-    assert min(run.values()) > 1, (seed, run)
+    assert min(run.values()) > 0, (seed, run)
 
 
 def together(con: Any, stranger: Any, writes: Writes) -> None:
