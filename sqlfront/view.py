@@ -12,7 +12,7 @@ from sqlfront.explain.explanation import Explanation, explain_view
 from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
-from sqlfront.read.short_reads import get_rows
+from sqlfront.read.short_reads import UNKNOWN, get_directly, get_rows
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.nested_types import parse_nested, with_fields
 from sqlfront.storage.errors import ProgrammingError
@@ -32,6 +32,7 @@ class View:
     def __init__(self, connection: Connection, entry: ViewEntry) -> None:
         self._connection, self._entry = connection, entry
         self._variables: dict[str, str] | None = None
+        self._quick: tuple[int, tuple[str, ...]] | None = None
 
     @property
     def name(self) -> str:
@@ -58,6 +59,13 @@ class View:
         looked for: one small query, which views over change tables do not need.
         ProgrammingError for a view without GROUP BY, or with GROUP BY columns that it does not put out.
         """
+        quick, session = self._quick, self._connection.session
+        database = session.database
+        if quick is not None and quick[0] == database.revision and session.transaction is None and not session.closed:
+            with database.lock:
+                found = get_directly(self._entry, quick[1], key)
+            if found is not UNKNOWN:
+                return found
         [found] = self.get_many([key])
         return found
 
@@ -69,6 +77,7 @@ class View:
         if transaction is None or not transaction.touched():
             with self._reading():
                 found = get_rows(self._entry, tuple(variables.values()), wanted)
+                self._note_quick(tuple(variables.values()))
             if found is not None:
                 return found
         return [self._selected(list(variables), key) for key in wanted]
@@ -235,6 +244,13 @@ class View:
                 )
             self._variables = found
         return self._variables
+
+    def _note_quick(self, variables: tuple[str, ...]) -> None:
+        """Whether later rows are got without another look at DuckDB: no table of DuckDB's is read, nothing waits."""
+        session, entry = self._connection.session, self._entry
+        captured = {session.database.relation_key(table) for table in session.database.capture.tables()}
+        is_quick = captured.isdisjoint(entry.tables) and not entry.options.get("apply") and session.revision >= 0
+        self._quick = (session.revision, variables) if is_quick else None
 
     def _checked(self, key: Any, variables: Mapping[str, str]) -> Sequence[Any]:
         if isinstance(key, (str, bytes)) or not isinstance(key, Sequence) or len(key) != len(variables):

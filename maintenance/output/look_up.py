@@ -10,23 +10,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlfront.maintenance.output.output import needed
-from sqlfront.maintenance.output.python_values import Column, column_of
+from sqlfront.maintenance.output.python_values import SUMS, Column, column_of
 from sqlfront.maintenance.output.reading import merging
+from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.shapes import COUNT
-from sqlfront.maintenance.ranked.exact import BeyondTypeError, numbers
+from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, numbers
 from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.storage.stores.row_finder import RowFinder
 
 MOST = 64
 """As many rows are read without DuckDB."""
 
 
 class LookUp:
-    """The rows of a view that have given values of some variables. Valid while the view's tables are."""
+    """The rows of a view that have given values of some variables; `direct` finds one by whole numbers, if it is there.
+    Valid while the view's tables are."""
 
     def __init__(self, view: MaintainedView, variables: Sequence[str], columns: list[Column], walk: Walk) -> None:
         self._variables, self._columns, self._walk = variables, columns, walk
         self._bag = view.definition.mode == "bag"
+        self.direct = _direct(view, variables, walk)
 
     def rows(self, codes: Sequence[tuple[int, ...]]) -> list[tuple[Any, ...]] | None:
         """The rows whose variables have these codes; None if there are more than MOST, or a value that DuckDB must
@@ -49,6 +53,52 @@ class LookUp:
             if len(found) > MOST:
                 return None
         return found
+
+
+class Direct:
+    """A view's row as words of one row of a table: at `places`, NULL where the word that counts values is 0."""
+
+    def __init__(
+        self, finder: RowFinder, order: list[int], places: list[int], counted: list[tuple[int, int]], meter: Meter
+    ) -> None:
+        self._finder, self._order, self._places, self._counted, self._meter = finder, order, places, counted, meter
+
+    def row(self, words: Sequence[int]) -> tuple[Any, ...] | None:
+        """The row of a key, in the order of the look-up's variables."""
+        self._meter.steps += 1
+        found = self._finder.find([words[place] for place in self._order])
+        if found is None:
+            return None
+        if not any(found[present] == 0 for _, present in self._counted):
+            return tuple([found[place] for place in self._places])
+        nulls = {column for column, present in self._counted if found[present] == 0}
+        return tuple([None if column in nulls else found[place] for column, place in enumerate(self._places)])
+
+
+def _direct(view: MaintainedView, variables: Sequence[str], walk: Walk) -> Direct | None:
+    """The direct way, where one level has the whole key and all values, each of one word."""
+    if len(walk.levels) != 2 or len(walk.factors) != 1 or view.definition.mode != "group":
+        return None
+    table, (level, shape) = walk.levels[1].table, walk.factors[0]
+    if level != 1 or sorted(shape.variables) != sorted(variables) or shape.limbs != 1 or set(shape.widths) != {1}:
+        return None
+    parts = [frozenset(measure.factors) for measure in view.definition.measures]
+    raw, places, counted = {column.name: column for column in view.definition.raw}, list[int](), list[tuple[int, int]]()
+    for expression in view.definition.projection:
+        column = raw[expression.strip().strip('"')]
+        if column.kind == "variable" and column.variable is not None and column.type in WHOLE:
+            places.append(shape.places([column.variable])[0])
+            continue
+        if column.kind not in ("sum", "count") or column.type not in SUMS or column.specials is not None:
+            return None
+        if len(column.terms) != 1 or column.terms[0][0] != 1:
+            return None
+        if column.present is not None:
+            counted.append((len(places), shape.keys + shape.parts.index(parts[column.present])))
+        places.append(shape.keys + shape.parts.index(parts[column.terms[0][1]]))
+    return Direct(
+        RowFinder(table), [list(variables).index(name) for name in shape.variables], places, counted, view.reads
+    )
 
 
 def look_up_by(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | None:

@@ -29,7 +29,7 @@ Column = Callable[[Rows], list[Any]]
 
 PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 """Types whose Arrow values are DuckDB's Python values."""
-_SUMS = {"BIGINT": 63, "HUGEINT": 127}
+SUMS = {"BIGINT": 63, "HUGEINT": 127}
 
 
 def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
@@ -39,7 +39,7 @@ def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
         if raw.type in WHOLE:
             return _integers(view, raw.variable)
         return _decoded(view, raw) if raw.type in PLAIN else None
-    if raw.kind in ("sum", "count") and raw.type in _SUMS and raw.specials is None:
+    if raw.kind in ("sum", "count") and raw.type in SUMS and raw.specials is None:
         return _sums(view, raw)
     return _decoded(view, raw) if raw.type == "DOUBLE" else None
 
@@ -63,7 +63,7 @@ def _integers(view: MaintainedView, variable: str) -> Column:
 def _sums(view: MaintainedView, raw: RawColumn) -> Column:
     parts = [frozenset(measure.factors) for measure in view.definition.measures]
     terms = [(coefficient, parts[measure]) for coefficient, measure in raw.terms]
-    present, bound = None if raw.present is None else parts[raw.present], 2 ** _SUMS[raw.type]
+    present, bound = None if raw.present is None else parts[raw.present], 2 ** SUMS[raw.type]
 
     def read(walk: Rows) -> list[Any]:
         totals: list[Any] = [0] * walk.rows

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[Any, ...]]
 _SHORT = 500
+_LARGEST = 2**62  # The codes of whole numbers up to here are the numbers; a smaller type has none of the others.
 _PART = re.compile(
     r"""(?P<text>(?<![\w$])'(?:[^']|'')*')(?!\s*')|(?<![\w.$])(?P<number>\d{1,18})(?![\w.])|(?P<given>\?)(?!\d)
     |(?P<name>"(?:[^"]|"")*")|(?P<other>--|/\*|\$|'|\?|\\)""",
@@ -94,6 +95,18 @@ def get_rows(entry: ViewEntry, variables: tuple[str, ...], keys: Sequence[Sequen
             return None
         found.append(rows[0] if rows else None)
     return found
+
+
+def get_directly(entry: ViewEntry, variables: tuple[str, ...], key: Sequence[Any]) -> Any:
+    """The row, or None, of a key of whole numbers, from one row of one table; UNKNOWN where that is not the way."""
+    view = entry.maintained
+    look_up = view.look_ups.get(variables)
+    if look_up is None or look_up.direct is None or view.broken or len(key) != len(variables):
+        return UNKNOWN
+    for value in key:
+        if type(value) is not int or not -_LARGEST <= value <= _LARGEST:
+            return UNKNOWN
+    return look_up.direct.row(key)
 
 
 def _codes(codecs: Sequence[Any], values: Sequence[Any]) -> list[tuple[int, ...]] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -179,6 +180,38 @@ def test_get_gives_the_row_of_a_group(con: Any) -> None:
     con.execute("DROP MATERIALIZED VIEW v")
     with pytest.raises(sqlfront.ProgrammingError, match="dropped or replaced"):
         view.get(8, "a")
+
+
+def test_get_follows_every_change() -> None:
+    con, choice = sqlfront.connect(), random.Random(5)
+    con.execute("CREATE CHANGE TABLE c (k INTEGER, j BIGINT, x BIGINT) WITH (retain = true)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT sum(x) AS s, j, count(x) AS m, k, count(*) AS n FROM c GROUP BY k, j"
+    )
+    view, held = con.view("v"), list[tuple[Any, ...]]()
+    for step in range(150):
+        if held and choice.random() < 0.4:
+            con.apply_row("c", held.pop(choice.randrange(len(held))), weight=-1)
+        else:
+            x = choice.choice([None, step, -step, 2**62])
+            held.append((choice.randrange(3), choice.randrange(2), x))
+            con.apply_row("c", held[-1])
+        rows = {(row[3], row[1]): row for row in con.execute("SELECT * FROM v").fetchall()}
+        keys = [(k, j) for k in range(3) for j in range(2)]
+        assert [view.get(j, k) for k, j in keys] == [rows.get(key) for key in keys]
+    assert view._quick is not None
+    assert view.cost()["read_steps"] > 0
+    con.execute("BEGIN; INSERT INTO c VALUES (7, 7, 7)")
+    assert view.get(7, 7) == (7, 7, 1, 7, 1)
+    con.execute("ROLLBACK")
+    assert view.get(7, 7) is None
+    con.execute("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT j, k, max(x) AS s FROM c GROUP BY k, j")
+    with pytest.raises(sqlfront.ProgrammingError, match="dropped or replaced"):
+        view.get(7, 7)
+    view = con.view("v")
+    con.close()
+    with pytest.raises(sqlfront.InterfaceError, match="closed"):
+        view.get(7, 7)
 
 
 def test_sums_beyond_a_word_and_beyond_their_type() -> None:
