@@ -42,7 +42,7 @@ def run_shortly(session: Session, text: str, params: Any) -> bool:
     """Do without DuckDB what a small query asks of a view, or a small write of a change table; False, with nothing
     done, for all other texts."""
     database = session.database
-    kind = plain_kind(text) if database.views or database.change_tables else None
+    kind = plain_kind(text) if isinstance(text, str) and not database.keeps_nothing else None
     if kind is None:
         return False
     from sqlfront.read import short_reads

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import re
 import warnings
@@ -38,7 +37,9 @@ def polars_frame(table: pa.Table) -> Any:
         raise errors.InterfaceError(
             "pl() needs polars", why="it is not installed", hint="pip install polars, or use to_arrow_table()"
         )
-    return importlib.import_module("polars").from_arrow(table)
+    import polars
+
+    return polars.from_arrow(table)
 
 
 _INTERRUPTED = re.compile(r"failed: (KeyboardInterrupt|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL)

@@ -91,7 +91,7 @@ def _upsert(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | No
 
 
 def _exactly(name: str, kind: str) -> str:
-    """A column as a key compares it: text by its letters."""
+    """A column as a key compares it: text without a collation."""
     return f'({quote(name)} COLLATE "binary")' if kind == "VARCHAR" else quote(name)
 
 
