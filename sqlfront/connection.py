@@ -52,7 +52,9 @@ def connect(
     Raises OperationalError if the file cannot be opened, InterfaceError for an argument of another kind.
     """
     with translated(None):
-        settings = arguments.options(config, "config") | ({"access_mode": "READ_ONLY"} if read_only else {})
+        settings = arguments.options(config, "config") | (
+            {"access_mode": "READ_ONLY"} if arguments.whole(read_only, "read_only") else {}
+        )
         return Connection(Database.open(arguments.path_text(database), settings, restore))
 
 
@@ -336,18 +338,31 @@ class Connection:
 
     def create_function(
         self, name: str, function: Callable[..., Any], parameters: list[Any] | None = None, return_type: Any = None, *,
-        deterministic: bool, **options: Any,
+        deterministic: bool | None = None, **options: Any,
     ) -> Connection:  # fmt: skip
         """Make a Python function callable in SQL, as DuckDB's create_function does, which takes the other `options`.
 
-        `deterministic`: equal arguments always give equal results, so DuckDB may call it once for them. Statements may
-        call it; a materialized view may not, as nothing in its file would say what the function does.
+        `deterministic` has to be declared: True if equal arguments always give equal results, so that DuckDB may call
+        it once for them. Statements may call the function; a materialized view may not, as nothing in its file would
+        say what the function does. ProgrammingError for what DuckDB cannot take.
         """
         self.session.ready()
+        if not isinstance(deterministic, bool):
+            raise ProgrammingError(
+                "a function has to declare whether it is deterministic", hint="deterministic=True, or False"
+            )
         self.session.database.forget_names()
         given = {**options, "side_effects": not deterministic}
-        with translated(None):
-            self.session.duck.create_function(arguments.text(name, "name"), function, parameters, return_type, **given)
+        try:
+            with translated(None):
+                called = arguments.text(name, "name")
+                self.session.duck.create_function(called, function, parameters, return_type, **given)
+        except (TypeError, ValueError, RuntimeError) as error:  # DuckDB's, of arguments that it cannot take.
+            raise ProgrammingError(
+                "the function cannot be created",
+                why=str(error).partition("\n")[0],
+                hint="give a function, a list of DuckDB types and the type of the result",
+            ) from error
         return self
 
     def remove_function(self, name: str) -> Connection:

@@ -72,7 +72,7 @@ class View:
     def get_many(self, keys: Iterable[Sequence[Any]]) -> list[tuple[Any, ...] | None]:
         """As `get` for many keys, all of one epoch: a row or None for each."""
         variables = self._key()
-        wanted = [self._checked(key, variables) for key in keys]
+        wanted = [self._checked(key, variables) for key in arguments.several(keys, "keys")]
         transaction = self._connection.session.transaction
         if transaction is None or not transaction.touched():
             with self._reading():

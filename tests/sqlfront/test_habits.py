@@ -74,6 +74,6 @@ def test_a_function_of_the_user_declares_whether_it_is_deterministic(con: Any) -
         with pytest.raises(sqlfront.Error, match=name):
             con.execute(f"CREATE MATERIALIZED VIEW w AS SELECT {name}(a) AS x FROM t")
         con.remove_function(name)
-    with pytest.raises(TypeError):
+    with pytest.raises(sqlfront.ProgrammingError, match="declare whether it is deterministic"):
         con.create_function("other", lambda a: a, ["BIGINT"], "BIGINT")
     assert con.query_progress() == -1.0
