@@ -305,7 +305,8 @@ class Definition:
     without DISTINCT and GROUP BY, "set" for SELECT DISTINCT, "group" for aggregates; `scalar` marks
     aggregates without GROUP BY (one row even over empty input).
     `projection` and `having` are DuckDB SQL over the raw columns' names; `columns` names and types
-    the view's output as DESCRIBE does. `labels` gives each variable the user's own spelling.
+    the view's output as DESCRIBE does; `collations` are those of output columns by their names.
+    `labels` gives each variable the user's own spelling.
     `notes` say, for EXPLAIN, what was done to the query before it was planned. `distinct_sets` keep the values that
     aggregates which are no sums need (MIN, MAX, DISTINCT). `orders` are those in which rows are asked for, that of
     ORDER BY first; with a `limit` the view's rows are only the first ones of the first order. `derived` are the
@@ -328,6 +329,7 @@ class Definition:
     projection: tuple[str, ...] = ()
     having: str | None = None
     columns: tuple[tuple[str, str], ...] = ()
+    collations: tuple[tuple[str, str], ...] = ()
     scalar: bool = False
     labels: tuple[tuple[str, str], ...] = field(default=())
     notes: tuple[str, ...] = ()

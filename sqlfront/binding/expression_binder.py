@@ -189,6 +189,10 @@ class ExpressionBinder(CallBinder):
         text = form(f"{'CAST' if is_strict else 'TRY_CAST'}({slot(0)} AS {type_})")
         return _folded(Call(text, (self.bind(node.this),), "", strict=is_strict, can_fail=is_strict))
 
+    def _collate(self, node: exp.Collate) -> Scalar:
+        self.block.notes.collates = True
+        return self._by_text(node)
+
     def _match(self, node: trees.Match) -> Scalar:
         bound = self._by_text(node)
         assert isinstance(bound, Call)
@@ -228,7 +232,7 @@ class ExpressionBinder(CallBinder):
     _BINDERS: Mapping[type[exp.Expr], Callable[..., Scalar]] = {
         exp.Paren: _paren, exp.And: _logic, exp.Or: _logic, exp.Not: _not, trees.Unlike: _not, exp.Is: _is,
         exp.Neg: _negative, exp.Between: _between, exp.In: _in, exp.Exists: _exists, exp.Subquery: _subquery,
-        exp.Case: _case, exp.Cast: _cast, exp.TryCast: _cast, trees.Match: _match,
+        exp.Case: _case, exp.Cast: _cast, exp.TryCast: _cast, trees.Match: _match, exp.Collate: _collate,
         exp.Tuple: _tuple, exp.Interval: _interval, exp.Dot: _struct_field, exp.PositionalColumn: _positional,
         exp.Placeholder: _parameter, trees.Call: CallBinder.call, trees.Window: CallBinder.over,
         exp.Comprehension: CallBinder.comprehension,

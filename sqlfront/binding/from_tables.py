@@ -161,11 +161,14 @@ def _name(node: exp.Table, environment: Environment) -> tuple[Term, Sight]:
         raise ProgrammingError(f"Table {table} does not exist", where=notes.where(node))
     read: list[tuple[str, Column]] = []
     for name, type_, _ in columns:
-        plain, _, collation = type_.partition(" COLLATE ")
-        column = environment.numbers.column(name, plain)
-        if collation:
-            notes.collated.add(column)
-        read.append((name, column))
+        read.append((name, environment.numbers.column(name, type_)))
+    if collations := catalog.collations(table):
+        from sqlfront.binding.collation_types import Collation
+
+        notes.collates = True
+        notes.collated |= {
+            column: Collation(collations[name.lower()]) for name, column in read if name.lower() in collations
+        }
     scan = Scan(catalog.parts(table), tuple(read), node.alias_or_name)
     for _, column in read:
         notes.note(("table", column), node)

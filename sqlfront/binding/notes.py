@@ -6,6 +6,7 @@ import re
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -26,6 +27,9 @@ from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.sql.carets import caret
 from sqlfront.sql.trees import Span, span
 from sqlfront.storage.errors import NotSupportedError
+
+if TYPE_CHECKING:
+    from sqlfront.binding.collation_types import Collation
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,13 @@ class WrittenOrder:
 class Notes:
     """Places of values, columns and operators by themselves; a view's text has the place where the view is named.
 
-    `collated` are the columns of tables with a collation, `orders` the orders by their numbers,
-    `aliases` what FROM calls the query whose column it is.
+    `collated` has the collations of columns, `collates` says that there are some, or COLLATE in an expression;
+    `orders` are the orders by their numbers, `aliases` what FROM calls the query whose column it is.
     """
 
     text: str
-    collated: set[Column] = field(default_factory=set)
+    collated: dict[Column, Collation] = field(default_factory=dict)
+    collates: bool = False
     orders: list[WrittenOrder] = field(default_factory=list)
     aliases: dict[Column, str] = field(default_factory=dict)
     _places: dict[Hashable, list[Span]] = field(default_factory=dict)

@@ -77,6 +77,10 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     if tree.find(trees.Pivot, trees.PivotQuery) is not None:
         tree = without_pivots(tree, con)
     output = bind(tree, environment, orders)
+    if notes.collates:
+        from sqlfront.binding.collations import without_collations
+
+        output = without_collations(output, notes, con)
     return Bound(output.term, output.names, notes, functions, settings, tree, output.more)
 
 

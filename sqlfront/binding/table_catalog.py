@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from sqlfront.sql.keywords import quoted
@@ -37,6 +37,9 @@ class CatalogView(Protocol):
 
     def columns(self, table: str) -> list[Column] | None:
         """(name, DuckDB type, declared NOT NULL) in table order; None for an unknown table."""
+
+    def collations(self, table: str) -> Mapping[str, str]:
+        """The collations of columns by their lower-case names."""
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         """The columns of the primary key and of each UNIQUE constraint."""
@@ -98,7 +101,7 @@ class DuckDBCatalog:
         return self.database, found.schema, found.name
 
     def columns(self, table: str) -> list[Column] | None:
-        """Columns of a table or plain view; a collation is written behind the type."""
+        """Columns of a table or plain view."""
         if table not in self._relations:
             return None
         if table not in self._columns:
@@ -113,9 +116,13 @@ class DuckDBCatalog:
         )
         rows = self._con.execute(" UNION ALL ".join(asked)).fetchall()
         self._columns |= {table: [] for table in tables}
-        collations = [_collations(self._relations[table]) for table in tables]
         for i, _, name, kind, not_null in sorted(rows):
-            self._columns[tables[i]].append((name, kind + collations[i].get(name.lower(), ""), bool(not_null)))
+            self._columns[tables[i]].append((name, kind, bool(not_null)))
+
+    def collations(self, table: str) -> Mapping[str, str]:
+        """DuckDB lists collations nowhere but in the table's CREATE statement."""
+        found = self._relations.get(table)
+        return {} if found is None or found.is_view or "COLLATE" not in found.sql else _declared(found.sql)
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         """Declared keys; a view has none."""
@@ -194,15 +201,10 @@ class DuckDBCatalog:
         return table
 
 
-def _collations(found: Found) -> dict[str, str]:
-    """` COLLATE name` by column: DuckDB lists collations nowhere but in the table's CREATE statement."""
-    return {} if found.is_view or "COLLATE" not in found.sql else _declared_collations(found.sql)
-
-
-def _declared_collations(create: str) -> dict[str, str]:
+def _declared(create: str) -> dict[str, str]:
     """The COLLATE clauses of DuckDB's own CREATE TABLE text by lower-case column name."""
     found = (match.groups() for match in _COLLATED.finditer(create))
-    return {listed_names(column)[0].lower(): f" COLLATE {collation}" for column, collation in found if column}
+    return {listed_names(column)[0].lower(): collation for column, collation in found if column}
 
 
 def view_parts(sql: str) -> tuple[list[str], str]:

@@ -88,10 +88,6 @@ def _scalars(term: Term) -> Iterator[Scalar]:
 
 def _check_part(part: Scalar, bound: Bound) -> None:
     notes = bound.notes
-    collated = columns_of(part) & bound.notes.collated
-    if collated and (isinstance(part, Ref) or not parts_of(part)):
-        why = "equality under a collation is not equality of values, which joins and groups rely on"
-        raise notes.refusal("A collated column", notes.place_of(part), why, "use a column without a collation")
     if isinstance(part, Ref):
         return
     if isinstance(part, (Compare, IsNull)) and all(isinstance(one, Ref) for one in parts_of(part)):
@@ -103,10 +99,6 @@ def _check_part(part: Scalar, bound: Bound) -> None:
         raise notes.refusal(what, notes.place_of(part), why, "store its value in a column of a plain type")
     if not isinstance(part, Call):
         return
-    if " COLLATE " in part.form:
-        why = "equality under a collation is not equality of values, which joins and groups rely on"
-        hint = "apply the function itself, for example lower(x), and group or join on that"
-        raise notes.refusal("A collation", notes.place_of(part), why, hint)
     name = function_name(part.form) or ("" if part.arguments else part.form)
     if name and bound.functions.is_unstable(name, len(part.arguments)):
         written = f"{name}()" if "(" in part.form else name

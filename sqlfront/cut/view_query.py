@@ -44,6 +44,8 @@ MOST_COLUMNS, MOST_BRANCHES, DEEPEST = 1_000, 500, 64
 """The limits of a view's query: output columns, branches of set operations, levels of subqueries and of brackets."""
 _BRACKETS = (exp.Paren, exp.Case, exp.Cast, exp.Not, exp.Neg, exp.Bracket, exp.Tuple, exp.Lambda, exp.Anonymous)
 
+Columns = tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True)
 class ViewQuery:
@@ -113,10 +115,14 @@ def bind_view(
     derived, unions = tuple(blocks.definitions.items()), tuple(blocks.unions.items())
     notes = (*definition.notes, *blocks.told)
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean, notes=notes)
-    definition = _under(definition, settings)
-    if blocks.completed and any(part in blocks.completed for part in walk_once(term)):
-        named = [(column, name) for column, (name, _) in zip(term.columns, columns, strict=False)]
-        tree = parse_one(to_sql(_completed(term, blocks.completed), named))
+    definition = replace(_under(definition, settings), collations=_collations(bound.term, columns, bound.notes))
+    collates = bound.notes.collates
+    if collates or (blocks.completed and any(part in blocks.completed for part in walk_once(term))):
+        settled = _completed(term, blocks.completed)
+        if collates:
+            settled = _over_tables(settled, bound)
+        named = [(column, name) for column, (name, _) in zip(settled.columns, columns, strict=False)]
+        tree = parse_one(to_sql(settled, named))
     else:
         complete_orders(tree, bound.notes, blocks.settled)
     return ViewQuery(definition, tree, bound.settings)
@@ -126,6 +132,18 @@ def _completed(term: Term, completed: Mapping[Term, Term]) -> Term:
     """A term with the operators that DuckDB computes under orders that leave nothing open."""
     found = completed.get(term, term)
     return with_changed(found, [_completed(one, completed) for one in inputs_of(found)])
+
+
+def _collations(term: Term, columns: Columns, notes: Notes) -> Columns:
+    """The collations of a view's columns, by their names: those who read the view compare its texts by them."""
+    found = ((name, notes.collated.get(column)) for column, (name, _) in zip(term.columns, columns, strict=False))
+    return tuple((name, one.name) for name, one in found if one is not None and not one.parts)
+
+
+def _over_tables(term: Term, bound: Bound) -> Term:
+    from sqlfront.binding.collations import over_tables
+
+    return over_tables(term, bound.term, bound.notes)
 
 
 def _under(definition: Definition, settings: Pairs) -> Definition:

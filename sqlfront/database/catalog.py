@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlfront.binding.freeze import qualified_query
@@ -50,6 +50,12 @@ class EngineCatalog(DuckDBCatalog):
         if view is not None:
             return [(name, type_, False) for name, type_ in view.definition.columns]
         return super().columns(table)
+
+    def collations(self, table: str) -> Mapping[str, str]:
+        view = self._view(table)
+        if view is None:
+            return {} if self.is_change_table(table) else super().collations(table)
+        return {name.lower(): collation for name, collation in view.definition.collations}
 
     def keys(self, table: str) -> list[tuple[str, ...]]:
         change_table = self._database.change_tables.get(self.name(table).key)

@@ -31,7 +31,7 @@ def forget_view(database: Database, con: Any, name: QualifiedName) -> None:
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     """SQL that computes a view's columns from its raw columns; those of a frozen projection, the scan has computed."""
     if definition.is_frozen:
-        columns = [f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in definition.columns]
+        columns = [_output(definition, quote(name), name, type_) for name, type_ in definition.columns]
         return f"SELECT {', '.join(columns)} FROM {source}"
     raw = []
     for column in definition.raw:
@@ -41,7 +41,7 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
         raw.append(f"{text} AS {quote(column.name)}")
     core = f"SELECT {', '.join(raw) or '1 AS one'} FROM {source}"
     outputs = [
-        f"CAST({expression} AS {type_}) AS {quote(name)}"
+        _output(definition, expression, name, type_)
         for expression, (name, type_) in zip(definition.projection, definition.columns, strict=True)
     ]
     having = f" WHERE {definition.having}" if definition.having else ""
@@ -54,6 +54,13 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     shown = ", ".join(quote(name) for name, _ in definition.columns)
     computed = f"SELECT {', '.join([*outputs, *places, *parts])} FROM ({core}) AS core{having}"
     return f"SELECT {shown} FROM ({computed}) AS sorted {_first(definition.limit, sort, len(parts))}"
+
+
+def _output(definition: Definition, expression: str, name: str, type_: str) -> str:
+    """An output column, whose texts have the collation of the query's column."""
+    collation = next((collation for column, collation in definition.collations if column == name), "")
+    collated = f" COLLATE {'.'.join(map(quote, collation.split('.')))}" if collation else ""
+    return f"CAST({expression} AS {type_}){collated} AS {quote(name)}"
 
 
 def register_all(database: Database, con: Any) -> None:

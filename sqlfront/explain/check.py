@@ -41,9 +41,12 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
     tree = with_database(parse_one(entry.select), database.name)
     expected = unpruned(database, with_guards(without_ties(tree)))
-    columns = ", ".join(names)
+    columns, types = ", ".join(names), [type_ for _, type_ in entry.definition.columns]
+    # A collation must not hide that another of several equal texts is shown.
+    exact = (f'{one} COLLATE "binary" AS {one}' if type_ == "VARCHAR" else one for one, type_ in zip(names, types))
+    shown_exactly = ", ".join(exact)
     with session.current_reading().holding():
-        made = "CREATE OR REPLACE TEMP TABLE __sqlfront_{} AS SELECT * FROM {} AS q({})"
+        made = f"CREATE OR REPLACE TEMP TABLE __sqlfront_{{}} AS SELECT {shown_exactly} FROM {{}} AS q({{}})"
         con.execute(made.format("found", table_sql(database.name, entry.name), columns))
         with frozen(con, entry.settings):
             con.execute(made.format("expected", f"({expected}\n)", columns))

@@ -84,11 +84,15 @@ def orders_as(type_: str, value: Any, *, in_row: bool) -> bool:
 
 
 def output_variables(entry: ViewEntry) -> dict[str, str]:
-    """The output columns (in lower case) that are variables as they are, of a type equality does not change."""
+    """The output columns (in lower case) that are variables as they are, of a type equality does not change, and
+    without a collation."""
+    collated = {name for name, _ in entry.definition.collations}
     raw = {column.name: column for column in entry.definition.raw}
     found = {}
     for expression, (name, type_) in zip(entry.definition.projection, entry.definition.columns, strict=True):
         column = raw.get(expression.strip().strip('"'))
-        if column is not None and column.kind == "variable" and column.variable and column.type == type_:
+        if name in collated or column is None or column.kind != "variable":
+            continue
+        if column.variable and column.type == type_:
             found[name.casefold()] = column.variable
     return found

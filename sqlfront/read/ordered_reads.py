@@ -40,7 +40,7 @@ def served_limit(
     if select is None or rows is None:
         return None
     defaults = defaults_of(session)
-    wanted = None if defaults.collated else _wanted(session, select, entry, defaults)
+    wanted = None if defaults.collated or entry.definition.collations else _wanted(session, select, entry, defaults)
     most = crossover(entry.maintained)
     if wanted is None or (most is not None and rows > most):
         return None

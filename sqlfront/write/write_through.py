@@ -172,7 +172,10 @@ def _check_deletes(con: Any, netted: Netted) -> None:
 
 
 def _same(columns: Sequence[Column]) -> str:
-    return " AND ".join(f"t.{quote(c.name)} IS NOT DISTINCT FROM n.{quote(c.name)}" for c in columns)
+    """Rows are the same by their bytes, whatever collation a column has."""
+    exact = {"VARCHAR": ' COLLATE "binary"'}
+    held = ((quote(column.name), exact.get(column.type, "")) for column in columns)
+    return " AND ".join(f"t.{name}{bytes_} IS NOT DISTINCT FROM n.{name}{bytes_}" for name, bytes_ in held)
 
 
 def _names(columns: Sequence[Column]) -> str:

@@ -1,0 +1,152 @@
+"""Views over texts with a collation: DuckDB's answers after each change, up to which of equal texts is shown."""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sqlfront
+from sqlfront.sql.tokens import split
+from tests.definition_oracle import same_bag
+
+FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "collations"
+
+
+def statements(name: str) -> list[str]:
+    text = (FIXTURES / f"{name}.sql").read_text()
+    return [text[start:end] for start, end in split(text)]
+
+
+QUERIES = statements("views")
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    for statement in statements("schema"):
+        connection.execute(statement)
+    yield connection
+    connection.close()
+
+
+def change(con: sqlfront.Connection, rng: random.Random) -> None:
+    """One random statement: duplicates, NULLs, texts that turn into equal ones, and tables that become empty."""
+    number = lambda: rng.choice(["NULL", "1", "2", "3"])  # noqa: E731
+    text = lambda: rng.choice(["NULL", "'a'", "'A'", "'b'", "'B'", "'é'", "'E'", "'e'", "'É'"])  # noqa: E731
+    kind = rng.random()
+    if kind < 0.5:
+        rows = [f"({number()}, {text()}, {text()}, {text()}, {text()})" for _ in range(rng.randint(1, 4))]
+        con.execute(f"INSERT INTO words VALUES {', '.join(rows + rows[:1])}")
+    elif kind < 0.65:
+        con.execute(f"INSERT INTO terms VALUES ({number()}, {text()}, {text()}), ({number()}, {text()}, {text()})")
+    elif kind < 0.75:
+        con.execute(f"UPDATE words SET s = {text()}, n = upper(n) WHERE id = {number()}")
+    elif kind < 0.83:
+        con.execute(f"DELETE FROM terms WHERE id IS NOT DISTINCT FROM {number()}")
+    elif kind < 0.97:
+        con.execute(f'DELETE FROM words WHERE s COLLATE "binary" IS NOT DISTINCT FROM {text()}')
+    else:
+        con.execute("DELETE FROM words")
+
+
+def folded(value: object) -> object:
+    """A text without case and accents."""
+    if isinstance(value, list):
+        return [folded(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    return "".join(one for one in unicodedata.normalize("NFD", value.casefold()) if not unicodedata.combining(one))
+
+
+def rows(con: sqlfront.Connection, query: str) -> list[tuple[object, ...]]:
+    found = con.execute(query)
+    is_open = [column[0].startswith("any_") for column in found.description]
+    return [
+        tuple(folded(value) if any_ else value for value, any_ in zip(row, is_open, strict=True))
+        for row in found.fetchall()
+    ]
+
+
+def check(con: sqlfront.Connection, names: dict[str, str]) -> dict[str, list[tuple[object, ...]]]:
+    found = {}
+    for name, query in names.items():
+        expected, found[name] = rows(con, query), rows(con, f"SELECT * FROM {name}")
+        assert same_bag(found[name], expected), f"{query}\nfound    {found[name]}\nexpected {expected}"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(1, 6), *(pytest.param(seed, 40, marks=pytest.mark.slow) for seed in range(2, 8))]
+)
+def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, seed: int, steps: int) -> None:
+    rng = random.Random(seed)
+    queries = rng.sample(QUERIES, 14) if steps < 10 else QUERIES
+    names = {f"v{number}": query for number, query in enumerate(queries)}
+    for _ in range(3):
+        change(con, rng)
+    for name, query in names.items():
+        con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    before, changed = check(con, names), dict.fromkeys(names, 0)
+    for step in range(steps):
+        if step % 4 == 3:
+            con.execute("BEGIN")
+            change(con, rng)
+            check(con, names)
+            con.execute("ROLLBACK")
+        change(con, rng)
+        now = check(con, names)
+        for name in names:
+            changed[name] += now[name] != before[name]
+        before = now
+    assert sum(times > 0 for times in changed.values()) > 0.9 * len(names)
+    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
+    con.execute("DELETE FROM words; DELETE FROM terms")
+    check(con, names)
+    for name in names:
+        con.execute(f"DROP MATERIALIZED VIEW {name}")
+    engine = con.session.database.engine
+    assert not engine.nodes
+    assert not engine.relations
+
+
+def test_readers_of_a_view_compare_by_its_collations(con: sqlfront.Connection) -> None:
+    con.execute("INSERT INTO words VALUES (1, 'a', 'é', 'x', 'y'), (2, 'A', 'E', 'x', 'y'), (3, 'b', 'f', 'X', 'y')")
+    con.execute("CREATE MATERIALIZED VIEW texts AS SELECT id, s, upper(n) AS n FROM words")
+    con.execute("CREATE MATERIALIZED VIEW sums AS SELECT s, sum(id) AS t FROM words GROUP BY s")
+    con.execute("CREATE MATERIALIZED VIEW above AS SELECT t FROM sums WHERE s = 'A'")
+    con.execute("CREATE MATERIALIZED VIEW firsts AS SELECT s, id FROM words ORDER BY s, id LIMIT 3")
+    assert con.execute("SELECT id FROM texts WHERE s = 'A' ORDER BY id").fetchall() == [(1,), (2,)]
+    assert con.execute("SELECT count(*) FROM texts WHERE n = 'e'").fetchall() == [(2,)]
+    assert con.execute("SELECT t FROM sums WHERE s = 'a'").fetchall() == [(3,)]
+    assert con.execute("SELECT * FROM above").fetchall() == [(3,)]
+    con.execute("INSERT INTO words VALUES (0, 'B', 'f', 'X', 'y')")
+    assert con.execute("SELECT id FROM firsts ORDER BY s DESC, id LIMIT 1").fetchall() == [(0,)]
+
+
+def test_changes_of_rows_are_by_bytes(con: sqlfront.Connection) -> None:
+    """A change set names rows, whose texts a collation does not make the same."""
+    con.execute("INSERT INTO words VALUES (1, 'a', 'e', 'x', 'y'), (1, 'A', 'e', 'x', 'y')")
+    con.execute("CREATE MATERIALIZED VIEW sums AS SELECT s, count(*) AS k FROM words GROUP BY s")
+    gone = pa.table({"id": [1], "s": ["a"], "n": ["e"], "p": ["x"], "d": ["y"], "_weight": [-1]})
+    con.apply({"words": gone})
+    assert con.execute("SELECT s FROM words").fetchall() == [("A",)]
+    assert con.execute("SELECT s, k FROM sums").fetchall() == [("A", 1)]
+
+
+def test_a_view_is_the_same_when_its_file_is_opened_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "words.db")
+    with sqlfront.connect(path) as con:
+        con.execute("CREATE TABLE words (id INTEGER, s VARCHAR COLLATE nocase)")
+        con.execute("INSERT INTO words VALUES (1, 'b'), (2, 'B'), (3, 'a')")
+        con.execute(
+            "CREATE MATERIALIZED VIEW sums AS SELECT s, sum(id) AS t, list(DISTINCT s) AS l FROM words GROUP BY s"
+        )
+    with sqlfront.connect(path) as con:
+        con.execute("INSERT INTO words VALUES (4, 'A')")
+        assert con.execute("SELECT s, t, l FROM sums WHERE s = 'A'").fetchall() == [("A", 7, ["A"])]
+        assert not con.execute("CHECK MATERIALIZED VIEW sums").fetchall()
