@@ -64,8 +64,8 @@ class CallBinder:
             slots = ", ".join(f"{{{place}}}" for place in range(len(arguments)))
             return GroupingCall(f"CAST(hash({slots}) AS BIGINT)", arguments, "BIGINT", can_fail=False)
         if self.block.functions.is_user_macro(name):
-            why = "it is called in a plain view, or not with one plain value for each parameter"
-            hint = "give a value for each parameter, or write the macro's expression"
+            why = "it is called with DISTINCT, an order or a FILTER of its own, or with values that fit no definition"
+            hint = "write the macro's expression"
             raise self.block.notes.refusal(f"The macro {name}", node, why, hint)
         if self.block.functions.is_aggregate(name) or node.args.get("within") is not None:
             with self.block.columns_first():

@@ -212,8 +212,9 @@ class ExpressionBinder(CallBinder):
         return self._by_text(node)
 
     def _positional(self, node: exp.PositionalColumn) -> Scalar:
-        why = "it changes its meaning when a table gets a column"
-        raise self.block.notes.refusal("A positional column reference (#n)", node, why, "write the column's name")
+        """#n: the n-th column of FROM, whose tables are counted with all of their columns."""
+        values = [value for source in self.block.sight.sources for _, value in source.columns]
+        return values[int(node.name) - 1]
 
     def _parameter(self, node: exp.Placeholder) -> Scalar:
         why = "a view's query is fixed when it is created"

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from sqlglot import exp
 
-from sqlfront.binding.table_catalog import CatalogView, view_parts
+from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.sql.keywords import quoted
@@ -89,10 +89,10 @@ class _Freezing:
     def _columns(self, table: str, name: str) -> exp.Expr:
         """The present columns of a table, or a plain view's query."""
         catalog = self._catalog
-        sql = None if catalog.is_change_table(table) else catalog.view_sql(table)
+        is_view = not catalog.is_change_table(table) and catalog.view_sql(table) is not None
         called = _quoted(name)
-        if sql is not None:
-            names, select = view_parts(sql)
+        if is_view and (text := catalog.inlined(table)) is not None:
+            names, select = text
             columns = [_quoted(one) for one in names] or None
             alias = exp.TableAlias(this=called, columns=columns)
             inside: exp.Expr = exp.Subquery(this=frozen_tree(parse_one(select), catalog), alias=alias)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -17,6 +18,7 @@ from sqlfront.planner.algebra.scalars import (
     Compare,
     Ref,
     Scalar,
+    columns_of,
     conjunction,
     conjuncts,
 )
@@ -35,6 +37,9 @@ from sqlfront.planner.algebra.terms import (
 )
 from sqlfront.sql import trees
 from sqlfront.storage.errors import InternalError, ProgrammingError
+
+if TYPE_CHECKING:
+    from sqlfront.binding.select_block import SelectBlock
 
 _NO_CHANGES = (
     "its rows do not come from a table whose changes can be followed",
@@ -253,15 +258,20 @@ def _with_join(left: Term, sight: Sight, node: exp.Expr, environment: Environmen
     both = sight.joined(other)
     names = _using(node, sight, other)
     merged, pairs = _merged(names, sight, other, both, kind, right_first)
-    condition = conjunction([*pairs, _on(node, merged, environment)])
+    block, on = _on(node, merged, environment)
+    condition = conjunction([*pairs, on])
     dependent = bool(free_columns(right) & frozenset(left.columns))
     if kind == "as-of" or kind == "as-of left":
         condition = _inequality_last(condition)
+    if right_first and dependent:
+        why, hint = "its left side depends on its right one", "write it as LEFT JOIN"
+        raise notes.refusal("A RIGHT JOIN with LATERAL", node, why, hint)
+    if block.subqueries.waiting and kind != "inner":
+        left, right = _with_subqueries(left, right, dependent, node, block)
     if right_first:
-        if dependent:
-            why, hint = "its left side depends on its right one", "write it as LEFT JOIN"
-            raise notes.refusal("A RIGHT JOIN with LATERAL", node, why, hint)
         term: Term = Join(kind, right, left, condition)
+    elif block.subqueries.waiting:
+        term = block.subqueries.filtered(Join(kind, left, right, TRUE, dependent), condition)
     elif dependent and kind == "inner" and condition != TRUE:
         term = Filter(Join(kind, left, right, TRUE, True), condition)
     else:
@@ -269,6 +279,21 @@ def _with_join(left: Term, sight: Sight, node: exp.Expr, environment: Environmen
     for column in (left if right_first else right).columns:
         notes.note(("join", column), node)
     return term, (sight if kind in ("semi", "anti") else merged)
+
+
+def _with_subqueries(left: Term, right: Term, dependent: bool, node: exp.Expr, block: SelectBlock) -> tuple[Term, Term]:
+    """The sides of a join with the columns of the subqueries in its condition, each beside the rows that it reads."""
+    subqueries = block.subqueries
+    for column, one in list(subqueries.waiting.items()):
+        read = {*free_columns(one.term), *columns_of(one.condition)} - {*one.term.columns, *subqueries.waiting}
+        if read <= set(left.columns):
+            left = subqueries.attached(left, [Ref(column)])
+        elif read <= set(right.columns) and not dependent:
+            right = subqueries.attached(right, [Ref(column)])
+        else:
+            why, hint = "whether rows pair depends on the rows of another query", "compute its value in one side first"
+            raise block.notes.refusal("A subquery in ON over both sides", node.args["on"], why, hint)
+    return left, right
 
 
 def _kind(node: exp.Expr, environment: Environment) -> tuple[JoinKind, bool]:
@@ -322,19 +347,18 @@ def _merged(
     return replace(both, hidden=frozenset(hidden), merged=tuple(merged.items())), pairs
 
 
-def _on(node: exp.Expr, sight: Sight, environment: Environment) -> Scalar:
+def _on(node: exp.Expr, sight: Sight, environment: Environment) -> tuple[SelectBlock, Scalar]:
+    """The condition of ON, and the block whose subqueries it reads."""
     from sqlfront.binding.select_block import SelectBlock
 
     on = node.args.get("on")
-    if on is None:
-        return TRUE
     block = SelectBlock(environment, replace(sight, outer=environment.outer))
-    bound = block.expressions.bind(on)
-    if block.subqueries.waiting:
-        why, hint = "whether rows pair depends on the rows of another query", "move the condition to WHERE"
-        raise environment.notes.refusal("A subquery in ON", on, why, hint)
-    [typed] = environment.types.typed([bound])
-    return typed
+    if on is None:
+        return block, TRUE
+    values = [block.expressions.bind(on), *block.subqueries.untyped()]
+    known = dict(zip(values, environment.types.typed(values), strict=True))
+    block.subqueries.retype(known)
+    return block, known[values[0]]
 
 
 def _inequality_last(condition: Scalar) -> Scalar:

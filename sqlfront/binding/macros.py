@@ -5,8 +5,8 @@ DuckDB puts the arguments into the macro's text, too, and confirms that the quer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -16,6 +16,7 @@ from sqlfront.binding.select_items import printed_by_duckdb
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.sql.guard import check_same_meaning
+from sqlfront.sql.keywords import quoted
 from sqlfront.storage.errors import InternalError
 
 _DEEPEST = 64
@@ -24,14 +25,19 @@ _MACROS = """
     FROM duckdb_functions() WHERE NOT internal AND function_type IN ('macro', 'table_macro')"""
 
 
+Arguments = dict[str, exp.Expr]
+"""What a call gives for parameters, by their folded names."""
+
+
 @dataclass(frozen=True)
 class Macro:
-    """One definition of a macro; a type is None where the parameter takes any."""
+    """One definition of a macro; a type is None where the parameter takes any. `defaults` are SQL by parameter."""
 
     is_table: bool
     parameters: tuple[str, ...]
     types: tuple[str | None, ...]
     text: str
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 class Macros:
@@ -42,10 +48,10 @@ class Macros:
         self._known: dict[str, list[Macro]] = {}
         for name, is_table, parameters, types, text in con.execute(_MACROS).fetchall():
             self._known.setdefault(name, []).append(Macro(is_table, tuple(parameters), tuple(types), text))
+        self._told: set[str] = set()
 
     def put_in(self, tree: exp.Expr, notes: Notes) -> exp.Expr:
-        """A query with its macros' texts in their places. The tree is changed. A call without a value for each
-        parameter stays: DuckDB does not tell what it takes instead."""
+        """A query with its macros' texts in their places. The tree is changed."""
         first = next(self._calls(tree), None)
         if first is None:
             return tree
@@ -58,8 +64,8 @@ class Macros:
             if depth == _DEEPEST:
                 why, hint = f"macros are nested more than {_DEEPEST} deep", "write the macro's expression"
                 raise notes.refusal(f"The macro {found[0].name}", found[0], why, hint)
-            for call, macro in list(self._calls(tree)):
-                _replace(call, macro)
+            for call, macro, arguments in list(self._calls(tree)):
+                _replace(call, macro, arguments)
         try:
             check_same_meaning(self._con, written, printed(tree))
         except InternalError as error:
@@ -80,35 +86,69 @@ class Macros:
             alias.meta.update(item.meta)
             item.replace(alias)
 
-    def _calls(self, tree: exp.Expr) -> Iterator[tuple[trees.Call, Macro]]:
+    def _calls(self, tree: exp.Expr) -> Iterator[tuple[trees.Call, Macro, Arguments]]:
         for call in tree.find_all(trees.Call):
-            given = len(call.expressions) + bool(call.args.get("method"))
             plain = not any(call.args.get(key) for key in ("distinct", "order", "within", "filter", "nulls"))
+            if call.name.casefold() not in self._known or not plain:
+                continue
             in_from = isinstance(call.parent, exp.Table | exp.Lateral)
+            given = len(call.expressions) + bool(call.args.get("method"))
             fitting = [
-                one
-                for one in self._known.get(call.name.casefold(), [])
-                if len(one.parameters) == given and one.is_table == in_from
+                (macro, arguments)
+                for macro in self._macros(call.name.casefold())
+                if macro.is_table == in_from and (arguments := _arguments(call, macro)) is not None
             ]
-            if plain and len(fitting) == 1 and _arguments(call, fitting[0]) is not None:
-                yield call, fitting[0]
+            exact = [one for one in fitting if len(one[0].parameters) == given]
+            if len(exact or fitting) == 1:
+                yield call, *(exact or fitting)[0]
+
+    def _macros(self, name: str) -> list[Macro]:
+        """The definitions of a macro with their defaults, which DuckDB lists where it refuses a call."""
+        if name not in self._told:
+            self._told.add(name)
+            most = ", ".join(["NULL"] * (1 + max(len(one.parameters) for one in self._known[name])))
+            for head in ("SELECT", "FROM"):
+                query = "SELECT json_serialize_plan(?)->>'error_message'"
+                [(message,)] = self._con.execute(query, [f"{head} {quoted(name)}({most})"]).fetchall()
+                lines = (message or "").splitlines()
+                self._known[name] = [_with_defaults(one, lines) for one in self._known[name]]
+        return self._known[name]
 
 
-def _arguments(call: trees.Call, macro: Macro) -> dict[str, exp.Expr] | None:
-    """The arguments by parameter; None if the names do not fit."""
+def _with_defaults(macro: Macro, candidates: Sequence[str]) -> Macro:
+    """A definition with the defaults of its line among DuckDB's candidates: name(x, y INTEGER := 2)."""
+    names = [f"{name} {type_}" if type_ else name for name, type_ in zip(macro.parameters, macro.types, strict=True)]
+    for line in candidates:
+        rest, found = line.strip().partition("(")[2].removesuffix(")"), {}
+        for place in reversed(range(len(names))):
+            before, marker, default = rest.rpartition(f"{names[place]} := ")
+            if marker:
+                found[macro.parameters[place].casefold()] = default
+                rest = before.removesuffix(", ")
+        plain = names[: len(names) - len(found)]
+        if found and rest == ", ".join(plain):
+            return replace(macro, defaults=found)
+    return macro
+
+
+def _arguments(call: trees.Call, macro: Macro) -> Arguments | None:
+    """The arguments by parameter, defaults where none is given; None if they do not fit."""
     method = call.args.get("method")
     written: Sequence[exp.Expr] = [*([method] if method is not None else []), *call.expressions]
     by_place = [one for one in written if not isinstance(one, exp.Kwarg)]
+    if len(written) > len(macro.parameters):
+        return None
     found = {name.casefold(): one for name, one in zip(macro.parameters, by_place, strict=False)}
     for one in written:
         if isinstance(one, exp.Kwarg):
             found[one.name.casefold()] = one.expression
+    for name, default in macro.defaults.items():
+        if name not in found:
+            found[name] = parse_one(f"SELECT {default}").expressions[0]
     return found if set(found) == {name.casefold() for name in macro.parameters} else None
 
 
-def _replace(call: trees.Call, macro: Macro) -> None:
-    arguments = _arguments(call, macro)
-    assert arguments is not None
+def _replace(call: trees.Call, macro: Macro, arguments: Arguments) -> None:
     for name, type_ in zip(macro.parameters, macro.types, strict=True):
         if type_ is not None:
             arguments[name.casefold()] = exp.Cast(this=arguments[name.casefold()].copy(), to=_type(type_))

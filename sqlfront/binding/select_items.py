@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from sqlfront.binding.sight import fields
 from sqlfront.planner.algebra.scalars import Scalar
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
+from sqlfront.storage.codecs.nested_types import parse_nested
 
 if TYPE_CHECKING:
     from sqlfront.binding.select_block import SelectBlock
@@ -158,9 +160,17 @@ def _star_columns(node: exp.Expr, block: SelectBlock) -> list[tuple[str, str, Sc
     names = [part.name for part in node.parts[:-1]]
     source = block.sight.source(names)
     if source is None:
-        why = "the name before .* is not a FROM item"
-        raise block.notes.refusal("A star over a struct", node, why, "list the fields")
+        return [("", name, value) for name, value in _fields(names, node, block)]
     return [(source.name, name, value) for name, value in source.columns]
+
+
+def _fields(names: Sequence[str], node: exp.Column, block: SelectBlock) -> list[Starred]:
+    """The fields of a struct, which is a column or a field of one."""
+    [struct] = block.environment.types.typed([block.name(names, node)])
+    nested = parse_nested(struct.type)
+    if nested is None or nested.family != "STRUCT":
+        raise block.notes.refusal("A star here", node, "it is no FROM item and no struct", "list the columns")
+    return [(name, fields(struct, [name])) for name in nested.names]
 
 
 def _qualified(node: exp.Expr | str) -> tuple[str, str]:

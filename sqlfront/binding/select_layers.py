@@ -122,6 +122,10 @@ class _Outputs:
             known = {one.value for one in first}
             ties = (defaults.sort(Ref(column)) for column in columns if Ref(column) not in known)
             term = Distinct(term, keys, (*first, *ties))
+        elif self._is_distinct and self._hidden:
+            # DuckDB leaves open which row's value a result row is ordered by: here it is the first one's.
+            ties = (defaults.sort(Ref(column)) for column in columns)
+            term = Distinct(term, columns, (*first, *ties))
         elif self._is_distinct:
             term = Distinct(term)
         term = limited(self._tree, term, first, columns, self._block.environment)
@@ -151,11 +155,6 @@ class _Outputs:
         found = self._shown_in(value)
         if columns_of(found) <= set(self._columns):
             return found
-        if self._is_left_open(value):
-            why = "DISTINCT leaves open which row's value a result row is ordered by"
-            hint = "put the expression out, group and order by an aggregate, or leave LIMIT out"
-            what, notes = "ORDER BY of what DISTINCT does not put out", self._block.notes
-            raise notes.refusal(what, notes.place_of(value), why, hint)
         return Ref(self._column(value))
 
     def _column(self, value: Scalar) -> Column:

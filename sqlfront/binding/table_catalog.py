@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.sql.keywords import quoted
 from sqlfront.sql.name_parts import NAME, listed_names
 from sqlfront.sql.search_path import Found, Names
@@ -189,7 +190,15 @@ class DuckDBCatalog:
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
         sql = self.view_sql(table)
-        return None if sql is None else view_parts(sql)
+        if sql is None:
+            return None
+        names, select = view_parts(sql)
+        if not self.has_macros():
+            return names, select
+        from sqlfront.binding.macros import Macros
+        from sqlfront.binding.notes import Notes
+
+        return names, printed(Macros(self._con).put_in(parse_one(select), Notes(select)))
 
     def _find(self, parts: tuple[str, ...]) -> str | None:
         found = self.names.look_up(parts).first()

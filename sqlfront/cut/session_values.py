@@ -50,7 +50,7 @@ _PLAIN = frozenset(
     )
 )
 _PLAIN_FORMS = ("CAST({0} AS ", "TRY_CAST({0} AS ", "{0} || {1}", "CASE WHEN ")
-_OPAQUE = re.compile(r"\b(VARIANT|GEOMETRY)\b")
+_OPAQUE = re.compile(r"\bVARIANT\b")
 # Functions of an instant that do not ask which time zone the session is in.
 _ZONE_FREE = frozenset(
     (

@@ -174,8 +174,6 @@ def no_codes(kind: str) -> str | None:
     if any(scalar.startswith(OPEN) for scalar in scalars):
         lost = "Arrow does not tell NULL from a member that is NULL"
         return lost if "UNION(" in kind else "equal values may have several forms, and DuckDB tells no common one"
-    if "MAP(" in kind and "INTERVAL" in scalars:
-        return "DuckDB orders two equal intervals in a MAP by how they are written"
     return None
 
 

@@ -127,6 +127,28 @@ def test_feeds_replayed_give_the_views(con: sqlfront.Connection, part: int) -> N
             assert same_bag(rows, con.execute(query).fetchall())
 
 
+def test_distinct_rows_in_the_order_of_their_first_ones(con: sqlfront.Connection) -> None:
+    """DuckDB leaves open which row a distinct one is ordered by: it is the first in the order."""
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT DISTINCT shop FROM sales ORDER BY day DESC LIMIT 2")
+    first = "SELECT DISTINCT ON (shop) shop, day FROM sales ORDER BY day DESC, shop"
+    rng = random.Random(5)
+    for _ in range(20):
+        change(con, rng)
+        expected = con.execute(f"SELECT shop FROM ({first}) ORDER BY day DESC, shop LIMIT 2").fetchall()
+        assert same_bag(con.execute("SELECT * FROM v").fetchall(), expected)
+        assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+
+
+def test_a_view_keeps_the_macros_of_the_plain_views_that_it_reads(con: sqlfront.Connection) -> None:
+    con.execute("CREATE MACRO raised(x, y := 2) AS x + y")
+    con.execute("CREATE VIEW plain AS SELECT shop, raised(day) AS day, raised(day, y := 5) AS late FROM sales")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT * FROM plain")
+    con.execute("CREATE OR REPLACE MACRO raised(x, y := 2) AS x * y")
+    con.execute("INSERT INTO sales VALUES (1, 10, 'pen', 1, 1)")
+    assert con.execute("SELECT * FROM v").fetchall() == [(1, 12, 15)]
+    assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+
+
 def test_explain_says_what_is_computed_and_at_what_cost(con: sqlfront.Connection) -> None:
     explanation = con.explain("SELECT shop, median(amount) AS m FROM sales GROUP BY shop")
     assert explanation.to_dict()["shape"] == "dataflow"
