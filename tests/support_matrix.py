@@ -38,6 +38,7 @@ SUPPORTED = (
     "computed",
     "partners",
     "nested",
+    "collations",
 )
 
 HEAD = """# SQL support matrix

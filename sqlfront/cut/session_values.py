@@ -16,7 +16,6 @@ from sqlfront.planner.algebra.scalars import (
     Column,
     Compare,
     Constant,
-    IsNull,
     Ref,
     Scalar,
     columns_of,
@@ -25,8 +24,12 @@ from sqlfront.planner.algebra.scalars import (
     walk,
 )
 from sqlfront.planner.algebra.terms import (
+    Aggregate,
+    Distinct,
     SetOperation,
     Term,
+    Top,
+    Window,
     scalars_of,
 )
 from sqlfront.planner.algebra.to_sql import scalar_sql
@@ -50,7 +53,10 @@ _PLAIN = frozenset(
     )
 )
 _PLAIN_FORMS = ("CAST({0} AS ", "TRY_CAST({0} AS ", "{0} || {1}", "CASE WHEN ")
-_OPAQUE = re.compile(r"\bVARIANT\b")
+_EXTREMES = ("min", "max", "arg")  # The aggregates whose names begin so compare their arguments.
+# Values that do not come back from Arrow as they were: a member of a UNION that is NULL becomes NULL.
+_OPAQUE = re.compile(r"\bVARIANT\b|\bUNION\(")
+_MEMBER = "union_extract({0}, "
 # Functions of an instant that do not ask which time zone the session is in.
 _ZONE_FREE = frozenset(
     (
@@ -75,6 +81,10 @@ def check_session(bound: Bound, con: Any) -> Pairs:
     for scalar in scalars:
         for part in walk(scalar):
             _check_part(part, bound)
+    ordered = (*(value for part in walk_once(bound.term) for value in _ordered(part)), *_more(bound))
+    for value in ordered:
+        if _is_unordered(value):
+            raise _unordered(value, bound)
     unions = (term for term in walk_once(bound.term) if isinstance(term, SetOperation))
     zoned = [_asks_zone(scalar, bound, con) for scalar in scalars if _is_zoned(scalar)]
     return deviating(bound.settings, zoned=any(zoned) or any(map(_casts_zone, unions)))
@@ -90,10 +100,9 @@ def _check_part(part: Scalar, bound: Bound) -> None:
     notes = bound.notes
     if isinstance(part, Ref):
         return
-    if isinstance(part, (Compare, IsNull)) and all(isinstance(one, Ref) for one in parts_of(part)):
-        return  # The codes of columns are compared.
-    opaque = next((column for column in sorted(columns_of(part), key=_number) if _OPAQUE.search(column.type)), None)
-    if opaque is not None:
+    if _is_ordered(part) and any(map(_is_unordered, parts_of(part))):
+        raise _unordered(part, bound)
+    if (opaque := _opaque(part)) is not None:
         why = "DuckDB cannot read its values back from the changed rows, so the expression cannot be computed"
         what = f"An expression over a column of type {opaque.type}"
         raise notes.refusal(what, notes.place_of(part), why, "store its value in a column of a plain type")
@@ -105,6 +114,55 @@ def _check_part(part: Scalar, bound: Bound) -> None:
         raise _unstable(written, part, bound)
     if not part.arguments and "(" not in part.form and part.form.isidentifier():
         raise _unstable(part.form, part, bound)
+
+
+def _ordered(term: Term) -> Iterator[Scalar]:
+    """The values that an operator orders by, where rows or results depend on it."""
+    match term:
+        case Top(order=order) if term.limit is not None or term.offset is not None:
+            yield from (one.value for one in order)
+        case Distinct(order=order):
+            yield from (one.value for one in order)
+        case Window(functions=functions):
+            for one in functions:
+                yield from (item.value for item in (*one.order, *one.argument_order))
+                yield from one.arguments if function_name(one.form).startswith(_EXTREMES) else ()
+        case Aggregate(aggregates=aggregates):
+            for each in aggregates:
+                yield from (item.value for item in each.order)
+                yield from each.arguments if function_name(each.form).startswith(_EXTREMES) else ()
+
+
+def _more(bound: Bound) -> Iterator[Scalar]:
+    return (one.value for order in bound.more for one in order)
+
+
+def _is_ordered(part: Scalar) -> bool:
+    """Whether an expression compares values by their order."""
+    if isinstance(part, Call):
+        return " BETWEEN " in part.form or function_name(part.form) in ("greatest", "least")
+    return isinstance(part, Compare) and part.operator in ("<", "<=", ">", ">=")
+
+
+def _is_unordered(value: Scalar) -> bool:
+    return "MAP(" in value.type and "INTERVAL" in value.type
+
+
+def _unordered(value: Scalar, bound: Bound) -> NotSupportedError:
+    why = "DuckDB orders intervals in a MAP by how they are written, though it takes 30 days and 1 month for equal"
+    hint = "order by an entry of the map, or by its keys"
+    what = "An order of intervals in a MAP"
+    return bound.notes.refusal(what, bound.notes.place_of(value), why, hint)
+
+
+def _opaque(scalar: Scalar) -> Column | None:
+    """A column whose values an expression cannot be computed of; a member of a UNION is its value."""
+    if isinstance(scalar, Ref):
+        return scalar.column if _OPAQUE.search(scalar.type) else None
+    is_member = isinstance(scalar, Call) and scalar.form.startswith(_MEMBER) and not _OPAQUE.search(scalar.type)
+    if is_member and isinstance(parts_of(scalar)[0], Ref):
+        return None
+    return next((found for one in parts_of(scalar) if (found := _opaque(one)) is not None), None)
 
 
 def _number(column: Column) -> int:

@@ -39,6 +39,7 @@ SUPPORTED = (
     "computed",
     "partners",
     "nested",
+    "collations",
 )
 
 
