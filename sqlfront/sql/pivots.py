@@ -26,7 +26,7 @@ def without_pivots(tree: exp.Expr, con: Any) -> exp.Expr:
     `con` tells how a table spells the columns that UNPIVOT puts out as text.
     """
     for node in list(tree.find_all(trees.PivotQuery)):
-        select = _unpivoted(node, con) if node.args.get("unpivot") else _pivoted(node)
+        select = _unpivoted(node, con) if node.args.get("unpivot") else _pivoted(node, con)
         if select is not None:
             for key in ("with_", "order", "limit", "offset"):
                 select.set(key, node.args.get(key))
@@ -47,12 +47,17 @@ def _replace_in_from(node: trees.Pivot, con: Any) -> None:
     """Put a subquery in the place of a table and the pivot behind it."""
     around = node.parent
     joins = around.args.get("joins") if around is not None else None
-    if around is None or not joins or joins[0] is not node:
-        return  # It pivots what is joined.
     is_query = isinstance(around, exp.Select)
+    if around is None or not joins or not (joins[0] is node or is_query):
+        return
+    place = next(place for place, one in enumerate(joins) if one is node)
     source = around.args["from_"].this if is_query else around
-    whole = source.copy()
-    whole.set("joins", None)
+    whole: exp.Expr = source.copy()
+    if place:  # It pivots what is joined.
+        from_, before = exp.From(this=whole), [one.copy() for one in joins[:place]]
+        whole = exp.Subquery(this=exp.Select(expressions=[exp.Star()], from_=from_, joins=before))
+    else:
+        whole.set("joins", None)
     fields, group = node.args["fields"], node.args.get("group")
     if node.args.get("unpivot"):
         [header], [field] = node.expressions, fields
@@ -60,11 +65,11 @@ def _replace_in_from(node: trees.Pivot, con: Any) -> None:
         kept = node.args.get("nulls") == "INCLUDE"
         select = _unpivot(whole, field.expressions, field.this, values, con, nulls=kept)
     else:
-        select = _pivot(whole, fields, node.expressions, group)
+        select = _pivot(whole, fields, node.expressions, group, con)
     if select is None:
         return
     subquery = exp.Subquery(this=select, alias=node.args.get("alias"))
-    rest = joins[1:]
+    rest = joins[place + 1 :]
     if is_query:
         around.args["from_"].set("this", subquery)
         around.set("joins", rest)
@@ -73,26 +78,25 @@ def _replace_in_from(node: trees.Pivot, con: Any) -> None:
         around.replace(subquery)
 
 
-def _pivoted(node: trees.PivotQuery) -> exp.Select | None:
-    return _pivot(node.this, node.args.get("on") or [], node.args.get("using") or [], node.args.get("group"))
+def _pivoted(node: trees.PivotQuery, con: Any) -> exp.Select | None:
+    return _pivot(node.this, node.args.get("on") or [], node.args.get("using") or [], node.args.get("group"), con)
 
 
 def _pivot(
-    source: exp.Expr, fields: Sequence[exp.Expr], using: Sequence[exp.Expr], group: Sequence[exp.Expr] | None
+    source: exp.Expr, fields: Sequence[exp.Expr], using: Sequence[exp.Expr], group: Sequence[exp.Expr] | None, con: Any
 ) -> exp.Select | None:
-    """The aggregates of a pivot; None if its values are not listed, or an item is no plain aggregate."""
-    listed = [_values(field) for field in fields]
-    items = [(one.this, one.alias) if isinstance(one, exp.Alias) else (one, "") for one in using]
-    plain = all(isinstance(call, trees.Call) and not call.args.get("filter") for call, _ in items)
-    if not listed or None in listed or not plain:
+    """The aggregates of a pivot; None if its values are not listed."""
+    listed = [_values(field, con) for field in fields]
+    if not listed or None in listed:
         return None
-    calls = [(printed(call), alias) for call, alias in items] or [("count(*)", "")]
+    items = [(one.this, one.alias) if isinstance(one, exp.Alias) else (one, "") for one in using]
+    items = items or [(parse_one("SELECT count(*)").expressions[0], "")]
     shown = []
     for values in product(*(one or [] for one in listed)):
         name, condition = "_".join(name for name, _ in values), " AND ".join(test for _, test in values)
-        for call, alias in calls:
-            tail = alias or (call if len(calls) > 1 else "")
-            shown.append(f"{call} FILTER (WHERE {condition}) AS {_quoted(f'{name}_{tail}' if tail else name)}")
+        for item, alias in items:
+            tail = alias or (printed(item) if len(items) > 1 else "")
+            shown.append(f"{_filtered(item, condition, con)} AS {_quoted(f'{name}_{tail}' if tail else name)}")
     if group:
         keys = ", ".join(_quoted(one.name) for one in group)
         head = by = keys
@@ -102,19 +106,41 @@ def _pivot(
     return _over(source, f"SELECT {head}, {', '.join(shown)} FROM source GROUP BY {by}")
 
 
-def _values(field: exp.Expr) -> list[Value] | None:
+def _filtered(item: exp.Expr, condition: str, con: Any) -> str:
+    """An expression of an aggregate, of the rows that meet a condition."""
+    item = exp.Paren(this=item.copy())
+    calls = [call for call in item.find_all(trees.Call) if _is_aggregate(call.name, con)]
+    for call in calls:
+        own = call.args.get("filter")
+        met = f"({printed(own.this)}) AND {condition}" if own is not None else condition
+        call.set("filter", parse_one(f"SELECT 1 WHERE {met}").args["where"])
+    return printed(item.this)
+
+
+def _is_aggregate(name: str, con: Any) -> bool:
+    query = "SELECT count(*) FROM duckdb_functions() WHERE function_type = 'aggregate' AND function_name = ?"
+    return bool(con.execute(query, [name.casefold()]).fetchall()[0][0])
+
+
+def _values(field: exp.Expr, con: Any) -> list[Value] | None:
     """The listed values of a pivoted column, each with its name and the condition that a row has it."""
     if not isinstance(field, trees.PivotField) or not isinstance(field.this, exp.Column) or not field.expressions:
         return None
     found = []
     for item in field.expressions:
         value, alias = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, "")
-        if not isinstance(value, exp.Literal | exp.Null):
+        if value.find(exp.Column, exp.Query) is not None:
             return None
-        name = alias or (value.name if isinstance(value, exp.Literal) else "NULL")
+        name = alias or (value.name if isinstance(value, exp.Literal) else _shown(value, con))
         text = f"CAST({printed(field.this)} AS VARCHAR) IS NOT DISTINCT FROM CAST({printed(value)} AS VARCHAR)"
         found.append((name, text))
     return found
+
+
+def _shown(value: exp.Expr, con: Any) -> str:
+    """A constant as text, by which DuckDB calls its column."""
+    [(text,)] = con.execute(f"SELECT CAST({printed(value)} AS VARCHAR)").fetchall()
+    return "NULL" if text is None else str(text)
 
 
 def _unpivoted(node: trees.PivotQuery, con: Any) -> exp.Select | None:
