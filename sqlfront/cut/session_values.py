@@ -77,23 +77,19 @@ def check_session(bound: Bound, con: Any) -> Pairs:
             why="equality under a collation is not equality of values, which joins and groups rely on.",
             hint="RESET default_collation",
         )
-    scalars = list(dict.fromkeys(_scalars(bound.term)))
+    terms = list(walk_once(bound.term))
+    # Outermost operators first.
+    scalars = list(dict.fromkeys(value for part in reversed(terms) for value in scalars_of(part)))
     for scalar in scalars:
         for part in walk(scalar):
             _check_part(part, bound)
-    ordered = (*(value for part in walk_once(bound.term) for value in _ordered(part)), *_more(bound))
-    for value in ordered:
+    ordered = [value for part in terms for value in _ordered(part)]
+    for value in (*ordered, *(one.value for order in bound.more for one in order)):
         if _is_unordered(value):
             raise _unordered(value, bound)
-    unions = (term for term in walk_once(bound.term) if isinstance(term, SetOperation))
+    unions = (term for term in terms if isinstance(term, SetOperation))
     zoned = [_asks_zone(scalar, bound, con) for scalar in scalars if _is_zoned(scalar)]
     return deviating(bound.settings, zoned=any(zoned) or any(map(_casts_zone, unions)))
-
-
-def _scalars(term: Term) -> Iterator[Scalar]:
-    """All expressions of a term, outermost operators first."""
-    for part in reversed(list(walk_once(term))):
-        yield from scalars_of(part)
 
 
 def _check_part(part: Scalar, bound: Bound) -> None:
@@ -131,10 +127,6 @@ def _ordered(term: Term) -> Iterator[Scalar]:
             for each in aggregates:
                 yield from (item.value for item in each.order)
                 yield from each.arguments if function_name(each.form).startswith(_EXTREMES) else ()
-
-
-def _more(bound: Bound) -> Iterator[Scalar]:
-    return (one.value for order in bound.more for one in order)
 
 
 def _is_ordered(part: Scalar) -> bool:
