@@ -174,7 +174,7 @@ def _planned(session: Session, shape: str) -> Plan | None:
 
 def _plan(session: Session, shape: str, tree: exp.Select, name: str, entry: ViewEntry) -> Plan | None:
     columns = _shown(tree, name, entry)
-    if columns is None or defaults_of(session).collated:
+    if columns is None or entry.definition.collations or defaults_of(session).collated:
         return None
     used = clauses(tree)
     if used == {"expressions", "from_", "where"}:
