@@ -140,9 +140,11 @@ def with_parts(scalar: Scalar, parts: Sequence[Scalar]) -> Scalar:
 
 def walk(scalar: Scalar) -> Iterator[Scalar]:
     """An expression and all inside it, outermost first."""
-    yield scalar
-    for part in parts_of(scalar):
-        yield from walk(part)
+    waiting = [scalar]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(parts_of(found))
 
 
 def columns_of(*scalars: Scalar) -> frozenset[Column]:

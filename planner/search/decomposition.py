@@ -19,6 +19,7 @@ number of rows, costs nothing to change, and gives no variable a value.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -40,7 +41,7 @@ STRATEGY = "bags of a hypertree decomposition, worst-case optimal delta joins"
 EXACT_VARIABLES = 8
 """Cycles over at most so many variables are searched completely; above, the labels come from a beam search."""
 
-EXACT_BUDGET = 16000
+EXACT_BUDGET = 3000
 """Options that a complete search compares at most, which only joins of very many tables have."""
 
 BUDGET, MOST = 16000, 200
@@ -159,6 +160,7 @@ class _Search:
         self._options: dict[State, tuple[_Option, ...]] = {}
         self._charge = max(1, len(self.query) // CHEAP_ATOMS) ** 2
         self._made = 0
+        self._pieces: dict[tuple[Group, frozenset[str]], list[State]] = {}
         self._covers: dict[tuple[frozenset[str], tuple[str, ...]], Fraction] = {}
         self._least: dict[tuple[State, int, _Exponents], Fraction] = {}
 
@@ -242,10 +244,10 @@ class _Search:
         compared = (self.edges[name] for name in atoms_of(group) if name in self.comparisons)
         core = _core(group, above) | frozenset[str]().union(*compared) - above
         for proposal in self._labels(group, above, core):
-            label = _joining(group, above, proposal)
+            label = self._joining(group, above, proposal)
             if label != above and label not in seen:
                 seen.add(label)
-                scoped = [(parts, label & variables_of(parts)) for parts in split(group, label)]
+                scoped = self._scoped(group, label)
                 if core and _defers(scoped, label):
                     continue
                 grounded = (c for c in arrangements(scoped, self.rank) if all(map(self._is_grounded, c)))
@@ -254,6 +256,18 @@ class _Search:
                         yield from self._single(children[0][0][0], above)
                     elif all(sum(v in scope for _, scope in children) > 1 for v in label - above):
                         yield self._join(group, label, children)
+
+    def _joining(self, group: Group, above: frozenset[str], label: frozenset[str]) -> frozenset[str]:
+        """`label` without the variables that only one of the groups it leaves has. O(parts * variables)."""
+        met = Counter(chain.from_iterable(scope for _, scope in self._scoped(group, label)))
+        return above.union(variable for variable, scopes in met.items() if scopes > 1)
+
+    def _scoped(self, group: Group, label: frozenset[str]) -> list[State]:
+        """What a group falls apart into at a label, with what each piece shares with the label."""
+        key = (group, label)
+        if key not in self._pieces:
+            self._pieces[key] = [(parts, label & variables_of(parts)) for parts in split(group, label)]
+        return self._pieces[key]
 
     def _filtered(self, children: tuple[State, ...]) -> Iterator[tuple[State, ...]]:
         """The children as they are; and with atoms that others of them have as filters in those that share all of the
@@ -380,12 +394,6 @@ def _core(group: Group, above: frozenset[str]) -> frozenset[str]:
     """The variables on cycles of the group under a node that holds `above`, without those."""
     shown = {str(rank): part.label for rank, part in enumerate(group)}
     return vertices(reduce_gyo({**shown, "above": above})) - above
-
-
-def _joining(group: Group, above: frozenset[str], label: frozenset[str]) -> frozenset[str]:
-    """`label` without the variables that only one of the groups it leaves has. O(parts * variables)."""
-    scopes = [label & variables_of(parts) for parts in split(group, label)]
-    return above.union(v for v in label if sum(v in scope for scope in scopes) > 1)
 
 
 def _defers(children: list[State], label: frozenset[str]) -> bool:

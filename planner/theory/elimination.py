@@ -24,10 +24,11 @@ def promising_bags(edges: Edges, free: frozenset[str]) -> tuple[frozenset[str], 
     O(variables^2) covers.
     """
     orders = [_Order(Fraction(0), Fraction(0), (), neighbours(edges))]
+    covers: dict[frozenset[str], Fraction] = {}
     for _ in range(len(orders[0].adjacent)):
         grown: dict[frozenset[str], _Order] = {}
         for order in orders:
-            for longer in _longer(order, edges, free):
+            for longer in _longer(order, edges, free, covers):
                 left = frozenset(longer.adjacent)
                 if left not in grown or longer.price < grown[left].price:
                     grown[left] = longer
@@ -49,12 +50,17 @@ class _Order:
         return self.width, self.total
 
 
-def _longer(order: _Order, edges: Edges, free: frozenset[str]) -> Iterator[_Order]:
+def _longer(
+    order: _Order, edges: Edges, free: frozenset[str], covers: dict[frozenset[str], Fraction]
+) -> Iterator[_Order]:
+    """The order with one more variable. `covers` are the cover numbers of the bags met so far."""
     bound = [variable for variable in order.adjacent if variable not in free]
     for variable in bound or order.adjacent:
         around = order.adjacent[variable]
         bag = around | {variable}
-        rows = cover_number(bag, edges.values())
+        if bag not in covers:
+            covers[bag] = cover_number(bag, edges.values())
+        rows = covers[bag]
         left = {v: others - {variable} for v, others in order.adjacent.items() if v != variable}
         left |= {v: left[v] | around - {v} for v in around}
         yield _Order(max(order.width, rows), order.total + rows, (*order.bags, bag), left)

@@ -17,6 +17,7 @@ from sqlfront.sql import trees
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.sql.keywords import quoted
 from sqlfront.storage.capture.trigger_sql import QualifiedName
+from sqlfront.storage.sql_text import quote
 
 
 def frozen_tree(tree: exp.Expr, catalog: CatalogView) -> exp.Expr:
@@ -100,10 +101,8 @@ class _Freezing:
         else:
             schema, own = map(_plain, catalog.parts(table)[-2:])
             inside = exp.Table(this=own, db=schema, alias=exp.TableAlias(this=called))
-            shown = [
-                exp.Alias(this=exp.Column(this=_quoted(column[0])), alias=_quoted(column[0]))
-                for column in catalog.columns(table) or ()
-            ]
+            names = [quote(name) for name, *_ in catalog.columns(table) or ()]
+            shown = [exp.var(f"{name} AS {name}") for name in names]
         return exp.Select(expressions=shown, from_=exp.From(this=inside))
 
 

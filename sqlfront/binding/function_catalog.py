@@ -79,7 +79,7 @@ _FACTS = f"""
 _UNSTABLE_TOO = (("age", 1),)
 _UNFOLD = ("unnest", "unlist")
 # What the bound plan calls operations that are no functions of the catalog.
-_OPERATIONS = ("__cast", "=", "<>", "!=", "<", ">", "<=", ">=")
+_OPERATIONS = ("__cast", "cast", "try_cast", "coalesce", "=", "<>", "!=", "<", ">", "<=", ">=")
 
 # The words outside strings; a string gives an empty one.
 _WORDS = re.compile(r"'(?:[^']|'')*'|([^\W\d][\w$]*)")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sqlfront.sql.remembered import ask
+
 Settings = Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]
 
@@ -36,8 +38,8 @@ _ASKED = ", ".join(f"CAST(current_setting('{name}') AS VARCHAR)" for name, _ in 
 
 
 def settings_of(con: Any) -> dict[str, str]:
-    """The values of all frozen settings in the session of `con`. One query, 0.2 ms."""
-    [values] = con.execute(f"SELECT {_ASKED}").fetchall()
+    """The values of all frozen settings in the session of `con`. One query, if the answer is not remembered."""
+    values = ask(con, f"SELECT {_ASKED}")
     found = dict(zip((name for name, _ in FROZEN), values, strict=True))
     descending = found["default_order"].upper().startswith("DESC")  # DuckDB shows it as it was written.
     return found | {"default_order": "DESCENDING" if descending else "ASCENDING"}

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlfront.database.user_settings import owe, restore
+from sqlfront.sql import remembered
+from sqlfront.sql.search_path import search_path
 from sqlfront.storage.capture.trigger_sql import SCHEMA, literal, quote
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def bodies_found(session: Session) -> Iterator[None]:
     ours = quote(database.name)
     owe(con, _SETTING, f"SET SESSION search_path = {literal(path)}")
     con.execute(f"SET SESSION search_path = {literal(f'{path},{ours}.main,{ours}.{SCHEMA}')}")
+    remembered.forget()
     try:
         yield
     finally:
@@ -39,10 +42,6 @@ def bodies_found(session: Session) -> Iterator[None]:
 
 
 def _foreign_path(session: Session) -> str | None:
-    """The search path if it begins in another database, else None. Asked once, until USE or SET may change it."""
-    known = session.settings
-    if _SETTING not in known:
-        query = "SELECT current_database(), current_setting('search_path')"
-        [(current, path)] = session.duck.execute(query).fetchall()
-        known[_SETTING] = path if current.casefold() != session.database.name.casefold() else None
-    return known[_SETTING]
+    """The search path if it begins in another database, else None."""
+    current, path = search_path(session.duck)
+    return path if current.casefold() != session.database.name.casefold() else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.reserved import is_reserved, reserved
 from sqlfront.sql.keywords import quoted
 from sqlfront.sql.name_parts import split_name
-from sqlfront.sql.search_path import Lookup, Names, Place, look_up
+from sqlfront.sql.search_path import Lookup, Names, Place, look_up, search_path
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
@@ -87,7 +87,7 @@ def new_name(database: Database, con: Any, parts: Sequence[str], names: Names | 
 
 def require_current(database: Database, con: Any) -> None:
     """NotSupportedError when USE has made another database the current one: definitions are read in their own."""
-    require_own(database, con.execute("SELECT current_database()").fetchall()[0][0])
+    require_own(database, search_path(con)[0])
 
 
 def require_own(database: Database, current: str) -> None:

@@ -24,6 +24,7 @@ from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.recognise import hides_names, plain_kind, words
+from sqlfront.sql.remembered import follow
 from sqlfront.storage.capture.trigger_sql import tell
 from sqlfront.storage.errors import InterfaceError, StaleRead
 
@@ -59,13 +60,13 @@ class Session:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.duck = database.root.cursor()
+        follow(self.duck)
         self.transaction = None
         self.reading: ReadSession | None = None
         self.again: tuple[PassThrough | str, Any] | None = None
         self.passing = False
         self.tables: dict[str, ChangeTable] = {}
         self.meant: dict[tuple[str, ...], tuple[set[Key], Key]] = {}
-        self.settings: dict[str, str | None] = {}
         self.plans: dict[str, Any] = {}
         self.defaults: Any = None
         self.scans: dict[str, object] = {}
@@ -148,7 +149,7 @@ class Session:
 
     def forget_names(self) -> None:
         """Look names up again: the catalog or the search path may have changed, or the connection is closed."""
-        self.gates, self.tables, self.meant, self.settings, self.plans = {}, {}, {}, {}, {}
+        self.gates, self.tables, self.meant, self.plans = {}, {}, {}, {}
         self.defaults = None
 
     def close(self) -> None:

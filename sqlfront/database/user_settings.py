@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sqlfront.binding.session_settings import Settings, settings_of
+from sqlfront.sql import remembered
 from sqlfront.storage.sql_text import literal
 
 
@@ -44,10 +45,12 @@ def _change(con: Any, own: Settings, changed: Settings) -> None:
     """Change settings of a session, and note what gives its `own` back: those of all sessions are not made its own."""
     for name in changed:
         con.execute(f"RESET SESSION {name}")
+    remembered.forget()
     default = settings_of(con)
     for name, value in changed.items():
         owe(con, name, f"RESET SESSION {name}" if default[name] == own[name] else _set(name, own[name]))
         con.execute(_set(name, value))
+    remembered.forget()
 
 
 def owe(con: Any, setting: str, sql: str) -> None:
@@ -75,11 +78,14 @@ def restore(con: Any, *settings: str) -> None:
                 raise
         else:
             del owed[setting]
+            if setting != _LOSSLESS:
+                remembered.forget()
 
 
 def forget_settings() -> None:
     """Ask for the user's settings again: a statement may have changed them, for all cursors perhaps."""
     _restores.clear()
+    remembered.forget()
 
 
 _restores: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()

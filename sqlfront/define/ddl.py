@@ -44,7 +44,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
     options = check_options("materialized view", statement.options)
     with database.lock:
         catalog = EngineCatalog(database, con)
-        tree = parse_query(statement.query, statement.text, statement.query_start)
+        tree = statement.take_tree() or parse_query(statement.query, statement.text, statement.query_start)
         if options.get("on_error") == "null":
             statement = null_on_error(con, statement, tree)
             tree = parse_query(statement.query, statement.text, statement.query_start)
@@ -247,8 +247,8 @@ def _frozen(con: Any, query: exp.Expr, catalog: EngineCatalog, definition: Defin
     import duckdb
 
     frozen = frozen_tree(query, catalog)
-    located = with_database(frozen.copy(), catalog.database)
-    select, qualified = printed(frozen), printed(located)
+    select = printed(frozen)
+    qualified = printed(with_database(frozen, catalog.database))
     try:
         types = [type_ for _, type_ in query_columns(con, qualified)]
     except duckdb.Error as error:

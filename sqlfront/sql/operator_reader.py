@@ -37,7 +37,15 @@ _ARITHMETIC: dict[str, type[exp.Binary]] = {
     "//": exp.IntDiv,
     "%": exp.Mod,
 }
-_OTHER_LEVELS = frozenset({*_COMPARISONS, *_MATCHES, *_ARITHMETIC, "&", "|", "<<", ">>", "^", "**", "->", "=>", "!"})
+_BITS, _PLUS, _TIMES, _POWER = 1, 2, 3, 4
+_POWERS = {
+    **dict.fromkeys(("&", "|", "<<", ">>"), _BITS),
+    **dict.fromkeys(("+", "-"), _PLUS),
+    **dict.fromkeys(("*", "/", "//", "%"), _TIMES),
+    **dict.fromkeys(("^", "**"), _POWER),
+}
+"""How tightly operators bind: each level is read by the same method."""
+_OTHER_LEVELS = frozenset({*_COMPARISONS, *_MATCHES, *_POWERS, "->", "=>", "!"})
 _LITERALS = TEXTS | {TokenType.NUMBER}
 _TRUTHS = ("TRUE", "FALSE", "NULL", "UNKNOWN")
 
@@ -48,7 +56,11 @@ class OperatorReader(PrimaryReader):
     def scalar(self) -> exp.Expr:
         if self.kind() in _LITERALS and self.token(1) in (",", ")"):
             return self.primary()  # No level adds to it: long lists of values are read many times sooner.
-        return self._chain(("->",), self.disjunction)
+        first, this = self._index, self.disjunction()
+        while self.token() == "->" and not self._is_quantified():
+            self._advance()
+            this = self.noted(first, trees.Infix(this=this, operator="->", expression=self.disjunction()))
+        return this
 
     def disjunction(self) -> exp.Expr:
         first, this = self._index, self.conjunction()
@@ -199,7 +211,7 @@ class OperatorReader(PrimaryReader):
         if not self._is_sign():
             return None
         operator = self.token()
-        if self.token(1) in ("ANY", "SOME", "ALL") and self.token(2) == "(":
+        if self._is_quantified():
             self._advance(2)
             quantified = exp.All if self._prev.text.upper() == "ALL" else exp.Any
             inside = self.noted(self._index - 1, quantified(this=self.attempt(self.enclosed_query) or self.bits()))
@@ -212,35 +224,25 @@ class OperatorReader(PrimaryReader):
         self._advance()
         return self.noted(first, trees.Infix(this=this, operator=operator, expression=self.bits()))
 
-    def bits(self) -> exp.Expr:
-        return self._chain(("&", "|", "<<", ">>"), self._inverted)
-
-    def _inverted(self) -> exp.Expr:
+    def bits(self, weakest: int = _BITS) -> exp.Expr:
+        """The operators of arithmetic and of bits, those that bind at least as tightly as `weakest`."""
         first = self._index
-        if self.accept("~"):
-            return self.noted(first, trees.Prefix(operator="~", this=self._inverted()))
-        return self._arithmetic(("+", "-"), lambda: self._arithmetic(("*", "/", "//", "%"), self._power))
-
-    def _arithmetic(self, operators: tuple[str, ...], operand: Callable[[], exp.Expr]) -> exp.Expr:
-        first, this = self._index, operand()
-        while operator := self._operator(operators):
-            this = self.noted(first, _ARITHMETIC[operator](this=this, expression=operand()))
+        if weakest < _TIMES and self.accept("~"):
+            this: exp.Expr = self.noted(first, trees.Prefix(operator="~", this=self.bits(_PLUS)))
+        else:
+            this = self._collated()
+        while (power := _POWERS.get(operator := self.token(), 0)) >= weakest and not self._is_quantified():
+            self._advance()
+            right = self.bits(power + 1)
+            if operator in _ARITHMETIC:
+                this = self.noted(first, _ARITHMETIC[operator](this=this, expression=right))
+            else:
+                this = self.noted(first, trees.Infix(this=this, operator=operator, expression=right))
         return this
 
-    def _power(self) -> exp.Expr:
-        return self._chain(("^", "**"), self._collated)
-
-    def _chain(self, operators: tuple[str, ...], operand: Callable[[], exp.Expr]) -> exp.Expr:
-        first, this = self._index, operand()
-        while operator := self._operator(operators):
-            this = self.noted(first, trees.Infix(this=this, operator=operator, expression=operand()))
-        return this
-
-    def _operator(self, operators: tuple[str, ...]) -> str:
-        """The operator stepped over; none before ANY and ALL, which bind it to themselves."""
-        if self.token() in operators and self.token(1) in ("ANY", "SOME", "ALL") and self.token(2) == "(":
-            return ""
-        return self.accept_any(*operators)
+    def _is_quantified(self) -> bool:
+        """Whether the operator here stands before ANY or ALL, which bind it to themselves."""
+        return self.token(1) in ("ANY", "SOME", "ALL") and self.token(2) == "("
 
     def _collated(self) -> exp.Expr:
         first, this = self._index, self._zoned()

@@ -26,9 +26,11 @@ def read_own(text: str, start: int) -> Statement:
 
 
 def _create_view(text: str, start: int, tree: exp.Expr) -> Statement:
-    begin, columns = _span(tree.args["query"])[0], _names(tree.args["columns"])
+    query = tree.args["query"].pop()
+    begin, columns = _span(query)[0], _names(tree.args["columns"])
     name, options = _name(tree.this), _options(tree, "options")
-    return own.CreateMaterializedView(text, start, name, text[begin:], begin, columns, options, *_conditions(tree))
+    conditions = _conditions(tree)
+    return own.CreateMaterializedView(text, start, name, text[begin:], begin, columns, options, *conditions, [query])
 
 
 def _create_table(text: str, start: int, tree: exp.Expr) -> Statement:

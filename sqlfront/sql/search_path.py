@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from sqlfront.sql.remembered import ask
+
 Place = tuple[str, str]
 
 
@@ -42,6 +44,12 @@ class Lookup:
 def look_up(con: Any, parts: Sequence[str], *, temporary: bool = True) -> Lookup:
     """Where `[[catalog.]schema.]name` is looked for on a cursor, and what is there: see `Names`."""
     return Names(con).look_up(parts, temporary=temporary)
+
+
+def search_path(con: Any) -> tuple[str, str]:
+    """The current database of a cursor, and the setting search_path."""
+    current, path = ask(con, "SELECT current_database(), current_setting('search_path')")
+    return current, path
 
 
 class Names:
@@ -87,8 +95,7 @@ class Names:
 
     @cached_property
     def _path(self) -> tuple[str, str]:
-        [(current, path)] = self._con.execute("SELECT current_database(), current_setting('search_path')").fetchall()
-        return current, path
+        return search_path(self._con)
 
     @cached_property
     def _databases(self) -> list[str]:
@@ -128,4 +135,4 @@ _RELATIONS = """
     SELECT database_name, schema_name, table_name, false, sql, estimated_size FROM duckdb_tables()
     WHERE list_contains($names, lower(table_name))
     UNION ALL SELECT database_name, schema_name, view_name, true, sql, 0 FROM duckdb_views()
-    WHERE list_contains($names, lower(view_name))"""
+    WHERE NOT internal AND list_contains($names, lower(view_name))"""

@@ -65,6 +65,11 @@ class TokenReader(DuckDBParser):
         super().reset()
         self.furthest = None
         self.queries_read = {}
+        self._words: list[str] = []
+
+    def _advance_chunk(self) -> None:
+        super()._advance_chunk()
+        self._words = ["" if token.token_type in _QUOTED else token.text.upper() for token in self._tokens]
 
     def raise_error(self, message: str, token: Token | None = None) -> NoReturn:
         """Raise the fault at a token, by default at the current one."""
@@ -96,20 +101,16 @@ class TokenReader(DuckDBParser):
     def token(self, ahead: int = 0) -> str:
         """The word (in upper case) or sign at a token; empty for a quoted one and at the end."""
         index = self._index + ahead
-        if not 0 <= index < len(self._tokens):
-            return ""
-        token = self._tokens[index]
-        return "" if token.token_type in _QUOTED else token.text.upper()
+        return self._words[index] if index < len(self._words) else ""
 
     def kind(self, ahead: int = 0) -> TokenType | None:
         index = self._index + ahead
-        return self._tokens[index].token_type if 0 <= index < len(self._tokens) else None
+        return self._tokens[index].token_type if index < len(self._tokens) else None
 
     def accept(self, *texts: str) -> bool:
         """Step over the words and signs if they come next."""
-        for ahead, text in enumerate(texts):
-            if self.token(ahead) != text:
-                return False
+        if self._words[self._index : self._index + len(texts)] != list(texts):
+            return False
         self._advance(len(texts))
         return True
 
