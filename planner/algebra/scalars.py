@@ -34,6 +34,9 @@ class Column:
     def __str__(self) -> str:
         return f"c{self.number}"
 
+    def __hash__(self) -> int:
+        return self.number
+
 
 @dataclass(frozen=True)
 class Ref:

@@ -323,9 +323,11 @@ def scalars_of(term: Term) -> Iterator[Scalar]:
 
 def walk(term: Term) -> Iterator[Term]:
     """A term and all that it reads, outermost first; a shared term once for each use."""
-    yield term
-    for part in inputs_of(term):
-        yield from walk(part)
+    waiting = [term]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += reversed(inputs_of(found))
 
 
 def free_columns(term: Term) -> frozenset[Column]:

@@ -74,11 +74,11 @@ class CreateMaterializedView(Statement):
     options: tuple[tuple[str, Any], ...] = ()
     or_replace: bool = False
     if_not_exists: bool = False
-    _trees: list[exp.Expr] = field(default_factory=list, compare=False, repr=False)
+    trees: list[exp.Expr] = field(default_factory=list, compare=False, repr=False)
 
     def take_tree(self) -> exp.Expr | None:
         """The query's tree, which who takes it may change; None for the next, as statements are remembered."""
-        return self._trees.pop() if self._trees else None
+        return self.trees.pop() if self.trees else None
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.statements import CreateMaterializedView, parse_statement
 
-MOST_STAYS, MOST_FILES = 50, 30
+MOST_STAYS, MOST_FILES = 49, 28
 QUERY = "SELECT customer, SUM(price) AS total, COUNT(*) AS n FROM orders JOIN items USING (o_id) GROUP BY customer"
 STATEMENT = f"CREATE MATERIALIZED VIEW v AS {QUERY}"
 VALUES = Definition | Plan | Draft | Part | Bound | BoundQuery | ViewQuery
@@ -42,7 +42,8 @@ class Trace:
     """The steps of the statement, each the file and the name of a function."""
 
     def __init__(self, statement: CreateMaterializedView) -> None:
-        self._known: dict[int, object] = {id(one): one for one in (statement, statement.text, statement.query)}
+        known = (statement, statement.text, statement.query, *statement.trees)
+        self._known: dict[int, object] = {id(one): one for one in known}
         self._frames: list[FrameType] = []
         self._generators: list[FrameType] = []
         self.steps: list[tuple[str, str]] = []
