@@ -82,6 +82,7 @@ class DuckDBCatalog:
         self._relations: dict[str, Found] = {}
         self._columns: dict[str, list[Column]] = {}
         self._declared: dict[str, list[Constraint]] = {}
+        self._view_texts: dict[str, str] = {}
         self._resolved: dict[tuple[str, ...], str | None] = {}
 
     def expect(self, names: Sequence[Sequence[str]], others: Sequence[str] = ()) -> None:
@@ -186,7 +187,11 @@ class DuckDBCatalog:
 
     def view_sql(self, table: str) -> str | None:
         found = self._relations.get(table)
-        return found.sql if found is not None and found.is_view else None
+        if found is None or not found.is_view:
+            return None
+        if table not in self._view_texts:
+            self._view_texts[table] = self.names.view_sql(found)
+        return self._view_texts[table]
 
     def inlined(self, table: str) -> tuple[list[str], str] | None:
         sql = self.view_sql(table)

@@ -19,7 +19,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Found:
-    """A table or view as the catalog spells it, its CREATE statement, and the estimated rows of a table."""
+    """A table or view as the catalog spells it, and the CREATE statement and the estimated rows of a table."""
 
     database: str
     schema: str
@@ -84,6 +84,12 @@ class Names:
         self.expect([name])
         return self._placed(name).get((database.casefold(), schema.casefold()))
 
+    def view_sql(self, view: Found) -> str:
+        """The CREATE VIEW statement. It is not among the facts of a relation: DuckDB would write that of each view."""
+        place = [view.database, view.schema, view.name]
+        [(sql,)] = self._con.execute(_VIEW_SQL, place).fetchall()
+        return str(sql)
+
     def _placed(self, name: str) -> dict[Place, Found]:
         found = self._named[name.lower()]
         return {(one.database.casefold(), one.schema.casefold()): one for one in found}
@@ -129,10 +135,11 @@ def _entries(path: str) -> list[Place]:
     return entries
 
 
+_VIEW_SQL = "SELECT sql FROM duckdb_views() WHERE database_name = ? AND schema_name = ? AND view_name = ?"
 _NAME = r'("(?:[^"]|"")*"|[^.,"]+)'
 _ENTRY = re.compile(rf"(?:{_NAME}\.)?{_NAME}")
 _RELATIONS = """
     SELECT database_name, schema_name, table_name, false, sql, estimated_size FROM duckdb_tables()
     WHERE list_contains($names, lower(table_name))
-    UNION ALL SELECT database_name, schema_name, view_name, true, sql, 0 FROM duckdb_views()
+    UNION ALL SELECT database_name, schema_name, view_name, true, '', 0 FROM duckdb_views()
     WHERE NOT internal AND list_contains($names, lower(view_name))"""

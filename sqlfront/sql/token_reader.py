@@ -159,7 +159,7 @@ class TokenReader(DuckDBParser):
 
     def skip_enclosed(self) -> None:
         """Step over brackets and all inside them."""
-        closing = _CLOSED[self.token()]
+        closing = _CLOSED.get(self.token()) or self.raise_error("Expected (")
         self._advance()
         while self.token() != closing:
             if self.kind() is None:

@@ -34,12 +34,16 @@ class Verdict:
 def parse_ddl(text: str) -> exp.Expr:
     """A DDL statement as sqlglot reads it; what it does not know is a Command, of which it would warn the user."""
     import sqlglot
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
 
     logger = logging.getLogger("sqlglot")
     before = logger.disabled
     logger.disabled = True
     try:
         return sqlglot.parse_one(text, dialect="duckdb")
+    except SqlglotError:
+        return exp.Command(this=text)
     finally:
         logger.disabled = before
 

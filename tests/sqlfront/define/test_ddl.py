@@ -69,6 +69,12 @@ def test_a_renamed_column_is_followed(con):
     assert right(con) and right(con, "w")
 
 
+def test_a_renaming_that_is_no_sql_is_refused(con):
+    with pytest.raises(sqlfront.IntegrityError, match="is not known"):
+        con.execute("ALTER TABLE t RENAME COLUMN c (SELECT 1 AS index TO d")
+    assert right(con)
+
+
 def test_a_renamed_table_is_followed(con):
     con.execute("ALTER TABLE t RENAME TO tt")
     con.execute("INSERT INTO tt VALUES (2, 'x', 5)")

@@ -106,7 +106,8 @@ def test_the_examples_of_duckdbs_functions_keep_their_meaning(con):
         ("select x'1F', b'11', e'\\n' from t", "SELECT x'1F', b'11', e'\\n' FROM t"),
         ("from t", "SELECT * FROM t"),
         ('select "A b", "c" from T', 'SELECT "A b", "c" FROM T'),
-        ("select a - (b - c) from t", "SELECT a - (b - c) FROM t"),
+        ("select a - b - c, a - (b - c) from t", "SELECT a - b - c, a - (b - c) FROM t"),
+        ("select ~a + b & ~c from t", "SELECT (~ (a + b)) & (~ c) FROM t"),
         (
             "select ($1,$2), $a+$b, $\"a b\", ?, ?3, a$b, $$x$y$$, '$1,$2'",
             """SELECT ($1, $2), $a + $b, $"a b", ?, ?3, "a$b", 'x$y', '$1,$2'""",

@@ -108,6 +108,11 @@ def survives(con: duckdb.DuckDBPyConnection, text: str) -> None:
         assert printed(parse_one(once)) == once, text
 
 
+def test_a_sample_without_its_number_is_a_syntax_error(con):
+    with pytest.raises(ProgrammingError, match=r"Expected \("):
+        parse("SELECT x FROM r USING SAMPLE 5 ROWS REPEATABLE x")
+
+
 @settings(max_examples=800, deadline=None)
 @given(text=garbage)
 def test_garbage_is_a_syntax_error_with_a_caret(con, text):

@@ -252,3 +252,19 @@ def test_a_cast_to_a_time_with_an_offset_needs_a_zone_of_one_offset(con):
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     shown = con.execute("SELECT CAST(t AS VARCHAR), n FROM v WHERE t IS NOT NULL").fetchall()
     assert shown == [("00:30:00+03", 2)]
+
+
+@pytest.mark.parametrize("change", ["SET integer_division = true", "SET GLOBAL integer_division = true"])
+def test_remembered_settings_are_those_of_now(change):
+    with sqlfront.connect() as con, con.cursor() as other:
+        con.execute("CREATE TABLE t (x INT); INSERT INTO t VALUES (7)")
+        con.execute("CREATE MATERIALIZED VIEW before AS SELECT x / 2 AS h FROM t")
+        (other if "GLOBAL" in change else con).execute(change)
+        con.execute("CREATE MATERIALIZED VIEW after AS SELECT x / 2 AS h FROM t")
+        con.execute("INSERT INTO t VALUES (9)")
+        assert sorted(con.execute("FROM before").fetchall()) == [(3.5,), (4.5,)]
+        assert sorted(con.execute("FROM after").fetchall()) == [(3,), (4,)]
+        con.execute("RESET GLOBAL integer_division" if "GLOBAL" in change else "RESET integer_division")
+        con.execute("CREATE SCHEMA s; CREATE TABLE s.t (x INT); USE s")
+        con.execute("CREATE MATERIALIZED VIEW elsewhere AS SELECT x / 2 AS h FROM t")
+        assert con.execute("FROM s.elsewhere").fetchall() == []
