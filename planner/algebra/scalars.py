@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 Operator = Literal["=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM"]
@@ -38,11 +39,24 @@ class Column:
         return self.number
 
 
+class Expression:
+    """What every expression has."""
+
+    @cached_property
+    def columns(self) -> frozenset[Column]:
+        """The columns that the expression reads."""
+        return columns_of(*parts_of(self))  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True)
-class Ref:
+class Ref(Expression):
     """The value of a column."""
 
     column: Column
+
+    @cached_property
+    def columns(self) -> frozenset[Column]:
+        return frozenset((self.column,))
 
     @property
     def type(self) -> str:
@@ -50,7 +64,7 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Constant:
+class Constant(Expression):
     """A value that no row decides, as DuckDB SQL."""
 
     sql: str
@@ -58,7 +72,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Call:
+class Call(Expression):
     """A function, cast or operator: `form` is DuckDB SQL with {0}, {1}, ... for the arguments.
 
     `strict`: NULL if an argument is NULL. `can_fail`: some arguments raise an error.
@@ -72,7 +86,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Compare:
+class Compare(Expression):
     """A comparison as DuckDB makes it: values of two types are compared in the type that both are cast to."""
 
     operator: Operator
@@ -82,7 +96,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class Logic:
+class Logic(Expression):
     """AND or OR of any number of conditions, in three-valued logic."""
 
     word: Literal["AND", "OR"]
@@ -91,7 +105,7 @@ class Logic:
 
 
 @dataclass(frozen=True)
-class Not:
+class Not(Expression):
     """NOT of a condition, in three-valued logic."""
 
     part: Scalar
@@ -99,7 +113,7 @@ class Not:
 
 
 @dataclass(frozen=True)
-class IsNull:
+class IsNull(Expression):
     """Whether a value is NULL."""
 
     part: Scalar
@@ -152,7 +166,7 @@ def walk(scalar: Scalar) -> Iterator[Scalar]:
 
 def columns_of(*scalars: Scalar) -> frozenset[Column]:
     """The columns that expressions read."""
-    return frozenset(part.column for scalar in scalars for part in walk(scalar) if isinstance(part, Ref))
+    return frozenset[Column]().union(*(scalar.columns for scalar in scalars))
 
 
 def cast(value: Scalar, type: str) -> Scalar:
