@@ -160,7 +160,7 @@ class _Search:
         self._options: dict[State, tuple[_Option, ...]] = {}
         self._charge = max(1, len(self.query) // CHEAP_ATOMS) ** 2
         self._made = 0
-        self._pieces: dict[tuple[Group, frozenset[str]], list[State]] = {}
+        self._scopes: dict[tuple[Group, frozenset[str]], list[State]] = {}
         self._covers: dict[tuple[frozenset[str], tuple[str, ...]], Fraction] = {}
         self._least: dict[tuple[State, int, _Exponents], Fraction] = {}
 
@@ -263,11 +263,11 @@ class _Search:
         return above.union(variable for variable, scopes in met.items() if scopes > 1)
 
     def _scoped(self, group: Group, label: frozenset[str]) -> list[State]:
-        """What a group falls apart into at a label, with what each piece shares with the label."""
+        """The groups that a group falls apart into at a label, each with the variables that it shares with the label."""
         key = (group, label)
-        if key not in self._pieces:
-            self._pieces[key] = [(parts, label & variables_of(parts)) for parts in split(group, label)]
-        return self._pieces[key]
+        if key not in self._scopes:
+            self._scopes[key] = [(parts, label & variables_of(parts)) for parts in split(group, label)]
+        return self._scopes[key]
 
     def _filtered(self, children: tuple[State, ...]) -> Iterator[tuple[State, ...]]:
         """The children as they are; and with atoms that others of them have as filters in those that share all of the
