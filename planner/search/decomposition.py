@@ -263,7 +263,7 @@ class _Search:
         return above.union(variable for variable, scopes in met.items() if scopes > 1)
 
     def _scoped(self, group: Group, label: frozenset[str]) -> list[State]:
-        """The groups that a group falls apart into at a label, each with the variables that it shares with the label."""
+        """What a group falls apart into at a label, each with the variables that it shares with the label."""
         key = (group, label)
         if key not in self._scopes:
             self._scopes[key] = [(parts, label & variables_of(parts)) for parts in split(group, label)]
