@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.engine import Engine
-    from sqlfront.maintenance.output.output_change import OutputChange
     from sqlfront.maintenance.relation.base_relation import Relation
     from sqlfront.maintenance.relation.encoded import Encoded
 
@@ -159,10 +158,12 @@ class DeferredViews:
         return found
 
 
-def joined(changes: Sequence[OutputChange]) -> tuple[pa.Table, np.ndarray]:
+def joined(changes: Sequence[tuple[pa.Table, np.ndarray]]) -> tuple[pa.Table, np.ndarray]:
     """The changes of several nodes as rows and weights."""
     import pyarrow as pa
 
-    names = changes[0].rows.column_names
-    rows = pa.concat_tables([change.rows.rename_columns(names) for change in changes])
-    return rows, np.concatenate([change.weights for change in changes])
+    if len(changes) == 1:
+        return changes[0]
+    names = changes[0][0].column_names
+    rows = pa.concat_tables([rows.rename_columns(names) for rows, _ in changes])
+    return rows, np.concatenate([weights for _, weights in changes])

@@ -21,6 +21,7 @@ from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastP
 from sqlfront.maintenance.epoch_work import Work
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.maintenance.pulled import PulledRelations
 from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
@@ -35,6 +36,7 @@ from sqlfront.storage.kernels import layout as at
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.maintenance.output.node import TreeNode
     from sqlfront.maintenance.program.machine import Watch
     from sqlfront.maintenance.relation.base_relation import Evaluate
 
@@ -59,6 +61,7 @@ class Engine(State):
     def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
         super().__init__(evaluate, lock, watch)
         self.deferred = DeferredViews(self)
+        self.pulled = PulledRelations(self)
         self.gates: dict[str, RowFastPath] = {}
         self._ingests: dict[str, Ingest] = {}
 
@@ -160,7 +163,8 @@ class Engine(State):
     def undo(self, applied: Applied) -> None:
         """Take an applied epoch back."""
         with self.lock:
-            self.undo_encoded(applied.encoded)
+            # Pulling since then may have widened values.
+            self.undo_encoded([self._with_programs(item) for item in applied.encoded])
             self._log.pass_over(self.epoch)
 
     def undo_whole(self, applied: Applied) -> None:
@@ -181,23 +185,23 @@ class Engine(State):
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
         with self.lock:
             self.machine.epochs += 1
-            self._settle(applied)
-            seconds = time.perf_counter() - (started if started is not None else applied.started)
-            self._log.end(applied.work, self.epoch, seconds)
-            self.deferred.bound([copy for copy, _ in applied.waiting])
+            self._settle(applied, started if started is not None else applied.started)
             return Epoch(applied)
 
-    def _settle(self, applied: Applied) -> None:
+    def _settle(self, applied: Applied, started: float, epochs: int = 1) -> None:
         """Tell what an epoch that stays has changed to whom it concerns."""
-        if self._subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
+        if self.subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
             applied.work.after = self._log.counts()
         self.deferred.wait(applied.waiting)
         for item in applied.encoded:
             item.relation.passed = True
             item.relation.loaded += item.rows * is_load(item.rows, item.relation.changes)
             item.relation.changes += item.rows
-            if item.relation.has_dictionaries:
-                self.dictionaries.sweep_if_needed()
+        self._log.end(applied.work, self.epoch, time.perf_counter() - started, epochs)
+        self.deferred.bound([copy for copy, _ in applied.waiting])
+        self.pulled.bound()
+        if any(item.relation.has_dictionaries for item in applied.encoded):
+            self.sweep_dictionaries()
 
     def _commit_whole(self, encoded: list[Encoded], began: float, started: float | None = None) -> Epoch:
         """`began` is when the epoch came to the engine, `started` when the caller says that it began."""
@@ -259,8 +263,8 @@ class Engine(State):
 
         `done` collects what has run, for undo, also when this raises. An overflow ends it early.
         """
-        self._subscribers.begin()
-        waiting, touched = self._subscribers.feeding(), set[str]()
+        self.subscribers.begin()
+        waiting, touched = self.subscribers.pushed(), set[str]()
         changes: dict[str, OutputChange] = {}
         stage, flags = encoded + self._copied(encoded), 0
         while stage:
@@ -296,9 +300,34 @@ class Engine(State):
             applied = self._apply(self._encode_all({name: Change(*rows) for name, rows in changes.items()}), started)
         finally:
             self._rebuilt -= self.machine.runs - runs
-        self._settle(applied)
-        self._log.end(applied.work, self.epoch, time.perf_counter() - started, epochs=0)
-        self.deferred.bound([copy for copy, _ in applied.waiting])
+        self._settle(applied, started, epochs=0)
+
+    def pull(self, relation: str, nodes: Sequence[TreeNode]) -> None:
+        """Bring the changes that wait in nodes into the relation that they feed, which is part of no epoch: readers of
+        other views see the same state."""
+        started, runs = time.perf_counter(), self.machine.runs
+        self._log.begin(self.machine.epochs)
+        self._log.pass_over(self.epoch)  # A transaction's own changes, which it will take back, are no step of this.
+        with Uninterrupted():
+            rows, weights = joined([node.changed_rows() for node in nodes])
+            if len(weights):
+                try:
+                    applied = self._apply(self._encode_all({relation: Change(rows, weights)}), started)
+                finally:
+                    self._rebuilt -= self.machine.runs - runs
+                self._log.end(applied.work, self.epoch, time.perf_counter() - started, epochs=0)
+            for node in nodes:
+                node.begin()
+
+    def _catch_up(self, relations: Collection[str]) -> None:
+        self.pulled.catch_up(relations)
+
+    def sweep_dictionaries(self) -> None:
+        """Forget values that nothing refers to, between epochs, if that pays. Groups that wait refer to some."""
+        if due := self.dictionaries.due():
+            self.pulled.catch_up_all()
+            for dictionary in due:
+                dictionary.sweep()
 
     def undo_encoded(self, encoded: list[Encoded]) -> None:
         """Run an epoch with all signs turned; an interrupt waits until it is done."""
@@ -377,7 +406,7 @@ class Engine(State):
         relation = self.relations[name]
         item = self._encoded(relation, np.concatenate([relation.encode(c.rows, c.weights) for c in changes]))
         if name in self.deferred.copied:
-            item.batch, item.weights = joined(changes)
+            item.batch, item.weights = joined([(change.rows, change.weights) for change in changes])
         item.net()
         return [item]
 
@@ -434,13 +463,15 @@ class Engine(State):
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
-        for name in {*stale, *self.deferred.find(self._subscribers.listened())}:
+        for name in {*stale, *self.deferred.find(self.subscribers.listened()), *self.pulled.find()}:
             if name in self.gates:
                 self.gates.pop(name).close()
                 del self._ingests[name]
             relation = self.relations.get(name)
             if relation is not None:
-                heard = self.deferred.is_heard(name) or any(view.is_heard for view in self._readers(relation))
+                heard = self.deferred.is_heard(name) or any(
+                    view.is_heard and view.name not in self.pulled.nodes for view in self._readers(relation)
+                )
                 fast_path = WaitingFastPath if name in self.deferred.copied else RowFastPath
                 self.gates[name] = fast_path(self, relation, self._programs[name], heard)
                 self._ingests[name] = Ingest(relation, self._programs[name])

@@ -138,7 +138,7 @@ class RowFastPath:
         head = [*self._encoded.entry(), int(self._stage_word.ctypes.data), machine, counter]
         self._entry = np.array([*head, self._encoders is None, columns, len(order), *order], np.int64)
         self._address = int(self._entry.ctypes.data)
-        self._sweep = engine.dictionaries.sweep_if_needed if relation.has_dictionaries else None
+        self._sweep = engine.sweep_dictionaries if relation.has_dictionaries else None
 
     def close(self) -> None:
         """Let no row in any more."""
@@ -208,6 +208,7 @@ class RowFastPath:
             self._engine.shrink([self.relation])
         self.relation.changes += 1
         self._engine.machine.epochs += 1
+        self._engine.pulled.bound()
         return self._engine.epoch
 
     def _undo(self) -> None:

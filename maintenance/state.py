@@ -51,7 +51,7 @@ class State:
         self.machine = Machine(watch) if watch else Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
-        self._subscribers = Subscribers(self.nodes)
+        self.subscribers = Subscribers(self.nodes)
         self._rebuilt = 0
         self._log = EpochLog(self.machine.counters)
         self._holding = 0
@@ -83,6 +83,7 @@ class State:
     def copy_relation(self, name: str, copy: str, owner: str) -> None:
         """Make a relation with the rows of another one, whose changes wait until the view `owner` is read."""
         with self.lock:
+            self._catch_up([name])
             columns = self.relations[name].columns
             self.relations[copy] = made = Relation(copy, columns, False, self.dictionaries, self._evaluate)
             made.copy_of, made.owner = name, owner
@@ -105,7 +106,7 @@ class State:
         """Forget a base table, or a view exposed as one, that no view reads."""
         with self.lock:
             relation = self.relations.pop(name)
-            self._subscribers.unfeed(name)
+            self.subscribers.unfeed(name)
             for store in relation.stores.values():
                 store.table.release()
             self._assemble(self._views(relation.fed_by), [name, relation.copy_of])
@@ -122,12 +123,12 @@ class State:
         stateless: bool = False,
     ) -> MaintainedView:
         """Build a view and keep it from now on. `load(table)` gives the present rows of a table that is not retained,
-        as record batches, and their number. `epsilon` is when a value of a triangle is heavy,
-        `room` what memory a view over bags may take. A `stateless` one shares no store (see pass_on).
-
-        O(rows of its tables) for free-connex plans. On failure nothing has changed.
+        as record batches, and their number. `epsilon` is when a value of a triangle is heavy, `room` what memory a view
+        over bags may take. A `stateless` one shares no store (see pass_on). O(rows of its tables) for free-connex
+        plans. On failure nothing has changed.
         """
         with self.lock:
+            self._catch_up(definition.tables)
             view = self._plan_view(name, definition, plan, epsilon)
             view.stateless, node = stateless, TreeNode(view, self)
             try:
@@ -162,6 +163,7 @@ class State:
         changed."""
         with self.assembling_once():
             node = open_node(name, rows, self._number(), self)
+            self._catch_up(node.relations)
             try:
                 node.open(load)
                 self.nodes[name] = node
@@ -216,7 +218,7 @@ class State:
         with self.assembling_once():
             node = self.nodes.pop(name)
             self._assemble((), node.relations)
-            self._subscribers.close(name)
+            self.subscribers.close(name)
             view = self.views.pop(name, None)
             node.close()
             self._rebuilt += 1
@@ -234,13 +236,14 @@ class State:
         Listeners are called under the engine's lock and must not raise.
         """
         with self.lock:
-            self._subscribers.listen(name, listener)
+            self._catch_up(self.nodes[name].relations)
+            self.subscribers.listen(name, listener)
             self._assemble(self._views([name]))
 
     def forget(self, name: str, listener: Listener) -> None:
         """Call a listener no more."""
         with self.lock:
-            self._subscribers.forget(name, listener)
+            self.subscribers.forget(name, listener)
             self._assemble(self._views([name]))
 
     def expose(self, name: str, nodes: Sequence[str] = (), *, inner: bool = False) -> None:
@@ -258,7 +261,8 @@ class State:
             self.relations[name].fed_by = feeding
             for node in feeding:
                 self.nodes[node].inner = inner
-            self._subscribers.feed(name, feeding)
+                self._catch_up(self.nodes[node].relations)
+            self.subscribers.feed(name, feeding)
             self._assemble(self._views(feeding), [name])
 
     def pass_on(self, name: str) -> None:
@@ -300,11 +304,12 @@ class State:
 
     # Inner workings ------------------------------------------------------------------------------
 
+    def _catch_up(self, relations: Collection[str]) -> None:
+        """Take in what waits for relations, before anything is built on them."""
+
     def _touched(self, relation: Relation) -> list[Table]:
-        tables = [store.table for store in relation.stores.values()]
-        for view in self._readers(relation):
-            tables += [*view.tables(), *view.ranked_tables()]
-        return tables
+        own = [table for view in self._readers(relation) for table in (*view.tables(), *view.ranked_tables())]
+        return [store.table for store in relation.stores.values()] + own
 
     def _owner(self, store: LeafStore) -> int:
         """The number of the view that alone reads a store; 0 for a shared one, whose steps are nobody's."""
@@ -428,5 +433,5 @@ class State:
         for view in readers:
             sweep.finish(at.SWEEP, view.tables(), view.number)
             view.add_ranking(sweep, relation)
-            view.add_settling(sweep, relation)
+            view.add_requests(sweep, relation)
         return RelationPrograms(body.program(), check.program(), sweep.program(), body.lists)

@@ -169,6 +169,7 @@ def _show(session: Session, statement: Statement) -> None:
         query = session.database.view(session.duck, statement.name.parts).select
         deferred = session.deferred_in(f"{statement.text} {query}")
     with session.reading_own(deferred):
+        session.database.engine.pulled.catch_up_all()
         table = show.show(session, statement)
     session.set_result(table)
 

@@ -290,7 +290,7 @@ class View:
         with database.lock:
             session.start_reading([self._entry.maintained.name])
             database.refuse_dropped(self._entry)
-            database.refuse_unreadable(self._entry, session.current_reading())
+            database.make_readable(self._entry, session.current_reading())
             yield
 
     @contextmanager
@@ -302,4 +302,5 @@ class View:
             session.start_reading()
             database.refuse_dropped(self._entry)
             database.refuse_lost(self._entry)
+            database.engine.pulled.catch_up(self._entry.maintained.relations)
             yield

@@ -27,13 +27,11 @@ PLAIN = {
     ("piece", "planner/search/ranges.py"),
     ("piece", "planner/theory/connex.py"),
     ("piece", "sqlfront/shards"),
-    ("pieces", "maintenance/ranked/cursor.py"),
     ("pieces", "planner/search/ranges.py"),
     ("pieces", "sqlfront/shards"),
     ("pieces", "sqlfront/spark"),
     ("seek", "storage/kernels"),
     ("settling", "maintenance/heavy_light"),
-    ("settling", "maintenance/view/maintained_view.py"),
 }
 """Where a word has its everyday meaning, such as a piece of text. The list may only shrink."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from itertools import product
 
@@ -23,6 +23,8 @@ from sqlfront.maintenance.program.machine import Machine, Program
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
+from sqlfront.maintenance.relation.attachment import Attachment
+from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import side_of
 from sqlfront.maintenance.tree.view_tree import View
 from sqlfront.planner.model.part_key import PartKey, Status
@@ -48,7 +50,7 @@ class SkewFigures:
     majors: int
 
 
-class Balance:
+class Balance(Attachment):
     """The driver of the partitions of a view's part trees: `base` is N, `limbs` the width of the part trees' values,
     which `widen` makes wider.
 
@@ -92,7 +94,29 @@ class Balance:
             self.majors,
         )
 
-    def refresh(self, machine: Machine, room: Room | None = None) -> None:
+    def swept(self) -> list[Table]:
+        return self.part_trees.tables()
+
+    def kept(self) -> list[Table]:
+        return list(self.part_trees.all_tables())
+
+    def add_row_paths(self, assembler: Assembler, store: LeafStore, position: int, atoms: Mapping[str, Shape]) -> None:
+        """Note the values that may have to become heavy or light."""
+        if position == 1:
+            self.part_trees.partition_of(store).add_notes(assembler, self.part_trees.number)
+
+    def add_requests(self, assembler: Assembler, stores: list[LeafStore]) -> None:
+        """Ask for a rebalance if one is necessary."""
+        for store in stores:
+            self.part_trees.add_settling(assembler, store)
+
+    def widen(self, limbs: int) -> None:
+        self.part_trees.widen(limbs)
+
+    def rescale(self, names: Set[tuple[str, str]], bits: int) -> None:
+        self.stale = True
+
+    def refresh(self, machine: Machine, stores: Mapping[str, LeafStore], room: Room | None) -> None:
         """Fit the tables to the stores, whose layout may have changed. O(N^1.5) if stale, else O(rows)."""
         self._moves.clear()
         for partition in self.part_trees.partitions:

@@ -238,7 +238,7 @@ class PartTrees:
             for view in kept.tree.stored_inner():
                 view.shape = kept.tree.shape(view, limbs)
             for index in kept.ranked.values():
-                index.widen(self.stores)
+                index.fit(self.stores)
 
     def bind_leaves(self) -> None:
         """Point the leaves of all trees at the parts, and at the stores' present tables."""

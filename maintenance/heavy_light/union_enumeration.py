@@ -14,8 +14,8 @@ import numpy as np
 
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
 from sqlfront.maintenance.program.metering import Meter, Metered
+from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape, pair_parts
-from sqlfront.maintenance.tree.walk import BATCH
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import hop as kernels

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
+from sqlfront.maintenance.program.rows import Rows
+from sqlfront.maintenance.program.shapes import COUNT, Shape
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.storage.codecs.sums import FactorRange, decode_avg, decode_sum, encode_factor, with_specials
@@ -20,18 +21,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Words(Protocol):
-    """Rows of a view's core: the code words of their variables, and their partial sums as (rows, limbs)."""
-
-    def words(self, variable: str) -> list[np.ndarray]: ...
-
-    def values(self, part: Part) -> np.ndarray: ...
-
-
 class Groups:
     """The groups of one view of distinct values to which `rows` rows of its view belong. O(1) a row to find."""
 
-    def __init__(self, view: MaintainedView, number: int, source: Words, rows: int) -> None:
+    def __init__(self, view: MaintainedView, number: int, source: Rows, rows: int) -> None:
         self._view, self._distinct_set, self._rows = view, view.distinct_sets[number], rows
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         self._groups = self._find(source)
@@ -67,7 +60,7 @@ class Groups:
     def _shape(self) -> Shape:
         return self._distinct_set.tree.projection_shape()
 
-    def _find(self, source: Words) -> np.ndarray:
+    def _find(self, source: Rows) -> np.ndarray:
         """The address of each row's group, 0 if it has none."""
         assert self._distinct_set.distinct_set is not None
         named: dict[str, list[np.ndarray]] = {}

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from sqlfront.maintenance.output.python_values import PLAIN, column_of
+from sqlfront.maintenance.program.rows import BATCH, numbers
 from sqlfront.maintenance.program.shapes import COUNT
+from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.cursor import RankedWalk
-from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, numbers, values_in
-from sqlfront.maintenance.tree.walk import BATCH
+from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, values_in
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
@@ -58,28 +59,26 @@ class FirstRows:
 
 def reader_of(view: MaintainedView) -> FirstRows | None:
     """How the view's first rows are read; None if DuckDB has to compute a column."""
-    definition, order = view.definition, view.definition.orders[0]
-    raw = {column.name: column for column in definition.raw}
-    sums = {text: number for text, number in order.places if order.terms[number].form in ("sum", "rounded")}
-    columns: list[Column] = []
-    places: list[np.ndarray] = []
-    for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
-        plain = raw.get(expression.strip().strip('"'))
-        if plain is not None and plain.type == type_ and plain.variable is not None:
-            if type_ not in WHOLE and type_ not in PLAIN:
+    order, columns, places = view.definition.orders[0], list[Column](), list[np.ndarray]()
+    asked = order_columns(view.definition, order)
+    if asked is None:
+        return None
+    for one in asked:
+        if one.raw is not None:
+            value = column_of(view, one.raw)
+            if value is None:
                 return None
-            column = _decoded(view, plain.variable)
-            if type_ in WHOLE:
-                column = _integers(sum(map(len, places)), column)
-                places.append(view.ranked[0].source(plain.variable))
-            columns.append(column)
-        elif expression in sums:
-            summed = values_in(sums[expression], order.terms[sums[expression]], type_)
+            columns.append(_read(value))
+        elif one.variable is None:
+            summed = values_in(one.term, order.terms[one.term], one.type)
             if summed is None:
                 return None
             columns.append(_read(summed))
-        elif plain is not None and plain.type == type_ and (value := column_of(view, plain)) is not None:
-            columns.append(_read(value))
+        elif one.type in WHOLE:
+            columns.append(_integers(sum(map(len, places)), _decoded(view, one.variable)))
+            places.append(view.ranked[0].source(one.variable))
+        elif one.type in PLAIN:
+            columns.append(_decoded(view, one.variable))
         else:
             return None
     return FirstRows(view, columns, places)

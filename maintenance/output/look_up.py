@@ -13,8 +13,9 @@ from sqlfront.maintenance.output.output import needed
 from sqlfront.maintenance.output.python_values import SUMS, Column, column_of
 from sqlfront.maintenance.output.reading import merging
 from sqlfront.maintenance.program.metering import Meter
+from sqlfront.maintenance.program.rows import numbers
 from sqlfront.maintenance.program.shapes import COUNT
-from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, numbers
+from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError
 from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.storage.stores.row_finder import RowFinder

@@ -8,20 +8,24 @@ replays the recorded rows with the sign turned and never asks a node again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.maintenance.output.described_node import describe_view
-from sqlfront.maintenance.output.output_change import OutputChange, read_change, view_batches, view_rows
-from sqlfront.maintenance.view.emission import OutputDelta
-from sqlfront.maintenance.view.top_change import TopRows, best_rows
+from sqlfront.maintenance.output.output_change import OutputChange, view_batches, view_rows
+from sqlfront.maintenance.output.path_change import PathChange
+from sqlfront.maintenance.output.top_change import KnownRows, noted_groups
+from sqlfront.storage.errors import InternalError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
     from sqlfront.maintenance.program.machine import Machine
     from sqlfront.maintenance.relation.base_relation import Evaluate, LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
     from sqlfront.maintenance.tree.description import Description
+    from sqlfront.maintenance.view.change_reader import ChangeReader
     from sqlfront.maintenance.view.maintained_view import MaintainedView
 
     Rows = tuple[Iterable[Any], int]
@@ -136,36 +140,53 @@ class TreeNode:
         return self.view.definition.columns
 
     def hear(self, wanted: bool) -> None:
-        for member in self.view.members:
-            if member.definition.limit is not None:
-                if not wanted:
-                    if member.top is not None:
-                        member.top.close()
-                    member.top = None
-                elif member.top is None:
-                    member.top = best_rows(member) or TopRows(view_rows(member, self._evaluate))
-            elif wanted and member.delta is None:
-                member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
-            elif not wanted:
-                member.delta = None
+        view = self.view
+        if wanted and view.changes is None:
+            view.changes = self._change_reader()
+        elif not wanted and view.changes is not None:
+            view.changes.close()
+            view.changes = None
 
     def begin(self) -> None:
-        for member in self.view.members:
-            member.forget_change()
+        if self.view.changes is not None:
+            self.view.changes.forget()
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
+        with self._counted():
+            return self._changes.read()
+
+    def changed_rows(self) -> tuple[pa.Table, np.ndarray]:
+        """The output with the weights of rows, of which equal ones may cancel."""
+        with self._counted():
+            return self._changes.rows()
+
+    def commit(self) -> None:
+        if self.view.changes is not None:
+            self.view.changes.commit()
+
+    @property
+    def _changes(self) -> ChangeReader:
+        if self.view.changes is None:
+            raise InternalError(f"the changes of {self.name} are read, which nobody gathers")
+        return self.view.changes
+
+    def _change_reader(self) -> ChangeReader:
+        view, evaluate = self.view, self._evaluate
+        if view.definition.limit is None:
+            return PathChange(view, self._machine, evaluate)
+        return noted_groups(view) or KnownRows(lambda: view_rows(view, evaluate))
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """The steps of reads inside are those of the node's changes."""
         members = self.view.members
         before = [member.reads.steps for member in members]
         try:
-            return read_change(self.view, self._machine, self._evaluate)
+            yield
         finally:
             for member, steps in zip(members, before, strict=True):
                 self._machine.counters[self.number] += member.reads.steps - steps
                 member.reads.steps = steps
-
-    def commit(self) -> None:
-        if self.view.top is not None:
-            self.view.top.commit()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         return view_batches(self.view, self._evaluate)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlfront.maintenance.output.distinct_values import Groups
 from sqlfront.maintenance.output.reading import read
+from sqlfront.maintenance.program.rows import BATCH, FIRST_BATCH, Rows, numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.cursor import RankedWalk
-from sqlfront.maintenance.ranked.exact import numbers
 from sqlfront.maintenance.relation.base_relation import Relation
-from sqlfront.maintenance.tree.walk import BATCH, FIRST_BATCH, Walk
+from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import count_tuples
 from sqlfront.planner.model.query import Limit, RawColumn
@@ -126,15 +126,7 @@ def needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
     return [*variables, *(definition.free if view.distinct_sets else ())], parts
 
 
-class Source(Protocol):
-    """Rows of a view's core: the code words of their variables, and their partial sums as (rows, limbs)."""
-
-    def words(self, variable: str) -> list[np.ndarray]: ...
-
-    def values(self, part: Part) -> np.ndarray: ...
-
-
-def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarray | None = None) -> pa.RecordBatch:
+def raw_batch(view: MaintainedView, source: Rows, rows: int, repeat: np.ndarray | None = None) -> pa.RecordBatch:
     """The raw columns of a source's rows, taken at the positions `repeat`."""
     import pyarrow as pa
 
@@ -153,8 +145,8 @@ def raw_batch(view: MaintainedView, source: Source, rows: int, repeat: np.ndarra
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def raw_column(view: MaintainedView, source: Source, raw: RawColumn) -> Any:
-    """A raw column of a source's rows, as Arrow."""
+def raw_column(view: MaintainedView, source: Rows, raw: RawColumn) -> Any:
+    """A raw column of rows, as Arrow."""
     if raw.kind == "variable":
         assert raw.variable is not None
         return view.codecs[raw.variable].decode(source.words(raw.variable))

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from sqlfront.maintenance.output.output import raw_column
-from sqlfront.maintenance.program.shapes import Part
-from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError, numbers
+from sqlfront.maintenance.program.rows import RowSource, numbers
+from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
 
-class Rows(Protocol):
-    """The rows of a walk's batch."""
-
-    rows: int
-
-    def words(self, variable: str) -> list[np.ndarray]: ...
-
-    def values(self, part: Part) -> np.ndarray: ...
-
-
-Column = Callable[[Rows], list[Any]]
+Column = Callable[[RowSource], list[Any]]
 
 PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 """Types whose Arrow values are DuckDB's Python values."""
@@ -52,7 +42,7 @@ def _integers(view: MaintainedView, variable: str) -> Column:
     """Whole numbers, whose codes they are, except NULL and one value of BIGINT."""
     codec = view.codecs[variable]
 
-    def read(walk: Rows) -> list[Any]:
+    def read(walk: RowSource) -> list[Any]:
         words = walk.words(variable)
         values: list[Any] = words[0].tolist()
         return codec.decode(words).to_pylist() if NULL_CODE in values or RESERVED_LOW in values else values
@@ -65,7 +55,7 @@ def _sums(view: MaintainedView, raw: RawColumn) -> Column:
     terms = [(coefficient, parts[measure]) for coefficient, measure in raw.terms]
     present, bound = None if raw.present is None else parts[raw.present], 2 ** SUMS[raw.type]
 
-    def read(walk: Rows) -> list[Any]:
+    def read(walk: RowSource) -> list[Any]:
         totals: list[Any] = [0] * walk.rows
         for coefficient, part in terms:
             totals = [

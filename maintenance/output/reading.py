@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
 
 import numpy as np
 
 from sqlfront.maintenance.heavy_light.union_enumeration import UnionEnumeration
+from sqlfront.maintenance.program.rows import BATCH, RowSource
 from sqlfront.maintenance.program.shapes import Part
 from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.ranked.keyset_start import equal_start
 from sqlfront.maintenance.tree.view_tree import Tree
-from sqlfront.maintenance.tree.walk import BATCH, Walk
+from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-
-
-class Rows(Protocol):
-    """An enumeration in batches (see `Walk`)."""
-
-    rows: int
-
-    @property
-    def steps(self) -> int: ...
-
-    def next(self, capacity: int = BATCH, gather: bool = True) -> int: ...
-
-    def words(self, variable: str) -> list[np.ndarray]: ...
-
-    def values(self, part: Part) -> np.ndarray: ...
-
-    def all_ones(self, part: Part) -> bool: ...
 
 
 def read(
@@ -39,7 +22,7 @@ def read(
     variables: Iterable[str] = (),
     parts: Iterable[Part] = (),
     by_order: bool = True,
-) -> Rows:
+) -> RowSource:
     """The rows of a view's core, as `Walk` has them; `where` may narrow them: by a key or an index of the tree, or, if
     `by_order`, by an order of the view. A view that is the first rows of its order has them in order, and all that the
     order goes on with."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,13 +19,15 @@ Listener = Callable[[int, "OutputChange | Error"], None]
 class Subscribers:
     """The listeners of nodes, and the relations that nodes feed.
 
-    A node's output change is gathered only while it has a subscriber: an epoch costs as much more as it changes.
+    A node's output change is gathered only while it has a subscriber: an epoch costs as much more as it changes. Epochs
+    do not ask the nodes that feed relations among `pulled`: their changes wait (see pulled.py).
     """
 
     def __init__(self, nodes: Mapping[str, Node]) -> None:
         self._nodes = nodes
         self._listeners: dict[str, list[Listener]] = {}
         self._fed: dict[str, tuple[str, ...]] = {}
+        self.pulled: Collection[str] = ()
 
     def listen(self, name: str, listener: Listener) -> None:
         """Call `listener(epoch, change)` at each commit; see Engine.listen."""
@@ -64,11 +66,13 @@ class Subscribers:
         """The relations that nodes feed, with these, each after those that its nodes read: they were made after it."""
         return [(relation, [self._nodes[name] for name in names]) for relation, names in self._fed.items()]
 
+    def pushed(self) -> list[tuple[str, list[Node]]]:
+        """Those of `feeding` whose changes are part of the epochs in which they come about."""
+        return [(relation, nodes) for relation, nodes in self.feeding() if relation not in self.pulled]
+
     def begin(self) -> None:
         """Forget the changes of the epoch before."""
-        if not self._listeners and not self._fed:
-            return
-        for name in self._heard() & self._nodes.keys():
+        for name in self._pushing():
             self._nodes[name].begin()
 
     def tell(
@@ -93,10 +97,15 @@ class Subscribers:
                 change = error if isinstance(error, Error) else OperationalError("a view's change is lost", why=why)
             for listener in list(listeners):
                 listener(epoch, change)
-        for name in self._heard() & self._nodes.keys():
+        for name in self._pushing():
             self._nodes[name].commit()
         self.begin()
         return bool(self._listeners)
+
+    def _pushing(self) -> set[str]:
+        """The nodes that epochs ask for their changes."""
+        pushed = chain.from_iterable(nodes for relation, nodes in self._fed.items() if relation not in self.pulled)
+        return {*self._listeners, *pushed} & self._nodes.keys()
 
     def _heard(self) -> set[str]:
         """The nodes whose changes are read."""

@@ -1,7 +1,7 @@
 """The order of a view whose rows are those of several views, its branches, each with a ranked tree of its own.
 
 What reads it sees a row as one block of words, those of the union's columns and how often it occurs, which a walk makes
-of a branch's row when it comes to it (top.py). Nothing is stored.
+of a branch's row when it comes to it. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.rows import numbers
 from sqlfront.maintenance.program.shapes import COUNT, shape_of
+from sqlfront.maintenance.ranked.cursor import RankedWalk
 from sqlfront.maintenance.ranked.exact import values_in
 from sqlfront.maintenance.ranked.index import RankedIndex, RankedNode, layout_of
+from sqlfront.maintenance.ranked.merged_cursor import MergedCursor
+from sqlfront.maintenance.ranked.ranked_order import RankedOrder
+from sqlfront.maintenance.ranked.tree_cursor import Block, CursorOver
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import BranchColumn, Definition, Order
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
-    from sqlfront.maintenance.ranked.cursor import RankedWalk
     from sqlfront.maintenance.relation.base_relation import Evaluate
 
     ReadColumn = Callable[[RankedWalk], list[np.ndarray]]
@@ -39,7 +42,7 @@ class BranchRows:
     columns: tuple[ReadColumn, ...]
 
 
-class RankedBranches:
+class RankedBranches(RankedOrder):
     """One order of a view of mode "bag" or "set" over `indexes`, the ranked trees of its branches."""
 
     def __init__(
@@ -69,16 +72,10 @@ class RankedBranches:
 
     @property
     def arity(self) -> int:
-        """Of how many addresses a row is made."""
         return 1
-
-    def trees(self) -> list[RankedIndex]:
-        """None: those of the branches are theirs."""
-        return []
 
     @property
     def leaves(self) -> dict[str, RankedNode]:
-        """What says how often a row occurs."""
         return {"": self.root}
 
     @property
@@ -91,16 +88,13 @@ class RankedBranches:
                 places[target] = words[word]
         return places
 
-    def tables(self) -> list[Table]:
-        """None: those of the branches are theirs."""
-        return []
-
-    def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:
-        """Nothing: the branches keep their trees."""
-
     def source(self, variable: str) -> np.ndarray:
-        """Where the words of a variable are found: (0, place) for each."""
         return np.array([(0, place) for place in self.root.shape.places([variable])], np.int64)
+
+    def cursor(self, begin: int = 0) -> MergedCursor:
+        """The rows by their keys; they are read from the first on."""
+        read = [WordsCursor(self, branch) for branch in self.branches]
+        return MergedCursor(read, self.root, self.arity, distinct=self.distinct)
 
     def _reader(self, column: BranchColumn, codec: Codec, index: RankedIndex, evaluate: Evaluate) -> ReadColumn:
         if column.variable is not None:
@@ -123,6 +117,34 @@ class RankedBranches:
             codec.dictionary.hold(words[0])
             self._held.append((codec, words[0]))
         return words
+
+
+class WordsCursor(CursorOver):
+    """The rows of a branch as words of the union's columns, with how often each occurs; they stay as long as this."""
+
+    def __init__(self, union: RankedBranches, branch: BranchRows) -> None:
+        self._walk, self._branch = RankedWalk(branch.index), branch
+        super().__init__(self._walk)
+        self._keys, self._copied = union.root.shape.keys, union.copied
+        self._made: list[np.ndarray] = []
+
+    def fetch(self, capacity: int) -> Block:
+        """The address of each row's words, and keys; fewer than `capacity` rows are the last."""
+        words = np.ones((capacity, self._keys + 1), np.int64)
+        rows = 0
+        while rows < capacity and self._walk.next(capacity - rows):
+            block = words[rows : rows + self._walk.rows]
+            rows += self._walk.rows
+            place = 0
+            for read in self._branch.columns:
+                for word in read(self._walk):
+                    block[:, place] = word
+                    place += 1
+            if self._branch.counted:
+                block[:, place] = numbers(self._walk, COUNT)
+        self._made.append(words)
+        addresses = words.__array_interface__["data"][0] + np.arange(rows) * words.strides[0]
+        return addresses.reshape(-1, 1), words[:rows, self._copied]
 
 
 def _encoded(codec: Codec, read: Callable[[RankedWalk], list[Any]], walk: RankedWalk) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Numbers that a walk gives: how often rows occur, and sums that they are ordered by, in their types."""
+"""Sums that rows are ordered by, exact, in their types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from sqlfront.maintenance.program.shapes import Part
 from sqlfront.planner.model.query import Order, Term
 from sqlfront.storage.errors import DataError
 
@@ -29,20 +28,6 @@ class RoundedSums(Sums, Protocol):
     """Rows of an order: the values of a term that is a rounded sum, too."""
 
     def rounded(self, number: int) -> list[float | None]: ...
-
-
-class Values(Protocol):
-    """Partial sums of a batch of rows, as (rows, limbs)."""
-
-    def values(self, part: Part) -> np.ndarray: ...
-
-
-def numbers(source: Values, part: Part) -> np.ndarray:
-    """A part's values as int64. DataError if one is beyond that."""
-    values = source.values(part)
-    if values.shape[1] > 1 and (values[:, 1:] != values[:, :1] >> 63).any():
-        raise DataError("a count is beyond BIGINT", hint="group by more columns, or filter")
-    return np.ascontiguousarray(values[:, 0])
 
 
 def sums_in(number: int, term: Term, type_: str) -> Callable[[Sums], list[Any]] | None:

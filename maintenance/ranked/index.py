@@ -16,7 +16,10 @@ import numpy as np
 
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.programs import Assembler, Join
+from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.program.shapes import COUNT, Shape, shape_of
+from sqlfront.maintenance.ranked.ranked_order import RankedOrder
+from sqlfront.maintenance.ranked.tree_cursor import TreeCursor
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.planner.model.plan import Node, OrderPlan
@@ -66,7 +69,7 @@ class KeyLayout:
     starts: tuple[int, ...]
 
 
-class RankedIndex:
+class RankedIndex(RankedOrder):
     """One order of a view, maintained. Tables are made by `build`, and follow the epochs through the programs.
 
     `distinct`: rows of equal keys are one row, however often they are derived. Of each of the root's groups, reads
@@ -92,7 +95,8 @@ class RankedIndex:
         self._widths, self.layout = tree.widths, layout_of(order, tree.codecs)
         self.nodes: list[RankedNode] = []
         self.root = self._grow(plan.root, None, plan.top)
-        self.leaves = {node.node.atom: node for node in self.nodes if node.node.atom is not None}
+        self._leaves = {node.node.atom: node for node in self.nodes if node.node.atom is not None}
+        self.is_grouped = bool(self.root.link or quota)
         self._bags = [(node, tree.bag(node.node.variables)) for node in self.nodes if node.node.is_bag_leaf]
         self.noted = False
         self._words: np.ndarray | None = None
@@ -100,12 +104,20 @@ class RankedIndex:
 
     @property
     def arity(self) -> int:
-        """Of how many addresses a row is made."""
         return len(self.nodes)
 
+    @property
+    def leaves(self) -> dict[str, RankedNode]:
+        return self._leaves
+
     def trees(self) -> list[RankedIndex]:
-        """The ranked trees that are the order's own."""
         return [self]
+
+    def cursor(self, begin: int = 0) -> TreeCursor:
+        return TreeCursor(self.plan_words(), self.arity, len(self.layout.entries), begin)
+
+    def kept(self) -> list[Table]:
+        return self.tables()
 
     def tables(self) -> list[Table]:
         return [node.table for node in self.nodes if node.table is not None]
@@ -132,7 +144,7 @@ class RankedIndex:
         for atom in self.leaves:
             store, assembler = stores[atom], Assembler()
             assembler.scan(store.table)
-            self.add_path(assembler, atom, shapes[atom])
+            self._add_leaf_path(assembler, atom, shapes[atom])
             machine.run(assembler.program(), rows=store.table.used)
         for node, bag in self._bags:
             assert bag.table is not None and node.table is not None
@@ -146,7 +158,10 @@ class RankedIndex:
         self.add_ranking(ranking, set(self.leaves))
         machine.run_once(ranking.program())
 
-    def widen(self, stores: Mapping[str, LeafStore]) -> None:
+    def refresh(self, machine: Machine, stores: Mapping[str, LeafStore], room: Room | None) -> None:
+        self.fit(stores)
+
+    def fit(self, stores: Mapping[str, LeafStore]) -> None:
         """Give leaves' counts the width that their stores' and bags' have."""
         wide = [(leaf, stores[atom].limbs) for atom, leaf in self.leaves.items()]
         wide += [(leaf, bag.shape.limbs) for leaf, bag in self._bags if bag.shape is not None]
@@ -155,7 +170,11 @@ class RankedIndex:
                 leaf.table.widen(limbs)
                 leaf.shape = shape_of(leaf.node.variables, self._widths, (COUNT,), limbs)
 
-    def add_path(self, assembler: Assembler, atom: str, delta: Shape) -> None:
+    def add_row_paths(self, assembler: Assembler, store: LeafStore, position: int, atoms: Mapping[str, Shape]) -> None:
+        for atom, delta in atoms.items():
+            self._add_leaf_path(assembler, atom, delta)
+
+    def _add_leaf_path(self, assembler: Assembler, atom: str, delta: Shape) -> None:
         """Add the path of an atom's delta into its leaf, if it has one."""
         if atom not in self.leaves:
             return
@@ -172,8 +191,7 @@ class RankedIndex:
         assembler.upsert(leaf.table)
 
     def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:
-        """Add the steps that bring the groups of these atoms' leaves, of all bags', and of all nodes above, up to
-        date."""
+        """The groups of these atoms' leaves, of all bags', and of all nodes above."""
         above: set[int] = set()
         changed = [leaf for atom, leaf in self.leaves.items() if atom in atoms]
         for leaf in [*changed, *(leaf for leaf, _ in self._bags)]:
@@ -208,7 +226,6 @@ class RankedIndex:
         return np.array([*head, *offsets, *(word for block in blocks for word in block)], np.int64)
 
     def source(self, variable: str) -> np.ndarray:
-        """Where the words of a variable are found: (number of a node, place) for each."""
         if variable not in self._sources:
             node = next(node for node in self.nodes if variable in node.node.variables)
             places = [(node.number, place) for place in node.shape.places([variable])]

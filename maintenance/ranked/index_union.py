@@ -12,12 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from sqlfront.maintenance.program.programs import Assembler
-from sqlfront.maintenance.ranked.branches import RankedBranches
 from sqlfront.maintenance.ranked.index import RankedIndex, RankedNode
-from sqlfront.storage.stores.table import Table
+from sqlfront.maintenance.ranked.merged_cursor import MergedCursor
+from sqlfront.maintenance.ranked.ranked_order import RankedOrder
+from sqlfront.maintenance.ranked.tree_cursor import PickedCursor
 
 
-class RankedUnion:
+class RankedUnion(RankedOrder):
     """One order of a view whose part trees keep a ranked tree each: `indexes`. Their paths are those of part_trees.py.
 
     Rows that are counted are made of the atoms' leaves, which all trees have; `distinct` ones of their variables.
@@ -32,11 +33,9 @@ class RankedUnion:
 
     @property
     def arity(self) -> int:
-        """Of how many addresses a row is made."""
         return len(self._members)
 
     def trees(self) -> list[RankedIndex]:
-        """The ranked trees that are the order's own."""
         return self.indexes
 
     @property
@@ -46,29 +45,24 @@ class RankedUnion:
             return {}
         return {atom: replace(self.indexes[0].leaves[atom], number=i) for i, atom in enumerate(self._members)}
 
+    def cursor(self, begin: int = 0) -> MergedCursor:
+        """The rows by their keys; they are read from the first on."""
+        picked = [PickedCursor(one.cursor(), self.places(one)) for one in self.indexes]
+        return MergedCursor(picked, self.root, self.arity, distinct=self.distinct)
+
     def places(self, index: RankedIndex) -> np.ndarray:
         """Where what rows are made of is in a row of one of the trees: (number of a node, word) for each."""
         if self.distinct:
             return np.array([index.source(variable)[0] for variable in self._members], np.int64)
         return np.array([(index.leaves[atom].number, 0) for atom in self._members], np.int64)
 
-    def tables(self) -> list[Table]:
-        return [table for index in self.indexes for table in index.tables()]
-
     def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:
-        """Add the steps that bring the trees up to date with changes of these atoms."""
         for index in self.indexes:
             index.add_ranking(assembler, atoms)
 
     def source(self, variable: str) -> np.ndarray:
-        """Where the words of a variable are found: (place in a row, word) for each."""
         if self.distinct:
             place = self._members.index(variable)
             return np.array([(place, word) for word in range(len(self.indexes[0].source(variable)))], np.int64)
         leaf = next(leaf for leaf in self.leaves.values() if variable in leaf.node.variables)
         return np.array([(leaf.number, place) for place in leaf.shape.places([variable])], np.int64)
-
-
-RankedOrder = RankedIndex | RankedUnion | RankedBranches
-"""What an order of a view is read from; all have the `order`, `layout`, `distinct`, `root`, `arity`, `leaves`,
-`source`, `trees`, `tables` and `add_ranking` of RankedIndex."""

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from sqlfront.maintenance.ranked.index import RankedIndex
-from sqlfront.maintenance.ranked.index_union import RankedOrder
+from sqlfront.maintenance.ranked.ranked_order import RankedOrder
+from sqlfront.maintenance.ranked.tree_cursor import Block, Cursor, CursorOver
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import any_k as kernels
-
-Block = tuple[np.ndarray, np.ndarray]
 
 _passed_over = entry_point(kernels.passed_over)
 
@@ -130,6 +129,23 @@ class KeysetStart:
         passing = at.PASS_LESS | (at.PASS_EQUAL if inclusive else 0)
         entries = [word for entry in index.layout.entries[:words] for word in entry]
         return np.array([self._bound.ctypes.data, passing, 0, place, 0, words, *entries], np.int64)
+
+
+class StartCursor(CursorOver):
+    """The rows of a cursor behind a start."""
+
+    def __init__(self, cursor: Cursor, start: KeysetStart) -> None:
+        super().__init__(cursor)
+        self._cursor, self._start = cursor, start
+
+    def fetch(self, capacity: int) -> Block:
+        block = self._cursor.fetch(capacity)
+        while len(block[0]):
+            block = self._start.behind(block)
+            if len(block[0]) or self._start.ended:
+                break
+            block = self._cursor.fetch(capacity)
+        return block
 
 
 def _is_null(words: np.ndarray, null: int) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from sqlfront.maintenance.ranked.index import SUM_WORDS, KeyLayout, RankedNode
 from sqlfront.maintenance.ranked.rounded import bound_code, rounded_sums
+from sqlfront.maintenance.ranked.tree_cursor import Block, Cursor, CursorOver, TreeCursor
 from sqlfront.planner.model.query import Order
 from sqlfront.storage.codecs.fixed import float_codes
 from sqlfront.storage.kernels.jit import entry_point
@@ -24,13 +25,10 @@ _compare_rows = entry_point(ordered_group.compare_rows)
 _FEW = 8
 _LOW = 2**64 - 1
 
-Block = tuple[np.ndarray, np.ndarray]
-"""Rows: addresses of what each is made of, and keys."""
 
-
-class Window:
-    """The rows of an order as they are compared, of those that `fetch` gives in the order of their keys (none at the
-    end). `words` reads the words of a variable for rows of addresses.
+class Window(CursorOver):
+    """The rows of a cursor as they are compared, of those that it, or `fetch`, gives in the order of their keys.
+    `words` reads the words of a variable for rows of addresses.
 
     What is held are the rows between the first one and the last whose bound is not behind it: a few where sums are as
     far apart as they are rounded, and all rows that tie, or nearly so, but for rounding.
@@ -42,9 +40,12 @@ class Window:
         layout: KeyLayout,
         root: RankedNode,
         words: Callable[[np.ndarray, str], np.ndarray],
-        fetch: Callable[[int], Block],
+        cursor: Cursor,
+        fetch: Callable[[int], Block] | None = None,
     ) -> None:
-        self._layout, self._root, self._fetch, self._words = layout, root, fetch, words
+        super().__init__(cursor)
+        self._layout, self._root, self._words = layout, root, words
+        self._fetch = fetch or cursor.fetch
         terms = zip(layout.starts, order.terms, strict=True)
         self._rounded = {start: term for start, term in terms if term.form == "rounded"}
         self._prefixes: dict[int, np.ndarray] = {}
@@ -56,7 +57,7 @@ class Window:
         self._ready = 0
         self._ended = False
 
-    def take(self, capacity: int) -> Block:
+    def fetch(self, capacity: int) -> Block:
         """The next rows, some unless there are no more, up to `capacity`. A key has of a rounded sum (NULLs, its code,
         0)."""
         wanted = capacity
@@ -137,33 +138,33 @@ class Window:
         return self._prefixes[place]
 
 
-class GroupedWindow:
+class GroupedWindow(CursorOver):
     """The first `quota` rows of each of a root's groups, as they are compared (0: all rows), one group after the other.
 
-    `fetch` gives the rows of all groups, `anchors` the words by which they are apart, and `skip` leaves out those of
-    the group of the last row fetched. The rest is as in `Window`.
+    The cursor gives the rows of all groups, `anchors` the words by which they are apart. The rest is as in `Window`.
     """
 
     def __init__(
         self,
-        window: Callable[[Callable[[int], Block]], Window],
-        fetch: Callable[[int], Block],
+        window: Callable[[Cursor, Callable[[int], Block]], Window],
+        cursor: TreeCursor,
         anchors: Callable[[np.ndarray], np.ndarray],
-        skip: Callable[[], None],
         quota: int,
     ) -> None:
-        self._window, self._fetch, self._anchors, self._skip = window(self._fetch_own), fetch, anchors, skip
+        super().__init__(cursor)
+        self._window, self._anchors = window(cursor, self._fetch_own), anchors
+        self._fetch, self._skip = cursor.fetch, cursor.skip_group
         self._quota = quota or np.iinfo(np.int64).max
         self._beyond: Block = np.empty((0, 0), np.int64), np.empty((0, 0), np.int64)
         self._anchor = np.empty((0, 0), np.int64)
         self._left = 0
 
-    def take(self, capacity: int) -> Block:
+    def fetch(self, capacity: int) -> Block:
         """The next rows of one group, some unless there are no more, up to `capacity`."""
         while True:
             if not self._left and not self._begin():
                 return self._beyond
-            block = self._window.take(min(capacity, self._left))
+            block = self._window.fetch(min(capacity, self._left))
             if len(block[0]):
                 self._left -= len(block[0])
                 return block

@@ -13,6 +13,7 @@ import numpy as np
 
 from sqlfront.maintenance.program.metering import Meter, Metered
 from sqlfront.maintenance.program.programs import PASSING, WordTest
+from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.arrange import Level
 from sqlfront.maintenance.tree.paths import bound_test
@@ -25,7 +26,6 @@ from sqlfront.storage.kernels.tables.waves import WAVE_WORDS
 from sqlfront.storage.stores.table import Table
 
 _next_rows, _all_equal = entry_point(kernels.next_rows), entry_point(kernels.all_equal)
-FIRST_BATCH, BATCH = 256, 32768
 _CURSOR = 7  # The word of a level's state that says how far a scan has come.
 
 

@@ -10,12 +10,15 @@ output's variables: what relations and signs cancel between them is gone when th
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import TOUCHES, Shape, shape_of
+from sqlfront.maintenance.relation.attachment import Attachment
+from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, join_siblings, join_step, project
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Tree, View
@@ -23,16 +26,17 @@ from sqlfront.planner.theory.core import ignores_multiplicity
 from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.stores.table import Table
 
-_USUAL = 65536  # Rows of an epoch's change for which memory is kept ready.
+USUAL_ROWS = 65536
+"""Rows of an epoch's change for which memory is kept ready."""
 
 
-class OutputDelta:
+class OutputDelta(Attachment):
     """The table in which one view's output change is gathered, and the paths that fill it.
 
     A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
     rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT and groups without
     sums, a tuple counts 1 however often it is derived: what changes only that is not carried on; not so if other trees
-    keep the output too (`divided`).
+    keep the output too (`divided`). The table is linear in the changes: undoing an epoch takes its part out again.
     """
 
     def __init__(self, tree: Tree, limbs: int, *, divided: bool = False) -> None:
@@ -40,13 +44,12 @@ class OutputDelta:
         self.variables = tuple(dict.fromkeys(tree.definition.free))
         self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not divided
         self._aggregates: dict[View, Table] = {}
-        self._make(limbs)
+        self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
+        self._shape(limbs)
+        self.table = Table(self.shape.keys, len(self.shape.parts), limbs, name="output delta")
 
     def add_path(self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
-        """Add the path that carries a leaf's delta to the output, after the one that updates the tree.
-
-        At position 0 the leaf's store still is as before the delta, which counts `times` times.
-        """
+        """Add the path that carries a leaf's delta to the output."""
         tree, limbs = self.tree, self.shape.limbs
         begin_path(tree, leaf, assembler, owner)
         if tree.output is not None:
@@ -71,18 +74,26 @@ class OutputDelta:
         """Forget what has been gathered; memory beyond a usual epoch's goes back."""
         self.table.clear()
         for table in (self.table, *self._aggregates.values()):
-            if table.capacity > _USUAL:
+            if table.capacity > USUAL_ROWS:
                 table.compact()
 
-    def widen(self, limbs: int) -> None:
-        """Make the tables anew, empty, with values of more limbs; programs have to be assembled again."""
-        self._aggregates.clear()
-        self._make(limbs)
+    def add_requests(self, assembler: Assembler, stores: list[LeafStore]) -> None:
+        """Ask for attention if more than a usual epoch's rows have been gathered."""
+        assembler.balance([self.table], 1, int(self._bounds.ctypes.data))
 
-    def _make(self, limbs: int) -> None:
+    def widen(self, limbs: int) -> None:
+        self._aggregates.clear()
+        self.table.widen(limbs)
+        self._shape(limbs)
+
+    def rescale(self, names: Set[tuple[str, str]], bits: int) -> None:
+        for number, part in enumerate(self.shape.parts):
+            for _ in part & names:
+                self.table.rescale(number, bits)
+
+    def _shape(self, limbs: int) -> None:
         parts = (TOUCHES, *self.tree.parts(self.tree.root))
         self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
-        self.table = Table(self.shape.keys, len(parts), limbs, name="output delta")
 
     def _emit(self, leaf: View, assembler: Assembler, position: int, times: int) -> Delta:
         """The delta over all output variables, from a tree that enumerates them."""

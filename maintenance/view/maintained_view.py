@@ -16,17 +16,19 @@ from sqlfront.maintenance.program.room import Goal, Room, fill
 from sqlfront.maintenance.program.shapes import Part, Shape, shape_of
 from sqlfront.maintenance.ranked.branches import RankedBranches
 from sqlfront.maintenance.ranked.index import RankedIndex
-from sqlfront.maintenance.ranked.index_union import RankedOrder, RankedUnion
+from sqlfront.maintenance.ranked.index_union import RankedUnion
+from sqlfront.maintenance.ranked.ranked_order import RankedOrder
 from sqlfront.maintenance.relation.atom_source import Source
+from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
 from sqlfront.maintenance.tree.symmetric_delta import Term
 from sqlfront.maintenance.tree.view_tables import label, view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.view.change_reader import ChangeReader
 from sqlfront.maintenance.view.emission import OutputDelta
 from sqlfront.maintenance.view.term_paths import add_terms
-from sqlfront.maintenance.view.top_change import BestRows, TopRows
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, DistinctValues, Limit, RawColumn
@@ -60,7 +62,7 @@ class MaintainedView:
     heavy, where the plan is a union of `part_trees` over heavy and light parts. `balance` keeps the parts, unless no
     value is heavy or light (at 0 and 1) and the tree keeps the whole output. `stateless`: the view has one table and
     hands on its changed rows (see State.pass_on). `ranked` are the ranked trees of the orders that have one, by the
-    order's number; `top` are the rows of a view with a LIMIT whose changes are read, `reader` reads first rows
+    order's number; `changes` reads the view's changes, if somebody wants them, `reader` reads first rows
     (False: DuckDB does), `look_ups` rows by values of variables (output/look_up.py). `branches` are the views whose
     rows it merges, if it has none of its own. `reads` counts the steps of its readers.
     """
@@ -90,7 +92,7 @@ class MaintainedView:
     part_trees: PartTrees | None = None
     balance: Balance | None = None
     ranked: dict[int, RankedOrder] = field(default_factory=dict)
-    top: TopRows | BestRows | None = None
+    changes: ChangeReader | None = None
     reader: FirstRowsReader | Literal[False] | None = None
     look_ups: dict[tuple[str, ...], Any] = field(default_factory=dict)
     branches: list[MaintainedView] = field(default_factory=list)
@@ -105,24 +107,25 @@ class MaintainedView:
     @property
     def is_heard(self) -> bool:
         """Whether somebody reads the view's changes."""
-        return self.delta is not None or self.top is not None
+        return self.delta is not None or self.changes is not None
 
     @property
     def relations(self) -> set[str]:
         own = {source.relation.name for source in self.sources.values()}
         return own.union(*(branch.relations for branch in self.branches))
 
+    @property
+    def attachments(self) -> list[Attachment]:
+        """All that is kept beside the tree."""
+        return [one for one in (self.delta, self.tuple_count, *self.ranked.values(), self.balance) if one is not None]
+
     def tables(self) -> list[Table]:
-        """The view's own tables; leaf stores belong to the relations."""
-        return self._counted() + (self.balance.part_trees.tables() if self.balance is not None else [])
+        """The view's own tables that changes are swept from; leaf stores belong to the relations."""
+        return self._summed() + [table for one in self.attachments for table in one.swept()]
 
     def all_tables(self) -> list[Table]:
         """All of the view's own tables, for their memory: those that no change may empty too."""
-        parted = list(self.balance.part_trees.all_tables()) if self.balance is not None else []
-        return [*self._counted(), *parted, *(table for index in self._own_ranked() for table in index.tables())]
-
-    def _counted(self) -> list[Table]:
-        return self._summed() + (self.tuple_count.tables() if self.tuple_count is not None else [])
+        return self._summed() + [table for one in self.attachments for table in one.kept()]
 
     def ranked_tables(self) -> list[Table]:
         """The tables of the ranked trees, which their own steps sweep."""
@@ -237,7 +240,7 @@ class MaintainedView:
             part_trees.make_tables(self.limbs)
             self.part_trees = part_trees
             self.ranked = self.ranked | ranked_by_part_trees(part_trees)
-            self.balance = Balance(part_trees, epsilon, lambda: self.limbs, lambda: self._widen_tables(self.limbs + 1))
+            self.balance = Balance(part_trees, epsilon, lambda: self.limbs, lambda: self.widen(self.limbs + 1))
 
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, listeners or widths have changed."""
@@ -245,10 +248,8 @@ class MaintainedView:
         self.reader = None
         self.look_ups.clear()
         self._paths.clear()
-        for index in self._own_ranked():
-            index.widen(self._stores())
-        if self.balance is not None:
-            self.balance.refresh(machine, room)
+        for one in self.attachments:
+            one.refresh(machine, self._stores(), room)
 
     def _fill(self, machine: Machine, room: Room | None) -> int:
         flags, any_rows = 0, any(store.table.live for store in self._stores().values())
@@ -297,12 +298,10 @@ class MaintainedView:
         assembler.append(self._paths[key])
 
     def _make_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
-        if self.balance is not None and position == 1:
-            self.balance.part_trees.partition_of(store).add_notes(assembler, self.number)
-        for atom, source in self.sources.items():
-            if source.store is store and source.position == position:
-                for index in self._own_ranked():
-                    index.add_path(assembler, atom, self._leaf_shape(atom))
+        reading = [(atom, source) for atom, source in self.sources.items() if source.store is store]
+        atoms = {atom: self._leaf_shape(atom) for atom, source in reading if source.position == position}
+        for one in self.attachments:
+            one.add_row_paths(assembler, store, position, atoms)
         if self.terms:
             if position == 0:
                 add_terms(self, assembler)
@@ -320,15 +319,15 @@ class MaintainedView:
     def add_ranking(self, assembler: Assembler, relation: Relation) -> None:
         """Bring the ranked trees up to date with a change of `relation`, once for each node."""
         atoms = {atom for atom, source in self.sources.items() if source.relation is relation}
-        for index in self.ranked.values():
-            index.add_ranking(assembler, atoms)
+        for one in self.attachments:
+            one.add_ranking(assembler, atoms)
 
-    def add_settling(self, assembler: Assembler, relation: Relation) -> None:
-        """Ask for a rebalance if a change of `relation`, whose stores have been swept, makes one necessary."""
-        if self.balance is not None:
-            for store in relation.stores.values():
-                if self.reads_store(store):
-                    self.balance.part_trees.add_settling(assembler, store)
+    def add_requests(self, assembler: Assembler, relation: Relation) -> None:
+        """Ask for attention if a change of `relation`, whose stores have been swept, makes it necessary: a rebalance is
+        due, or many rows of the output's change have been gathered."""
+        stores = [store for store in relation.stores.values() if self.reads_store(store)]
+        for one in self.attachments:
+            one.add_requests(assembler, stores)
 
     def stores(self) -> list[LeafStore]:
         """The stores that the view's atoms read, each once."""
@@ -343,10 +342,8 @@ class MaintainedView:
             update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times)
         else:
             self._add_part_trees(self.balance.part_trees, assembler, leaf.node.atom or "", position, times)
-        if self.delta is not None:
-            self.delta.add_path(leaf, assembler, self.number, position, times)
-        if self.tuple_count is not None:
-            self.tuple_count.add_path(leaf, assembler, self.number, position, times)
+        for one in self.attachments:
+            one.add_path(leaf, assembler, self.number, position, times)
 
     def _add_part_trees(
         self, part_trees: PartTrees, assembler: Assembler, atom: str, position: int, times: int
@@ -362,24 +359,9 @@ class MaintainedView:
         if position == 1:
             add_sum_paths(part_trees, assembler, i, self.limbs, times)
 
-    def forget_change(self) -> None:
-        """Begin to gather the output's change anew."""
-        if self.delta is not None:
-            self.delta.clear()
-        if self.top is not None:
-            self.top.forget()
-
     def widen(self, limbs: int) -> None:
         """Give the values of the view's own tables more limbs."""
-        if self.delta is not None:
-            self.delta.widen(limbs)
-        self._widen_tables(limbs)
-
-    def _widen_tables(self, limbs: int) -> None:
-        """`widen`, without forgetting what has been gathered of the output's change."""
         self.limbs = limbs
-        if self.tuple_count is not None:
-            self.tuple_count.widen(limbs)
         for table in self._summed():
             table.widen(limbs)
         for view in self.tree.stored_inner():
@@ -387,8 +369,8 @@ class MaintainedView:
         for view in (*self.tree.leaves.values(), *self.tree.filters):
             if view.gathered is not None:
                 view.gathered.widen(limbs)
-        if self.balance is not None:
-            self.balance.part_trees.widen(limbs)
+        for one in self.attachments:
+            one.widen(limbs)
 
     def rescale(self, store: LeafStore, expression: str, bits: int) -> None:
         """Multiply every sum that contains a factor of this expression by 2**bits, once for each time it does."""
@@ -408,8 +390,8 @@ class MaintainedView:
             for number, part in enumerate(parts):
                 for _ in part & names:
                     table.rescale(number, bits)
-        if self.balance is not None:
-            self.balance.stale = True
+        for one in self.attachments:
+            one.rescale(names, bits)
 
 
 def part_trees_of(view: MaintainedView) -> PartTrees:

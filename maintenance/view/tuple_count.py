@@ -18,6 +18,7 @@ from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape
+from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.tree.paths import begin_path, build_path, climb
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
@@ -27,7 +28,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
 
-class TupleCount:
+class TupleCount(Attachment):
     """The tables beside a view's tree that count its tuples, and the paths that keep them.
 
     `limbs` is the width of the counts.
@@ -63,6 +64,9 @@ class TupleCount:
         views = (*self.tree.leaves.values(), *self.tree.stored_inner())
         return [view.table for view in views if view.table is not None]
 
+    def swept(self) -> list[Table]:
+        return self.tables()
+
     def build(self, machine: Machine, owner: int) -> int:
         """Fill the tables from those of the view; returns the flags. O(rows) in a q-tree."""
         flags = 0
@@ -83,24 +87,23 @@ class TupleCount:
             flags |= machine.run(assembler.program(), rows=scanned.used)
         return flags
 
-    def add_path(self, source: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
-        """Add the path of a leaf's delta, after the one that updates the view's tree; `position` and `times` are as for
-        `OutputDelta.add_path`."""
-        emission = Emission(self._counted, source)
-        leaf = self.entry(emission)
-        assert leaf.table is not None and leaf.shape is not None
-        begin_path(self._counted, source, assembler, owner)
+    def add_path(self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
+        """Add the path that counts what a leaf's delta makes appear or disappear."""
+        emission = Emission(self._counted, leaf)
+        entry = self.entry(emission)
+        assert entry.table is not None and entry.shape is not None
+        begin_path(self._counted, leaf, assembler, owner)
         delta = emission.enter(assembler, self._limbs)
-        assembler.project(Join(delta.shape, delta.atoms, None, leaf.shape))
+        assembler.project(Join(delta.shape, delta.atoms, None, entry.shape))
         if times != 1:
-            assembler.scale(leaf.shape, times)
-        delta = replace(delta, shape=leaf.shape)
-        if source not in self._aggregates:
-            self._aggregates[source] = Table(leaf.shape.keys, 1, self._limbs, name="delta of a leaf")
-        assembler.aggregate(self._aggregates[source])
+            assembler.scale(entry.shape, times)
+        delta = replace(delta, shape=entry.shape)
+        if leaf not in self._aggregates:
+            self._aggregates[leaf] = Table(entry.shape.keys, 1, self._limbs, name="delta of a leaf")
+        assembler.aggregate(self._aggregates[leaf])
         emission.turn(assembler, delta, position)
-        assembler.upsert(leaf.table)
-        climb(self.tree, leaf, self.tree.root, assembler, self._limbs, write_all=True)
+        assembler.upsert(entry.table)
+        climb(self.tree, entry, self.tree.root, assembler, self._limbs, write_all=True)
         assembler.path_end()
 
     def entry(self, emission: Emission) -> View:
@@ -108,7 +111,6 @@ class TupleCount:
         return self.tree.leaves[self._names[id(emission.top)]]
 
     def widen(self, limbs: int) -> None:
-        """Give the counts more limbs; programs have to be assembled again."""
         self._limbs = limbs
         self._aggregates.clear()
         for table in self.tables():

@@ -253,7 +253,7 @@ class Database:
         from sqlfront.maintenance.output.output_change import sql_schema, view_batches
 
         def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
-            self.refuse_unreadable(entry, session)
+            self.make_readable(entry, session)
             raw = read() if read is not None else None
             if entry.definition.is_frozen:
                 return view_batches(entry.maintained, self.evaluate, raw)
@@ -272,12 +272,14 @@ class Database:
                 f"materialized view {shown(entry.name)} was dropped or replaced", hint="get it anew: con.view(...)"
             )
 
-    def refuse_unreadable(self, entry: ViewEntry, session: ReadSession) -> None:
-        """Raise if a view cannot be read now: as `refuse_lost`, and if it is newer than the transaction's tables."""
+    def make_readable(self, entry: ViewEntry, session: ReadSession) -> None:
+        """Take in the groups that wait until a view is read. Raise if it cannot be read now: as `refuse_lost`, and if
+        it is newer than the transaction's tables."""
         self.refuse_lost(entry)
         self.refuse_waiting(entry)
         if session.snapshot is not None:
             session.snapshot.refuse_newer(entry)
+        self.engine.pulled.catch_up(entry.maintained.relations)
 
     def catch_up_views(self, views: Collection[str]) -> None:
         """Apply the changes that wait for deferred views, as the engine calls them; see `refuse_waiting`."""

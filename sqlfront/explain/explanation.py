@@ -216,6 +216,8 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
     """The explanation of a running view: the very tree that the engine updates."""
     entry = database.view(con, parts)
     view, engine = entry.maintained, database.engine
+    with database.lock:
+        engine.pulled.catch_up(view.relations)
     with frozen(con, entry.settings):
         rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
     read, waiting = _views_read(database, view.definition), engine.deferred.rows(view.name)

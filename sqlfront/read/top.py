@@ -43,7 +43,7 @@ def top_rows(session: Session, entry: ViewEntry, k: int) -> list[tuple[Any, ...]
         )
     with session.reading_own([entry.maintained.name]):
         database.refuse_dropped(entry)
-        database.refuse_unreadable(entry, session.current_reading())
+        database.make_readable(entry, session.current_reading())
         most = crossover(entry.maintained) if 0 in entry.maintained.ranked else -1
         if most is None or k <= most:
             return _ranked_rows(session, entry, k)
@@ -57,7 +57,7 @@ def ordered_rows(session: Session, entry: ViewEntry) -> Iterator[tuple[Any, ...]
     reader = None
     if 0 in view.ranked:
         with session.reading_own([entry.maintained.name]):
-            database.refuse_unreadable(entry, session.current_reading())
+            database.make_readable(entry, session.current_reading())
             reader = reader_for(view)
     if not reader or session.transaction is not None:
         raise NotSupportedError(

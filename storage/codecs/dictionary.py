@@ -289,11 +289,9 @@ class Dictionaries:
     def __iter__(self) -> Iterator[Dictionary]:
         return iter((self.varchar, self.blob))
 
-    def sweep_if_needed(self) -> None:
-        """Sweep those that need it. Call between epochs only: codes that nothing refers to yet are freed."""
-        for dictionary in self:
-            if dictionary.needs_sweep():
-                dictionary.sweep()
+    def due(self) -> list[Dictionary]:
+        """Those that need a sweep, between epochs only: codes that nothing refers to yet are freed."""
+        return [dictionary for dictionary in self if dictionary.needs_sweep()]
 
 
 def validity(codes: np.ndarray) -> pa.Buffer | None:

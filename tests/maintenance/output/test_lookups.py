@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
-from sqlfront.maintenance.tree.walk import FIRST_BATCH, Walk
+from sqlfront.maintenance.program.rows import FIRST_BATCH
+from sqlfront.maintenance.tree.walk import Walk
 
 QUERIES = {
     "one atom": ("SELECT k, a FROM r", "ka"),

@@ -9,7 +9,7 @@ import pytest
 
 import sqlfront
 from sqlfront.binding.ties import without_ties
-from sqlfront.maintenance.view.top_change import BestRows
+from sqlfront.maintenance.output.top_change import NotedGroups
 from sqlfront.storage.stores.table import Table
 from tests.following import take
 from tests.rewriting import rewritten
@@ -115,7 +115,7 @@ def test_what_ties_in_an_argument_is_the_least_or_the_greatest(con):
     con.execute("INSERT INTO s VALUES (1, 0, 5, 1), (1, 0, 4, 1)")
     con.execute("INSERT INTO r VALUES (1, 1, 1, 7), (1, 1, 2, 3), (1, 1, 0, NULL), (1, 1, NULL, 1), (1, 1, 1, 2)")
     assert con.execute("FROM v").fetchall() == [(0, 2, 3, -4)]
-    assert [type(con.session.database.engine.views[f"main.v#1/{n}"].top) for n in (1, 2, 3)] == [BestRows] * 3
+    assert [type(con.session.database.engine.views[f"main.v#1/{n}"].changes) for n in (1, 2, 3)] == [NotedGroups] * 3
     con.execute("DELETE FROM r WHERE x > 0")
     assert con.execute("FROM v").fetchall() == [(0, None, None, -4)]
     con.execute("DELETE FROM r WHERE x = 0")
@@ -143,7 +143,7 @@ def test_a_change_reads_the_first_rows_that_change(con, monkeypatch):
     con.execute("INSERT INTO r SELECT i, i % 100, i, 0 FROM range(2000) x(i)")
     con.execute("INSERT INTO s SELECT i % 100, 0, i, 1 FROM range(200) x(i)")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
-    assert isinstance(con.session.database.engine.views["main.v#1/1"].top, BestRows)
+    assert isinstance(con.session.database.engine.views["main.v#1/1"].changes, NotedGroups)
     read = []
 
     def changed_best(table):
@@ -219,7 +219,7 @@ def test_an_extremum_beyond_its_type_is_refused(con):
     """As in DuckDB it has no value; nothing of the change stays."""
     con.execute("INSERT INTO r VALUES (1, 1, 2147483647, 0), (2, 2, 5, 0); INSERT INTO s VALUES (1, 0, 0, 1)")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS['grouped']}")
-    assert isinstance(con.session.database.engine.views["main.v#1/1"].top, BestRows)
+    assert isinstance(con.session.database.engine.views["main.v#1/1"].changes, NotedGroups)
     with pytest.raises(sqlfront.DataError, match="does not fit its type"):
         con.execute("INSERT INTO s VALUES (2, 0, 0, 1), (1, 0, 1, 1)")
     assert con.execute("FROM v").fetchall() == [(1, 2147483647, 1, 2147483647)]

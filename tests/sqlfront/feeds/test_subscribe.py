@@ -728,7 +728,7 @@ def test_nothing_is_kept_after_the_last_close(sums):
     other.close()
     assert entry.maintained.delta is None and entry.feed is None
     assert log.rows == 0 and not log._tables
-    assert not engine._subscribers._listeners
+    assert not engine.subscribers.listened()
 
 
 def test_a_subscription_that_is_forgotten_ends_with_the_next_epoch(sums):

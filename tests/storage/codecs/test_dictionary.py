@@ -204,5 +204,6 @@ def test_all_dictionaries_are_swept():
     dictionaries = Dictionaries()
     for dictionary in dictionaries:
         dictionary.encode(pa.array([b"%d" % i for i in range(5000)], pa.binary()))
-    dictionaries.sweep_if_needed()
+    for dictionary in dictionaries.due():
+        dictionary.sweep()
     assert [dictionary.live() for dictionary in dictionaries] == [0, 0]

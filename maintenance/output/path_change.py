@@ -1,0 +1,246 @@
+"""The change of a view from its output delta, which the paths gather: tuples that changed, before and after.
+
+The values after the change are looked up in the tables, those before it are less by the delta. O(tuples changed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sqlfront.maintenance.output.distinct_change import changed_groups, rewound
+from sqlfront.maintenance.output.output import raw_batch
+from sqlfront.maintenance.output.output_change import (
+    DELETE,
+    INSERT,
+    UPDATE_POSTIMAGE,
+    UPDATE_PREIMAGE,
+    OutputChange,
+    netted,
+    sql_rows,
+)
+from sqlfront.maintenance.output.reading import merging, trees_read
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.netting import net
+from sqlfront.maintenance.program.rows import numbers
+from sqlfront.maintenance.program.shapes import COUNT, Part
+from sqlfront.maintenance.tree.view_tree import Tree
+from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
+from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.model.query import output_keys, shown_tuple
+from sqlfront.storage.codecs.sums import combine
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.programs import scan
+from sqlfront.storage.kernels.tables import key_lookups
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sqlfront.maintenance.relation.base_relation import Evaluate
+
+Changed = tuple["pa.Table", np.ndarray, np.ndarray]
+"""SQL rows, the number of the tuple that each is of, and their weights."""
+
+
+class PathChange:
+    """The change that the paths of a view, and of its distinct values, gather from now on; see `ChangeReader`.
+
+    `evaluate` computes SQL over raw columns.
+    """
+
+    def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate) -> None:
+        self._view, self._machine, self._evaluate = view, machine, evaluate
+        for member in view.members:
+            member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
+
+    def rows(self) -> tuple[pa.Table, np.ndarray]:
+        rows, _, weights = self._changed()
+        return rows, weights
+
+    def read(self) -> OutputChange:
+        view, (rows, tuples, weights) = self._view, self._changed()
+        if view.definition.mode == "bag" and shown_tuple(view.definition) is not None:
+            return OutputChange(rows, weights, np.where(weights > 0, INSERT, DELETE))
+        return _paired(rows, tuples, weights) if output_keys(view.definition) else netted(rows, weights)
+
+    def forget(self) -> None:
+        for member in self._view.members:
+            if member.delta is not None:
+                member.delta.clear()
+
+    def commit(self) -> None:
+        """Nothing is known of the rows but what has been gathered."""
+
+    def close(self) -> None:
+        for member in self._view.members:
+            member.delta = None
+
+    def _changed(self) -> Changed:
+        view = self._view
+        assert view.delta is not None
+        gathered = Gathered(view, view.delta, self._machine)
+        if view.definition.mode == "bag":
+            counts = numbers(gathered.rows([("change", np.arange(len(gathered.data)))]), COUNT)
+            rows, visible = self._output(gathered, [("change", np.arange(len(counts)))])
+            return rows, visible, counts[visible]
+        sides = [("before", gathered.live("before")), ("after", gathered.live("after"))]
+        if not view.distinct_sets:
+            return self._signed(gathered, sides)
+        with rewound(view, self._machine):
+            gone = self._signed(gathered, sides[:1])
+        return _joined(gone, self._signed(gathered, sides[1:]))
+
+    def _signed(self, gathered: Gathered, sides: list[tuple[str, np.ndarray]]) -> Changed:
+        """The rows before the change with weight -1, those after it with 1."""
+        rows, visible = self._output(gathered, sides)
+        tuples = np.concatenate([picked for _, picked in sides])
+        weights = np.repeat([-1 if when == "before" else 1 for when, _ in sides], [len(picked) for _, picked in sides])
+        return rows, tuples[visible], weights[visible]
+
+    def _output(self, gathered: Gathered, sides: list[tuple[str, np.ndarray]]) -> tuple[pa.Table, np.ndarray]:
+        """The SQL rows of the tuples that are picked, at their times, and which of them HAVING lets through."""
+        count = sum(len(picked) for _, picked in sides)
+        return sql_rows(self._view, self._evaluate, raw_batch(self._view, gathered.rows(sides), count))
+
+
+def _joined(one: Changed, other: Changed) -> Changed:
+    import pyarrow as pa
+
+    rows = pa.concat_tables([one[0], other[0]])
+    return rows, np.concatenate([one[1], other[1]]), np.concatenate([one[2], other[2]])
+
+
+def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputChange:
+    """Rows of tuples, of which each is one row of the view at a time: the row that went and the one that came are a
+    pair."""
+    import pyarrow as pa
+
+    positions, sums = net([pa.array(tuples), *rows.columns], weights)
+    order = np.lexsort((sums, tuples[positions]))
+    positions, sums = positions[order], sums[order]
+    same = tuples[positions]
+    paired = np.zeros(len(same), bool)
+    paired[:-1] = same[:-1] == same[1:]
+    paired[1:] |= paired[:-1]
+    kinds = np.where(sums > 0, INSERT, DELETE)
+    kinds[paired] = np.where(sums > 0, UPDATE_POSTIMAGE, UPDATE_PREIMAGE)[paired]
+    return OutputChange(rows.take(pa.array(positions)), sums, kinds)
+
+
+class Gathered:
+    """An output delta read out: the tuples in which something changed."""
+
+    def __init__(self, view: MaintainedView, delta: OutputDelta, machine: Machine) -> None:
+        self._view, self._delta = view, delta
+        self.data = changed_groups(view, delta, machine)
+        self._values: dict[tuple[str, Part], np.ndarray] = {}
+        self._addresses: dict[int, np.ndarray] = {}
+        self._zeros: list[np.ndarray] = []
+
+    def live(self, when: str) -> np.ndarray:
+        """Which tuples are in the view before, or after, the change; aggregates without GROUP BY always are."""
+        if self._view.definition.scalar:
+            return np.arange(len(self.data))
+        return np.flatnonzero((self.values(when, COUNT) != 0).any(axis=1))
+
+    def rows(self, sides: Sequence[tuple[str, np.ndarray]]) -> _Rows:
+        """Of each (time, tuples), the tuples as they are at that time."""
+        return _Rows(self, sides)
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [np.ascontiguousarray(self.data[:, place]) for place in self._delta.shape.places([variable])]
+
+    def values(self, when: str, part: Part) -> np.ndarray:
+        """A part's change, or its value before or after, for each tuple."""
+        if (when, part) not in self._values:
+            if when == "change":
+                shape = self._delta.shape
+                place = shape.keys + shape.parts.index(part) * shape.limbs
+                found = np.ascontiguousarray(self.data[:, place : place + shape.limbs])
+            elif when == "before":
+                found = combine([(1, self.values("after", part)), (-1, self.values("change", part))])
+            else:
+                found = self._present(part)
+            self._values[when, part] = found
+        return self._values[when, part]
+
+    def _present(self, part: Part) -> np.ndarray:
+        """A part's value as it is now, the sum over the trees that are read."""
+        merged = merging(self._view)
+        if merged is not None:
+            words = [self.words(variable) for variable in merged.shape.variables]
+            merged.look_up(np.column_stack([column for columns in words for column in columns]))
+            return merged.values(part)
+        found = [self._product(tree, part) for tree in trees_read(self._view)]
+        return found[0] if len(found) == 1 else combine([(1, values) for values in found])
+
+    def _product(self, tree: Tree, part: Part) -> np.ndarray:
+        """A part's value in a tree: the product over the tables that hold the tuple, else 0."""
+        found = factors(tree)
+        if id(tree) not in self._addresses:
+            self._addresses[id(tree)] = self._locate(found)
+        addresses = self._addresses[id(tree)]
+        words = []
+        for number, factor in enumerate(found):
+            own = frozenset(pair for pair in part if pair[0] in factor.atoms)
+            words += [number, factor.shape.keys + factor.shape.parts.index(own) * factor.shape.limbs]
+            words.append(factor.shape.limbs)
+        operands = np.array(words, np.int64)
+        temporary = np.zeros(at.TEMPORARY_WORDS, np.int64)
+        limbs = max(factor.shape.limbs for factor in found)
+        while True:
+            out = np.zeros((len(self.data), limbs), np.int64)
+            block, data = addresses.ctypes.data, operands.ctypes.data
+            if not scan.gather_product(
+                block, len(found), data, len(found), out.ctypes.data, limbs, len(out), temporary.ctypes.data
+            ):
+                return (out != 0).any(axis=1, keepdims=True).astype(np.int64) if self._delta.supports else out
+            limbs += 1
+
+    def _locate(self, found: Sequence[Factor]) -> np.ndarray:
+        """The address of each tuple's row in each table; where it has none, of a row of zeros."""
+        widest = max(factor.shape.keys + len(factor.shape.parts) * factor.shape.limbs for factor in found)
+        zeros = np.zeros(widest, np.int64)
+        self._zeros.append(zeros)
+        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        addresses = np.empty((len(self.data), len(found)), np.int64)
+        for number, factor in enumerate(found):
+            places = np.array(self._delta.shape.places(factor.shape.variables) or [0], np.int64)
+            out = np.empty(len(self.data), np.int64)
+            key_lookups.find_rows(
+                factor.table.address,
+                scratch.ctypes.data,
+                self.data.ctypes.data,
+                self.data.shape[1],
+                len(self.data),
+                places.ctypes.data,
+                factor.shape.keys,
+                zeros.ctypes.data,
+                out.ctypes.data,
+            )
+            addresses[:, number] = out
+        return addresses
+
+
+class _Rows:
+    """Some tuples of a gathered change, each at one time, as rows of the view's core."""
+
+    def __init__(self, gathered: Gathered, sides: Sequence[tuple[str, np.ndarray]]) -> None:
+        self._gathered, self._sides = gathered, sides
+        self._picked = np.concatenate([picked for _, picked in sides])
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        return [np.ascontiguousarray(words[self._picked]) for words in self._gathered.words(variable)]
+
+    def values(self, part: Part) -> np.ndarray:
+        found = [self._gathered.values(when, part)[picked] for when, picked in self._sides]
+        limbs = max(values.shape[1] for values in found)
+        return np.concatenate([_widened(values, limbs) for values in found])
+
+
+def _widened(values: np.ndarray, limbs: int) -> np.ndarray:
+    """The same numbers in `limbs` limbs each."""
+    signs = np.repeat(values[:, -1:] >> 63, limbs - values.shape[1], axis=1)
+    return np.ascontiguousarray(np.hstack([values, signs]))
