@@ -11,6 +11,7 @@ round. A change costs what it costs the groups; a read costs O(log N) for each g
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from threading import Lock
@@ -38,13 +39,18 @@ class PulledRelations:
     def find(self) -> set[str]:
         """Find the relations again, after nodes, relations or listeners have come or gone: of those that begin or cease
         to wait, nothing waits. Returns the relations that are read by nodes which began or ceased to gather."""
-        subscribers = self._engine.subscribers
-        fed = {name: nodes for name, nodes in subscribers.feeding() if self._may_wait(name, nodes)}
+        engine, subscribers = self._engine, self._engine.subscribers
+        feeding = subscribers.feeding()
+        readers: dict[str, list[Node]] = {name: [] for name, _ in feeding}
+        for node in engine.nodes.values():
+            for name in node.relations & readers.keys():
+                readers[name].append(node)
+        feeders = Counter(node.name for _, nodes in feeding for node in nodes)
+        fed = {name: nodes for name, nodes in feeding if self._may_wait(name, nodes, readers[name], feeders)}
         self._fed = {name: [node for node in nodes if isinstance(node, TreeNode)] for name, nodes in fed.items()}
         before, self.nodes = self.nodes, frozenset(node.name for nodes in fed.values() for node in nodes)
         subscribers.pulled = frozenset(fed)
-        nodes = self._engine.nodes
-        changed = [nodes[name] for name in set(before) ^ self.nodes if name in nodes]
+        changed = [engine.nodes[name] for name in set(before) ^ self.nodes if name in engine.nodes]
         return {relation for node in changed for relation in node.relations}
 
     def catch_up(self, relations: Collection[str]) -> None:
@@ -71,19 +77,17 @@ class PulledRelations:
                 with suppress(Error):
                     self.catch_up([name])
 
-    def _may_wait(self, name: str, nodes: Sequence[Node]) -> bool:
+    def _may_wait(self, name: str, nodes: Sequence[Node], readers: Sequence[Node], feeders: Counter[str]) -> bool:
         """Whether a relation's changes may wait: no epoch can be refused because of them, and nobody learns of them but
-        ranked views, when they are read."""
-        engine, listened, fed = self._engine, self._engine.subscribers.listened(), self._engine.subscribers.feeding()
-        feeding = [node for _, feeders in fed for node in feeders]
-        readers = [node for node in engine.nodes.values() if name in node.relations]
+        ranked views, when they are read. `feeders` counts the relations that each node feeds."""
+        engine, listened = self._engine, self._engine.subscribers.listened()
         return (
             bool(readers)
-            and not any(node.name in listened or node in feeding for node in readers)
+            and not any(node.name in listened or node.name in feeders for node in readers)
             and all(isinstance(node, TreeNode) and node.view.ranked for node in readers)
             and all(item.source is not None for item in engine.relations[name].inputs.values())
             and name not in engine.deferred.copied
-            and not any(node.name in listened or feeding.count(node) > 1 for node in nodes)
+            and not any(node.name in listened or feeders[node.name] > 1 for node in nodes)
             and all(isinstance(node, TreeNode) and _gathers_groups(node) for node in nodes)
         )
 

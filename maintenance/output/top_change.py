@@ -109,7 +109,8 @@ def noted_groups(view: MaintainedView) -> NotedGroups | None:
         return None
     terms = zip(index.order.terms, index.layout.starts, strict=True)
     held = {term.parts[0][1]: start for term, start in terms if term.form == "value"}
-    columns, asked = list[Column](), order_columns(definition, index.order)
+    columns: list[Column] = []
+    asked = order_columns(definition, index.order)
     if asked is None:
         return None
     for one in asked:

@@ -251,6 +251,7 @@ def subscribe(
         database.refuse_lost(entry)
         database.catch_up_views([entry.maintained.name])
         database.refuse_waiting(entry)
+        database.engine.pulled.catch_up(entry.maintained.relations)
         epoch = database.engine.epoch
         if after is not None and after > epoch:
             raise ProgrammingError(f"epoch {after} has not been yet", hint=f"the last one is {epoch}")

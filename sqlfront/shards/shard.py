@@ -133,6 +133,7 @@ class Shard:
     def rows(self) -> list[pa.Table]:
         """All rows of the views, with `_weight`."""
         found = []
+        self.session.database.engine.pulled.catch_up_all()
         for number, entry in enumerate(self._entries, 1):
             rows = view_rows(entry.maintained, self.session.database.evaluate)
             if rows is not None and rows.num_rows:

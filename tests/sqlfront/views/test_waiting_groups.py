@@ -121,8 +121,8 @@ def test_subscribers_and_new_readers_see_what_waited(con: Any) -> None:
     assert con.execute("SELECT * FROM worst").fetchall() == [("a", 1)]
     con.apply_row("t", ("a", 1, 7, None))
     feed = con.view("best").subscribe(timeout=0)
-    snapshot = [row["g"] for table in feed for row in table.to_pylist()]
-    assert sorted(snapshot) == ["a", "b"]
+    snapshot = [(row["g"], int(row["s"])) for table in feed for row in table.to_pylist()]
+    assert sorted(snapshot) == [("a", 8), ("b", 2)]
     con.apply_row("t", ("c", 1, 9, None))
     changes = [(r["g"], int(r["s"]), r["_change_type"]) for table in feed for r in table.to_pylist()]
     assert sorted(changes) == [("b", 2, "delete"), ("c", 9, "insert")]
