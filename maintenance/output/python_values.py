@@ -14,7 +14,6 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
-
 Column = Callable[[RowSource], list[Any]]
 
 PLAIN = {"BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}

@@ -70,7 +70,7 @@ def read_shortly(session: Session, text: str, params: Any) -> bool:
         if plan is None:
             return False
         session.start_reading([plan.entry.maintained.name])
-        database.refuse_unreadable(plan.entry, session.current_reading())
+        database.make_readable(plan.entry, session.current_reading())
         rows = plan.read(session, values)
     if rows is None:
         return False
