@@ -22,7 +22,7 @@ from sqlfront.maintenance.epoch_work import Work
 from sqlfront.maintenance.output.output_change import OutputChange
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.maintenance.pulled import PulledRelations
-from sqlfront.maintenance.relation.bad_rows import view_of
+from sqlfront.maintenance.relation.bad_rows import absent_row
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.relation.ingest import Ingest
@@ -30,7 +30,6 @@ from sqlfront.maintenance.relation.keyed_rows import Codes, held_code, index_by,
 from sqlfront.maintenance.relation.waiting import rows_of
 from sqlfront.maintenance.state import State
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.storage.errors import IntegrityError
 from sqlfront.storage.kernels import layout as at
 
 if TYPE_CHECKING:
@@ -250,7 +249,7 @@ class Engine(State):
             self.shrink([item.relation for item in done])
         for item in done:
             if item.rows >= _MANY:
-                self._lay_out(item)
+                item.lay_out()
         if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
             done = [self._with_programs(item) for item in done]
         work.after = self._log.counts()
@@ -277,7 +276,7 @@ class Engine(State):
                 if self.machine.runs != runs:
                     done += stage
             if flags & at.VIOLATION:
-                raise self._absent_row(stage)
+                raise absent_row(self.machine, stage)
             touched |= {item.relation.name for item in stage}
             stage = []
             while waiting and not stage and flags & at.OVERFLOW == 0:
@@ -433,33 +432,6 @@ class Engine(State):
         """The same rows with the relation's present programs."""
         programs = self._programs[item.relation.name]
         return Encoded(item.relation, programs, item.address, item.rows, item.keep, item.batch, item.weights)
-
-    @staticmethod
-    def _lay_out(item: Encoded) -> None:
-        """Lay out in groups what an epoch has brought most of, as a bulk build does. O(rows)."""
-        for store in item.relation.stores.values():
-            table = store.table
-            if table.groups and table.live <= 2 * item.rows and not any(True for _ in table.readers):
-                table.compact(0)
-
-    def _absent_row(self, encoded: list[Encoded]) -> IntegrityError:
-        address, row = int(self.machine.scratch[at.BAD_TABLE]), int(self.machine.scratch[at.BAD_ROW])
-        stores = [(item.relation, store) for item in encoded for store in item.relation.stores.values()]
-        relation, store = next(found for found in stores if found[1].table.address == address)
-        values, place = [], 0
-        words = store.table.key_of(row)
-        for column, width in zip(store.variables, store.widths, strict=True):
-            codec = store.inputs["key " + column.expression].codec
-            assert codec is not None
-            code = [np.array([word], np.int64) for word in words[place : place + width]]
-            values.append(f"{column.expression} = {codec.decode(code)[0].as_py()!r}")
-            place += width
-        return IntegrityError(
-            f"a row of {view_of(relation.name)} is deleted more often than it is there",
-            where="the row with " + ", ".join(values) if values else None,
-            why="every view is exact only if no row occurs a negative number of times",
-            hint="check the changes of this epoch; nothing of it has been applied",
-        )
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)

@@ -209,6 +209,12 @@ class Connection:
         import duckdb
 
         name = ".".join(quote(part) for part in name_parts(arguments.text(table, "table")))
+        if not hasattr(data, "__arrow_c_stream__"):
+            raise ProgrammingError(
+                f"{type(data).__name__} cannot be appended",
+                why="append takes tables of Arrow, pandas or polars",
+                hint="INSERT INTO ... VALUES with executemany takes rows",
+            )
         self.register(_APPENDED, data)
         try:
             return self.execute(f"INSERT INTO {name}{' BY NAME' if by_name else ''} SELECT * FROM {_APPENDED}")
@@ -351,12 +357,15 @@ class Connection:
             raise ProgrammingError(
                 "a function has to declare whether it is deterministic", hint="deterministic=True, or False"
             )
+        from sqlfront.binding.function_catalog import PYTHON
+
         self.session.database.forget_names()
         given = {**options, "side_effects": not deterministic}
         try:
             with translated(None):
                 called = arguments.text(name, "name")
                 self.session.duck.create_function(called, function, parameters, return_type, **given)
+                PYTHON.add(called.lower())
         except (TypeError, ValueError, RuntimeError) as error:  # DuckDB's, of arguments that it cannot take.
             raise ProgrammingError(
                 "the function cannot be created",

@@ -13,6 +13,7 @@ from sqlfront.explain.state_rows import STATE, state_rows
 from sqlfront.feeds.feed import HELD_ROWS, CallbackThread, Subscription, subscribe
 from sqlfront.read.comparing import is_same, output_variables
 from sqlfront.read.short_reads import UNKNOWN, get_directly, get_rows
+from sqlfront.read.written_orders import defaults_of
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.nested_types import parse_nested, with_fields
 from sqlfront.storage.errors import ProgrammingError
@@ -94,6 +95,7 @@ class View:
         free = output_variables(self._entry)
         whole = not self._entry.definition.having and not self._entry.definition.limit
         plain = whole and set(free) == {name.casefold() for name in names}
+        plain = plain and not defaults_of(self._connection.session).collated
         if plain and (transaction is None or not transaction.touched()):
             from sqlfront.maintenance.output.output import contains
 

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sqlfront.maintenance.relation.guards import evaluate_items, guard_of
 from sqlfront.storage.codecs.sums import FactorRange, encode_factor
-from sqlfront.storage.errors import DataError
+from sqlfront.storage.errors import DataError, IntegrityError
+from sqlfront.storage.kernels import layout as at
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sqlfront.maintenance.program.machine import Machine
     from sqlfront.maintenance.relation.base_relation import Input, LeafStore, Relation
+    from sqlfront.maintenance.relation.encoded import Encoded
 
 _LONGEST = 200
 _WAYS_OUT = {
@@ -93,3 +99,24 @@ def _value(column: pa.Array | pa.ChunkedArray) -> str:
         return repr(column[0].as_py())
     except (OverflowError, ValueError):  # An infinite timestamp, or one beyond the year 9999.
         return f"a {column.type} beyond Python's range"
+
+
+def absent_row(machine: Machine, encoded: Sequence[Encoded]) -> IntegrityError:
+    """The error that a row of these changes is deleted more often than it is there: the one that kernels have noted."""
+    address, row = int(machine.scratch[at.BAD_TABLE]), int(machine.scratch[at.BAD_ROW])
+    stores = [(item.relation, store) for item in encoded for store in item.relation.stores.values()]
+    relation, store = next(found for found in stores if found[1].table.address == address)
+    values, place = [], 0
+    words = store.table.key_of(row)
+    for column, width in zip(store.variables, store.widths, strict=True):
+        codec = store.inputs["key " + column.expression].codec
+        assert codec is not None
+        code = [np.array([word], np.int64) for word in words[place : place + width]]
+        values.append(f"{column.expression} = {codec.decode(code)[0].as_py()!r}")
+        place += width
+    return IntegrityError(
+        f"a row of {view_of(relation.name)} is deleted more often than it is there",
+        where="the row with " + ", ".join(values) if values else None,
+        why="every view is exact only if no row occurs a negative number of times",
+        hint="check the changes of this epoch; nothing of it has been applied",
+    )

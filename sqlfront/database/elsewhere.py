@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlfront.database.user_settings import owe, restore
+from sqlfront.database.user_settings import is_owed, owe, restore
 from sqlfront.sql import remembered
 from sqlfront.sql.search_path import search_path
 from sqlfront.storage.capture.trigger_sql import SCHEMA, literal, quote
@@ -26,7 +26,7 @@ _SETTING = "search_path"
 def bodies_found(session: Session) -> Iterator[None]:
     """Make the bodies of our triggers resolve, for the time of the block, whatever USE says."""
     database, con = session.database, session.duck
-    path = None if database.in_memory else _foreign_path(session)
+    path = None if database.in_memory or is_owed(con, _SETTING) else _foreign_path(session)
     if path is None:
         yield
         return

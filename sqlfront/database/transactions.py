@@ -19,7 +19,7 @@ from sqlfront.database.entries import ChangeTable, ViewEntry
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import lossless, restore
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.storage.errors import Error, StaleRead
+from sqlfront.storage.errors import Error, OperationalError, StaleRead
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,9 +126,7 @@ class Transaction:
             started = ending = time.perf_counter()
             with committing(con) as undo:
                 catch_up(database)
-                con.execute(
-                    "SELECT 1"
-                ).fetchall()  # An aborted transaction raises here; its COMMIT would be a silent ROLLBACK.
+                _refuse_aborted(con)
                 changes = self.changes(consume=True)
                 if changes:
                     captured = time.perf_counter() - started
@@ -303,6 +301,20 @@ def _apply_first(database: Database, relation: str, rows: Rows, weights: Sequenc
     except Error:
         catch_up(database)
         return apply()
+
+
+def _refuse_aborted(con: Any) -> None:
+    """Raise in a transaction that an error has aborted, whose COMMIT would be a silent ROLLBACK."""
+    import duckdb
+
+    try:
+        con.execute("SELECT 1").fetchall()
+    except duckdb.TransactionException as error:
+        raise OperationalError(
+            "the transaction has been rolled back instead of committed",
+            why="a statement in it failed, and DuckDB keeps nothing of such a transaction",
+            hint="run its statements again, without the one that failed",
+        ) from error
 
 
 def catch_up(database: Database) -> None:

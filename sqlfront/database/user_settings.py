@@ -58,6 +58,11 @@ def owe(con: Any, setting: str, sql: str) -> None:
     _owed.setdefault(con, {})[setting] = sql
 
 
+def is_owed(con: Any, setting: str) -> bool:
+    """Whether the user's value of a setting is to be given back."""
+    return setting in _owed.get(con, {})
+
+
 def _set(name: str, value: str) -> str:
     return f"SET SESSION {name} = {literal(value)}"
 

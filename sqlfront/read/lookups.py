@@ -21,6 +21,7 @@ from sqlfront.read.constants import MISSING, constant_of
 from sqlfront.read.counting import counted
 from sqlfront.read.ordered_reads import served_limit
 from sqlfront.read.top import ranked_scan
+from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.statements import Equality, PassThrough
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.sql_text import quote
@@ -91,9 +92,9 @@ def _codes(
 ) -> dict[str, tuple[int, ...]] | None:
     """The codes of variables that the equalities fix; None if they name a value that no row has.
 
-    Where DuckDB may compare in another type than the column's, nothing is fixed.
+    Where DuckDB may compare in another type than the column's, or by a collation, nothing is fixed.
     """
-    variables = output_variables(entry)
+    variables = {} if equalities and defaults_of(session).collated else output_variables(entry)
     codes: dict[str, tuple[int, ...]] = {}
     for equality in equalities:
         variable = variables.get(equality.column.casefold())

@@ -77,6 +77,7 @@ class Insert:
         try:
             if gate is None or gate.run(rows[0], 1) is None:
                 engine.apply_rows(self.relation, rows, [1] * len(rows))
+            engine.relations[self.relation].passed = True
         except DataError:  # The general way says what is wrong, in DuckDB's words.
             return None
         return len(rows)

@@ -2,9 +2,9 @@
 
 An upsert is INSERT ... ON CONFLICT DO NOTHING, then an UPDATE of the row with the key. A MERGE is an UPDATE of the rows
 that join the source, then an INSERT. Both are the statement's own words, cut out of its text. The source is one row of
-literals, so it either meets a row or does not, and nothing is evaluated twice that could differ. For all other forms,
-and after any error, the statement runs as it is written, between dropping and recreating the triggers
-(storage/capture/upsert.py).
+literals, so it either meets a row or does not, and nothing is evaluated twice that could differ. As only one of
+the two may run, all names and literals are known to be right before. For all other forms, and after any error, the
+statement runs as it is written, between dropping and recreating the triggers (storage/capture/upsert.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAMES = rf"{_NAME}(?:\s*,\s*{_NAME})*"
 _VALUE = r"(?:-?\d+(?:\.\d+)?|'(?:[^']|'')*'|null\b)"
 _EXCLUDED = rf"(?:excluded\s*\.\s*{_NAME}|{_VALUE})"
 _OF_SOURCE = rf"(?:{_NAME}\s*\.\s*{_NAME}|{_VALUE})"
-_ITEM = rf"{_VALUE}(?:\s*::\s*[A-Za-z]\w*)?\s+(?:as\s+)?{_NAME}"
+_ITEM = rf"{_VALUE}\s+(?:as\s+)?{_NAME}"
 _SET, _SET_OF_SOURCE = rf"{_NAME}\s*=\s*{_EXCLUDED}", rf"{_NAME}\s*=\s*{_OF_SOURCE}"
 _EQUAL = rf"{_NAME}\s*\.\s*{_NAME}\s*=\s*{_NAME}\s*\.\s*{_NAME}"
 
@@ -51,7 +51,11 @@ _MERGE = re.compile(
     values\s*\(\s*(?P<row>{_listed(_OF_SOURCE)})\s*\)\s*;?\s*""",
     re.IGNORECASE | re.VERBOSE,
 )
-_VALUES, _PAIRS = re.compile(_VALUE, re.IGNORECASE), re.compile(rf"({_NAME})\s*=\s*({_EXCLUDED})", re.IGNORECASE)
+_VALUES, _PARTS = re.compile(_VALUE, re.IGNORECASE), re.compile(_OF_SOURCE, re.IGNORECASE)
+_PAIRS = re.compile(rf"({_NAME})\s*=\s*({_OF_SOURCE})", re.IGNORECASE)
+_ITEMS = re.compile(rf"({_VALUE})\s+(?:as\s+)?({_NAME})", re.IGNORECASE)
+_DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18, "HUGEINT": 38}
+"""How many digits surely fit into a type."""
 
 
 def two_statements(session: Session, text: str, table: QualifiedName) -> tuple[str, str] | None:
@@ -59,14 +63,31 @@ def two_statements(session: Session, text: str, table: QualifiedName) -> tuple[s
     if len(text) > _LONGEST:
         return None
     if (found := _MERGE.fullmatch(text)) is not None:
-        listed = f" ({found['columns']})" if found["columns"] else ""
-        source = f"FROM {found['source']}"
-        return (
-            f"UPDATE {found['target']} SET {found['sets']} {source} WHERE {found['condition']}",
-            f"INSERT INTO {found['table']}{listed} SELECT {found['row']} {source}",
-        )
+        return _merge(found, _types(session, table))
     found = _UPSERT.fullmatch(text)
     return None if found is None else _upsert(found, _types(session, table))
+
+
+def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | None:
+    values = {_folded(name)[0]: value for value, name in _ITEMS.findall(found["source"])}
+    alias, row = _folded(found["alias"])[0], _PARTS.findall(found["row"])
+    sets = [(_folded(name)[0], value) for name, value in _PAIRS.findall(found["sets"])]
+    listed = _folded(found["columns"]) if found["columns"] else list(types)
+    for targets in (sets, list(zip(listed, row, strict=False))):
+        for name, value in targets:
+            parts = None if _VALUES.fullmatch(value) else split_name(value)
+            if parts is not None:
+                value = values.get(parts[1].casefold(), "") if parts[0].casefold() == alias else ""
+            if not _fits(value, types.get(name)):
+                return None
+    if len(listed) != len(row) or not _distinct(listed) or not _distinct([name for name, _ in sets]):
+        return None
+    names = f" ({found['columns']})" if found["columns"] else ""
+    source = f"FROM {found['source']}"
+    return (
+        f"UPDATE {found['target']} SET {found['sets']} {source} WHERE {found['condition']}",
+        f"INSERT INTO {found['table']}{names} SELECT {found['row']} {source}",
+    )
 
 
 def _upsert(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | None:
@@ -74,25 +95,46 @@ def _upsert(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | No
     values = _VALUES.findall(found["row"])
     if len(listed) != len(values) or not set(listed) <= types.keys():
         return None
-    given = {name: f"CAST({value} AS {types[name]})" for name, value in zip(listed, values, strict=True)}
-    key, sets = _folded(found["key"]), []
+    given = dict(zip(listed, values, strict=True))
+    key, sets, names = _folded(found["key"]), [], []
     for name, value in _PAIRS.findall(found["sets"]):
         [column] = _folded(name)
-        if value[:8].lower() == "excluded" and "." in value:
+        if not _VALUES.fullmatch(value):
             [source] = _folded(value.partition(".")[2].strip())
             value = given.get(source, "")
+            if types.get(source) != types.get(column) and not _fits(value, types.get(column)):
+                return None
+        elif not _fits(value, types.get(column)):
+            return None
         if column in key or not value:
             return None
-        sets.append(f"{name} = {value}")
-    if not set(key) <= given.keys():
+        names.append(column)
+        sets.append(f"{name} = CAST({value} AS {types[column]})")
+    if not set(key) <= given.keys() or not _distinct(names):
         return None
-    same = " AND ".join(f"{_exactly(name, types[name])} = {given[name]}" for name in key)
+    same = " AND ".join(f"{quote(name)} = CAST({given[name]} AS {types[name]})" for name in key)
     return f"{found['insert']} NOTHING", f"UPDATE {found['table']} SET {', '.join(sets)} WHERE {same}"
 
 
-def _exactly(name: str, kind: str) -> str:
-    """A column as a key compares it: text without a collation."""
-    return f'({quote(name)} COLLATE "binary")' if kind == "VARCHAR" else quote(name)
+def _fits(value: str, kind: str | None) -> bool:
+    """Whether a literal surely is a value of a column: of the two statements, only one may run and find it wrong."""
+    if kind is None or not value:
+        return False
+    if value.lower() == "null":
+        return True
+    if value.startswith("'"):
+        return kind == "VARCHAR"
+    if kind in ("DOUBLE", "FLOAT"):
+        return True
+    whole, _, rest = value.removeprefix("-").partition(".")
+    if kind.startswith("DECIMAL("):
+        width, scale = map(int, kind[8:-1].split(","))
+        return len(whole) <= width - scale and len(rest) <= scale
+    return not rest and len(whole) <= _DIGITS.get(kind, 0)
+
+
+def _distinct(names: list[str]) -> bool:
+    return len(set(names)) == len(names)
 
 
 def _folded(names: str) -> list[str]:

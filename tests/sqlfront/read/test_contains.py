@@ -66,3 +66,14 @@ def test_what_is_no_row_of_the_view(row):
         con.execute("CREATE TABLE r (a INT); CREATE MATERIALIZED VIEW v AS SELECT a FROM r")
         with pytest.raises(sqlfront.ProgrammingError, match="row"):
             con.view("v").contains(row)
+
+
+def test_a_default_collation_compares_as_in_duckdb():
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE r (s VARCHAR, x INT); INSERT INTO r VALUES ('a', 1), ('A', 2), ('b', 3)")
+        con.execute("CREATE MATERIALIZED VIEW g AS SELECT s, sum(x) AS n FROM r GROUP BY s; CREATE TABLE t AS FROM g")
+        con.execute("SET default_collation = 'nocase'")
+        for condition in ("s = 'B'", "s = 'A'", "n > 0 AND s = 'B'", "s = 'c'"):
+            found, expected = (con.execute(f"SELECT n FROM {name} WHERE {condition}").fetchall() for name in "gt")
+            assert sorted(found) == sorted(expected), condition
+        assert con.view("g").contains(("B", 3)) and not con.view("g").contains(("B", 4))

@@ -209,7 +209,7 @@ def test_a_column_that_no_view_reads_may_have_any_type(kind: str) -> None:
     assert sorted(con.execute("SELECT b FROM v").fetchall()) == [(2,), (3,)]
 
 
-@pytest.mark.parametrize("kind", ["GEOMETRY", "VARIANT", "GEOMETRY[]"])
+@pytest.mark.parametrize("kind", ["VARIANT"])
 def test_a_table_with_an_opaque_column_takes_changes(kind: str) -> None:
     con = sqlfront.connect()
     con.execute(f"CREATE TABLE t (a INTEGER, c {kind})")

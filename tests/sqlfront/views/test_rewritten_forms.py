@@ -126,9 +126,8 @@ def test_a_macro_that_calls_itself_in_turn_is_refused(con: sqlfront.Connection) 
     assert not con.session.database.engine.nodes
 
 
-@pytest.mark.parametrize("text", ["SELECT shop FROM sales" + " UNION ALL SELECT shop FROM sales" * 600,
-                                  "SELECT * FROM (" * 900 + "SELECT shop FROM sales" + ")" * 900])  # fmt: skip
-def test_a_query_that_is_nested_too_deeply_is_refused(con: sqlfront.Connection, text: str) -> None:
+def test_a_query_that_is_nested_too_deeply_is_refused(con: sqlfront.Connection) -> None:
+    text = "SELECT * FROM (" * 900 + "SELECT shop FROM sales" + ")" * 900
     with pytest.raises(sqlfront.Error, match="nested"):
         con.execute(f"CREATE MATERIALIZED VIEW v AS {text}")
     assert not con.session.database.engine.nodes
