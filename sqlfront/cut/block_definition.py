@@ -60,6 +60,10 @@ class BlockBinder:
                 error = refused
         raise error
 
+    def bind_natively(self, shape: Shape, names: Sequence[str]) -> Definition:
+        """The definition of a block as a sum over its join, or NotSupportedError."""
+        return self._bound(shape, self._joined(shape), names, names, in_order=False)
+
     def _joined(self, shape: Shape) -> JoinCore:
         """The join that a block is over; row numbers are columns of it if they are more than places of first rows."""
         kept, core = self._blocks.state(), JoinCore()

@@ -38,13 +38,11 @@ def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Te
     """The operator as a block that DuckDB computes. `above` puts further operators on it, which keep the columns of its
     groups. NotSupportedError if the rows below cannot be a block."""
     written, term = term, _over_columns(term, blocks)
-    columns = _needed(term)
-    one = Made(blocks.new.column("one", "INTEGER"), Constant("1", "INTEGER"))  # A relation has a column.
-    rows = projected(term.input, columns) if columns else Map(term.input, (one,))
+    rows = _rows(term, blocks)
     columns, term = rows.columns, replace(term, input=rows)
     ordered = with_total_orders(term, columns)
     blocks.completed[written] = ordered
-    table = blocks.derive(ordered.input)
+    table = blocks.table_of(rows)
     names = [name for name, _ in blocks.definitions[table].columns]
     over = above(replace(ordered, input=Scan((_ROWS,), tuple(zip(names, columns, strict=True)))))
     shown = {column: f"c{place}" for place, column in enumerate(over.columns)}
@@ -56,7 +54,7 @@ def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Te
         tuple((name, column.type) for column, name in shown.items()),
         tuple(name for _, name in keys),
         _label(term),
-        single=isinstance(over, Aggregate) and over.sets is None,
+        single=isinstance(over, Aggregate),
     )
     name = f'"__derived"."{len(blocks.definitions) + 1}"'
     blocks.definitions[name] = groups
@@ -83,11 +81,20 @@ def _over_columns(term: Computed, blocks: Blocks) -> Computed:
     return Window(below, functions)
 
 
+def _rows(term: Computed, blocks: Blocks) -> Term:
+    """The rows that are kept for an operator: the columns that it needs; all of a shared term, which is kept once."""
+    if isinstance(term.input, Common) and term.input.columns:
+        return term.input
+    columns = _needed(term)
+    one = Made(blocks.new.column("one", "INTEGER"), Constant("1", "INTEGER"))  # A relation has a column.
+    return projected(term.input, columns) if columns else Map(term.input, (one,))
+
+
 def _needed(term: Computed) -> tuple[Column, ...]:
     """The columns of its input that an operator reads or passes on, in their order there."""
     read = set(columns_of(*scalars_of(term)))
     if isinstance(term, Aggregate):
-        read |= {*term.groups, *(column for _, columns in term.grouping for column in columns)}
+        read |= frozenset(term.groups)
     else:
         read |= set(term.input.columns)
     return tuple(column for column in term.input.columns if column in read)
@@ -96,10 +103,8 @@ def _needed(term: Computed) -> tuple[Column, ...]:
 def _keys(term: Computed) -> frozenset[Column]:
     """The columns whose values name the group of a row; none where all rows are one group."""
     match term:
-        case Aggregate(groups=groups, sets=None):
+        case Aggregate(groups=groups):
             return frozenset(groups)
-        case Aggregate(sets=sets):
-            return frozenset.intersection(*(sets or ()))
         case Distinct(on=on):
             return frozenset(on or ())
         case Unnest(input=input):
@@ -111,8 +116,6 @@ def _keys(term: Computed) -> frozenset[Column]:
 def _label(term: Computed) -> str:
     """A name, for people, of the part that DuckDB computes."""
     match term:
-        case Aggregate(sets=sets) if sets is not None:
-            return "grouping sets"
         case Aggregate(aggregates=aggregates):
             return ", ".join(dict.fromkeys(function_name(one.form) for one in aggregates)) or "groups"
         case Distinct():

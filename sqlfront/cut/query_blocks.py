@@ -20,6 +20,7 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
+from sqlfront.cut.grouping_sets import union_of_sets
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
@@ -68,6 +69,7 @@ from sqlfront.planner.algebra.terms import (
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.model.computed_rows import ConstantRows
 from sqlfront.planner.model.query import BlockRows, Definition, output_keys
+from sqlfront.storage.errors import NotSupportedError
 
 _LATER = {
     "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
@@ -88,6 +90,7 @@ _TOLD = {
     "mark": "a subquery in an expression is true for rows with a partner, NULL or false for others: a union",
     "single": "a scalar subquery is a left join with its only row",
     "intersect": "rows of both sides are counted, and those stay that each side has",
+    "sets": "grouping sets are a union: each set is grouped by its own columns",
     "except": "rows of both sides are counted, and those stay that the second has not",
 }
 
@@ -160,7 +163,10 @@ class Blocks:
                 self._set_operation(term, core)
             case Aggregate(sets=None) | Distinct(on=None) | SetOperation() | Top():
                 self.add_block(term, core)
-            case Aggregate() | Distinct() | Window() | Unnest():
+            case Aggregate():
+                self.told[_TOLD["sets"]] = None
+                self.collect(union_of_sets(term, self), core)
+            case Distinct() | Window() | Unnest():
                 self.collect(in_touched_groups(term, self), core)
             case _:
                 self._refuse(term)
@@ -189,6 +195,25 @@ class Blocks:
         names = unique_names([column.name or f"c{column.number}" for column in term.columns])
         shape = shape_of(term, len(names))
         return self.add_view(self.binder.bind(shape, names, names, in_order=in_order))
+
+    def table_of(self, term: Term) -> str:
+        """Make a term a view of its own; the name of its table. A shared term that is not put in its place has one."""
+        if not isinstance(term, Common) or (term.name not in self.shared and is_plain(term.term)):
+            return self.derive(term)
+        if term.name not in self.shared:
+            self.shared[term.name] = self.derive(self._with_column(term.term))
+        return self.shared[term.name]
+
+    def is_native(self, term: Term) -> bool:
+        """Whether a view of a term needs no rows that DuckDB computes."""
+        kept, names = self.state(), unique_names([column.name for column in term.columns])
+        try:
+            self.binder.bind_natively(shape_of(term, len(names)), names)
+        except NotSupportedError:
+            return False
+        finally:
+            self.restore(kept)
+        return True
 
     def common(self, term: Term) -> Common:
         """Make a term a view of its own, to be read as a term."""
@@ -263,11 +288,9 @@ class Blocks:
             }
             self.collect(Map(own, tuple(Made(use, Ref(columns[old])) for use, old in pairs)), core)
             return
-        if term.name not in self.shared:
-            self.shared[term.name] = self.derive(self._with_column(term.term))
         alias = self._alias(term.columns, _first_table(term))
         read = term.columns or (self.new.column("one", "INTEGER"),)
-        self.add_atom(self.shared[term.name], read, core, alias)
+        self.add_atom(self.table_of(term), read, core, alias)
 
     # Joins ------------------------------------------------------------------------------------------
 
