@@ -132,25 +132,27 @@ def _is_stateless(definition: Definition, unchecked: Collection[str]) -> bool:
 
 
 def _notes(parts: Parts) -> Iterator[str]:
-    """The state kept for a query's blocks and for the branches of its unions. Blocks kept alike are named once."""
+    """The state kept for a query's blocks and for the branches of its unions. What is kept alike is named once."""
     blocks: Counter[tuple[str, str]] = Counter()
-    branches: dict[str, list[str]] = {}
+    branches: dict[str, Counter[str]] = {}
+    yield from dict.fromkeys(part.rows.note for part in parts if isinstance(part, ComputedPart))
     for part in parts:
         if isinstance(part, ComputedPart):
-            yield part.rows.note
-        elif part.feeds == part.name:
+            continue
+        if part.feeds == part.name:
             blocks[spell_block(part.definition), _kept(part)] += 1
         elif part.feeds is not None:
             how = "passed on and not stored" if part.stateless else "kept as a view of its own"
-            branches.setdefault(part.feeds, []).append(f"{spell_block(part.definition)} {how} ({_kept(part)})")
+            branches.setdefault(part.feeds, Counter())[f"{spell_block(part.definition)} {how} ({_kept(part)})"] += 1
     for (block, how), count in blocks.items():
         if count == 1:
             yield f"the block of {block} is kept as a view of its own ({how})"
         else:
             yield f"{count} blocks of {block} are kept as views of their own (each {how})"
     for union, kept in branches.items():
-        stored = f"stores the rows of its {len(kept)} branches, O(their number), and changes as they do"
-        yield f"{table_name(union)} {stored}: {'; '.join(kept)}"
+        stored = f"stores the rows of its {kept.total()} branches, O(their number), and changes as they do"
+        alike = (how if count == 1 else f"{count} times {how}" for how, count in kept.items())
+        yield f"{table_name(union)} {stored}: {'; '.join(alike)}"
 
 
 def _with_blocks(plan: Plan, definition: Definition, parts: Parts) -> Plan:
