@@ -11,7 +11,7 @@ from sqlfront.maintenance.output.output import Reader, schema
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.model.query import Limit, raw_places
+from sqlfront.planner.model.query import Limit, shown_places
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,19 +123,24 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
         visible = np.flatnonzero(rows.column(rows.num_columns - 1).to_numpy())
         rows = rows.select(range(rows.num_columns - 1)).take(pa.array(visible))
     rows = rows.rename_columns(names)
-    view.output_schema = rows.schema
+    view.output_schema, view.output_row = rows.schema, rows.take(pa.array([0])) if len(rows) else view.output_row
     return rows, visible
 
 
 def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table | None:
-    """A view's columns where they are raw columns and DuckDB has once told their types; texts are cast, being few."""
+    """A view's columns where they are raw columns or constants, of which DuckDB has once told the types and the values;
+    texts are cast, being few."""
     import pyarrow as pa
 
-    places, schema = raw_places(view.definition), view.output_schema
-    if places is None or schema is None:
+    places, schema, row = shown_places(view.definition), view.output_schema, view.output_row
+    if places is None or schema is None or (row is None and None in places):
         return None
     arrays = []
-    for place, type_ in zip(places, schema.types, strict=True):
+    for number, (place, type_) in enumerate(zip(places, schema.types, strict=True)):
+        if place is None:
+            assert row is not None
+            arrays.append(row.column(number).take(pa.array(np.zeros(raw.num_rows, np.int64))))
+            continue
         array = raw.column(place)
         if array.type != type_ and type_ == pa.string() and array.nbytes < 2**31:
             array = array.cast(type_)

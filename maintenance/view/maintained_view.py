@@ -56,7 +56,7 @@ class FirstRowsReader(Protocol):
 class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
-    `output_schema` is that of its rows in Arrow, once some have been computed by DuckDB. `tuple_count` counts its
+    `output_schema` is that of its rows in Arrow, and `output_row` one of them, once some have been computed by DuckDB. `tuple_count` counts its
     tuples where no table's size or count is their number (see tuple_count.py); where that would cost too much,
     `counted` is the number last asked for, after the machine's run of this number. `epsilon` says when a value is
     heavy, where the plan is a union of `part_trees` over heavy and light parts. `balance` keeps the parts, unless no
@@ -81,6 +81,7 @@ class MaintainedView:
     inner: bool = False
     stateless: bool = False
     output_schema: pa.Schema | None = None
+    output_row: pa.Table | None = None
     terms: tuple[Term, ...] = ()
     delta_copy: Table | None = None
     distinct_set: DistinctValues | None = None

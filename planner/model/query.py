@@ -10,6 +10,7 @@ one table, so that the storage layer can evaluate them on a batch of changes.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -384,14 +385,24 @@ def output_keys(definition: Definition) -> list[tuple[str, ...]]:
 
 def raw_places(definition: Definition) -> list[int] | None:
     """Which raw column each output column is; None if one is computed, or rows are left out."""
+    places = shown_places(definition)
+    return None if places is None or None in places else [place for place in places if place is not None]
+
+
+def shown_places(definition: Definition) -> list[int | None] | None:
+    """Which raw column each output column is, or None for a constant, a number or NULL; None if one is computed, or
+    rows are left out."""
     raw = {column.name: (place, column.type) for place, column in enumerate(definition.raw)}
-    found = []
+    found: list[int | None] = []
     for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
-        place, own = raw.get(expression.strip().strip('"'), (0, None))
-        if own != type_:
+        place, own = raw.get(expression.strip().strip('"'), (None, None))
+        if own != type_ and not _CONSTANT.fullmatch(expression):
             return None
         found.append(place)
     return None if definition.having else found
+
+
+_CONSTANT = re.compile(r"\d+|CAST\(NULL AS [A-Z ]+(\(\d+,\d+\))?\)")
 
 
 def shown_tuple(definition: Definition) -> tuple[str, ...] | None:

@@ -13,8 +13,8 @@ from tests.definition_oracle import same_bag
 from tests.slices import parts
 
 VIEWS = {
-    "sums": "SELECT a, b, sum(x) AS s, count(*) AS n, count(x) AS c FROM r GROUP BY ROLLUP (a, b)",
     "averages": "SELECT a, b, avg(x) AS m FROM r GROUP BY CUBE (a, b)",
+    "sums": "SELECT a, b, sum(x) AS s, count(*) AS n, count(x) AS c FROM r GROUP BY ROLLUP (a, b)",
     "averages beside sums": "SELECT a, avg(x) AS m, sum(x) AS s, avg(b) AS k FROM r GROUP BY ROLLUP (a)",
     "averages in touched groups": "SELECT a, avg(x) AS m, median(b) AS k FROM r GROUP BY ROLLUP (a)",
     "averages of all alone": "SELECT avg(x) AS m FROM r GROUP BY GROUPING SETS ((), ())",
