@@ -56,15 +56,15 @@ class FirstRowsReader(Protocol):
 class MaintainedView:
     """A view in the engine. `limbs` is the width of the values of its own tables.
 
-    `output_schema` is that of its rows in Arrow, and `output_row` one of them, once some have been computed by DuckDB. `tuple_count` counts its
-    tuples where no table's size or count is their number (see tuple_count.py); where that would cost too much,
-    `counted` is the number last asked for, after the machine's run of this number. `epsilon` says when a value is
-    heavy, where the plan is a union of `part_trees` over heavy and light parts. `balance` keeps the parts, unless no
-    value is heavy or light (at 0 and 1) and the tree keeps the whole output. `stateless`: the view has one table and
-    hands on its changed rows (see State.pass_on). `ranked` are the ranked trees of the orders that have one, by the
-    order's number; `changes` reads the view's changes, if somebody wants them, `reader` reads first rows
-    (False: DuckDB does), `look_ups` rows by values of variables (output/look_up.py). `branches` are the views whose
-    rows it merges, if it has none of its own. `reads` counts the steps of its readers.
+    `output_schema` is that of its rows in Arrow, and `output_row` one of them, once some have been computed by
+    DuckDB. `tuple_count` counts its tuples where no table's size or count is their number (see tuple_count.py); where
+    that would cost too much, `counted` is the number last asked for, after the machine's run of this number.
+    `epsilon` says when a value is heavy, where the plan is a union of `part_trees` over heavy and light parts.
+    `balance` keeps the parts, unless no value is heavy or light (at 0 and 1) and the tree keeps the whole output.
+    `stateless`: the view has one table and hands on its changed rows (see State.pass_on). `ranked` are the ranked
+    trees of the orders that have one, by the order's number; `changes` reads the view's changes, if somebody wants
+    them, `reader` reads first rows (False: DuckDB does), `look_ups` rows by values of variables (output/look_up.py).
+    `branches` are the views whose rows it merges, if it has none of its own. `reads` counts the steps of its readers.
     """
 
     name: str

@@ -108,6 +108,17 @@ def test_the_groups_of_each_set_are_those_of_duckdb(con: sqlfront.Connection, se
     assert not engine.nodes and not engine.relations
 
 
+@pytest.mark.parametrize("name", ["averages", "averages in touched groups", "averages of all alone"])
+def test_averages_are_rounded_as_duckdb_rounds_them(con: sqlfront.Connection, name: str) -> None:
+    """Over all rows too, which DuckDB averages by SUM / COUNT only without other groups."""
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEWS[name]}")
+    rng = random.Random(1)
+    for _ in range(8):
+        con.execute(f"INSERT INTO r VALUES (1, 1, {rng.randrange(2**52, 2**61)}), (2, 1, {rng.randrange(2**52)})")
+        found, expected = con.execute("FROM v").fetchall(), con.execute(VIEWS[name]).fetchall()
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
 def test_orders_left_open_are_completed_by_the_columns_of_all_sets(con: sqlfront.Connection) -> None:
     """Else a set would order its rows by fewer columns than DuckDB does for all sets together."""
     con.execute(f"CREATE MATERIALIZED VIEW v AS {LEFT_OPEN}")
