@@ -34,18 +34,19 @@ RULES: tuple[Rule, ...] = (
 def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan:
     """The plan of a view; with `materialize` every intermediate join is stored.
 
-    `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1. They
-    only choose among trees of the same class. Raises ValueError for a malformed definition (see `hypergraph`),
-    TooManyJoins when there are too many to store.
+    `weights` says by *table* name how often tables change, relative to each other; a missing one counts as 1, constant
+    rows as 0. They only choose among trees of the same class. Raises ValueError for a malformed definition (see
+    `hypergraph`), TooManyJoins when there are too many to store.
     """
     given = weights or {}
-    rates = {atom.table: given.get(atom.table, 1) for atom in definition.atoms}
+    rates = {atom.table: 0 if atom.is_constant else given.get(atom.table, 1) for atom in definition.atoms}
+    changing = {atom.table for atom in definition.changing_atoms}
     for rule in RULES:
         plan = rule(definition, rates)
         if plan is not None:
             if materialize:
                 plan = materialize_joins(definition, plan)
-            plan = replace(plan, weights=tuple(rates.items()))
+            plan = replace(plan, weights=tuple((table, rate) for table, rate in rates.items() if table in changing))
             plan = add_orders(plan, definition, rates)
             return add_distinct_sets(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
     raise AssertionError("the last rule answers every query")

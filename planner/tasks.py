@@ -72,7 +72,7 @@ class _Question:
 OMV = "the OMv conjecture"
 OV = "the orthogonal vectors conjecture, which SETH implies,"
 _CHANGE = "no algorithm takes O(n^(1-e)) per change and"
-_KEYS = "the query with what the declared keys fix filled in is q-hierarchical (Olteanu, Huang and Koch 2009)"
+_KEYS = "the query with what keys or constant rows fix filled in is q-hierarchical (Olteanu, Huang and Koch 2009)"
 
 
 def classify_tasks(definition: Definition, plan: Plan, views: Collection[str] = ()) -> tuple[Task, ...]:

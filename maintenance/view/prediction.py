@@ -23,8 +23,9 @@ FOUND, LISTED, WRITTEN, INDEXED = 2, 1, 2, 1
 def predict(view: MaintainedView) -> dict[str, float]:
     """The predicted steps of one changed row, by table: each look-up lists as many rows as a group has on average.
 
-    A leaf that other views read too is updated at nobody's expense. Empty where heavy values are told from light
-    ones, or a best may change or not: what a change meets depends on its values more than on the mean. O(nodes^2).
+    A leaf that other views read too is updated at nobody's expense. Constant rows have no changes. Empty where heavy
+    values are told from light ones, or a best may change or not: what a change meets depends on its values more than on
+    the mean. O(nodes^2).
     """
     if view.balance is not None or view.ranked:
         return {}
@@ -39,7 +40,9 @@ def predict(view: MaintainedView) -> dict[str, float]:
             found[name] += _path(member.tree, leaf)
             if member.tuple_count is not None:
                 found[name] += _tallied(member.tuple_count, member.tree, leaf)
-    return found
+    definitions = (view.definition, *(one.definition for one in view.definition.distinct_sets))
+    constant = {atom.table for one in definitions for atom in one.atoms if atom.is_constant}
+    return {table: cost for table, cost in found.items() if table not in constant}
 
 
 def predicted_mean(predicted: Mapping[str, float], mix: Mapping[str, float]) -> float | None:

@@ -63,7 +63,8 @@ class Atom:
     `factors` are numeric columns summed inside the leaf (NULL contributes nothing).
     A row is kept when all `conditions` are true and every variable in `required` is not NULL.
     `keys` lists the declared keys as sets of variables, `references` the declared foreign keys; they lower the
-    stated cost, never the result.
+    stated cost, never the result. `is_constant`: no change reaches the table, and the query alone says what its rows
+    are; so their number is no part of N.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Atom:
     required: frozenset[str] = frozenset()
     keys: tuple[frozenset[str], ...] = ()
     references: tuple[Reference, ...] = ()
+    is_constant: bool = False
 
     @property
     def scheme(self) -> frozenset[str]:
@@ -350,6 +352,11 @@ class Definition:
     def tables(self) -> frozenset[str]:
         """What the atoms read."""
         return frozenset(atom.table for atom in self.atoms)
+
+    @property
+    def changing_atoms(self) -> tuple[Atom, ...]:
+        """The atoms that a change may reach."""
+        return tuple(atom for atom in self.atoms if not atom.is_constant)
 
     @property
     def own_blocks(self) -> tuple[tuple[str, Definition], ...]:

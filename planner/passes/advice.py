@@ -68,7 +68,8 @@ def _missing_keys(definition: Definition, root: Node) -> set[Key] | None:
     for node in root.walk():
         label = frozenset(node.variables)
         for child in node.children:
-            if step_keys(node, child, definition) is not None:
+            changes = any(not definition.atom(leaf.atom).is_constant for leaf in child.leaves() if leaf.atom)
+            if not changes or step_keys(node, child, definition) is not None:
                 continue
             known = label & frozenset(child.variables)
             guards = (sibling for sibling in node.children if label <= frozenset(sibling.variables))

@@ -18,6 +18,7 @@ from sqlfront.planner.model.cost import MATERIALIZED, Cost
 from sqlfront.planner.model.hypergraph import components, hypergraph
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition, DistinctValues
+from sqlfront.planner.theory.keys import changes_one_tuple
 from sqlfront.planner.theory.wording import labels
 
 
@@ -69,7 +70,8 @@ def _cost(plan: Plan, definition: Definition, plans: list[Plan]) -> Cost:
         max(getattr(cost, field).leading for cost in costs) for field in ("update", "preprocessing", "space")
     )
     alone = all(len(distinct_set.definition.atoms) == 1 for distinct_set in definition.distinct_sets)
-    if alone and update.is_constant:
+    few = all(changes_one_tuple(one.definition, one.definition.free) for one in definition.distinct_sets)
+    if few and update.is_constant:
         update = LOGARITHMIC_BOUND if ordered else plan.cost.update
     else:
         update = replace(update, terms=(Term(VALUES_CHANGE, logs=int(ordered)),))

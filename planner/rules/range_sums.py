@@ -11,7 +11,7 @@ from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.join_tree import Weights
 from sqlfront.planner.search.ranges import build_range_tree, meets_one
 from sqlfront.planner.theory.enumerable import enumerable_sets
-from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison
+from sqlfront.planner.theory.wording import are, enumerate_words, labels, spell_comparison, spell_constants
 
 STRATEGY = "dynamic Yannakakis, sums over ranges of sorted lists"
 
@@ -53,7 +53,7 @@ def _listing(root: Node, definition: Definition) -> list[str]:
         for child in node.children:
             if not meets_one(node, child, definition):
                 found.update(dict.fromkeys(leaf.atom or "" for leaf in child.leaves()))
-    return list(found)
+    return [atom.name for atom in definition.changing_atoms if atom.name in found]
 
 
 def _explain(definition: Definition, added: tuple[str, ...], listing: list[str]) -> str:
@@ -65,9 +65,11 @@ def _explain(definition: Definition, added: tuple[str, ...], listing: list[str])
         f"{once if added else ','} so no combinations of rows of both sides are stored: lists that are sorted by what "
         "is compared keep sums over their ranges (Idris et al. 2020, with a search tree for what they sort)."
     )
+    if constants := spell_constants(definition):
+        opening += f" {constants[0].upper()}{constants[1:]}."
     if not listing:
         return f"{opening} A change looks up one such sum, or one row, at each node, after O(log N) steps."
-    rest = [atom.name for atom in definition.atoms if atom.name not in listing]
+    rest = [atom.name for atom in definition.changing_atoms if atom.name not in listing]
     quick = f" A change of {enumerate_words(rest)} takes O(log N) steps." if rest else ""
     return (
         f"{opening}{quick} A change of {enumerate_words(listing)} also meets the rows above it within the bounds, "

@@ -177,6 +177,10 @@ class _Search:
         """The atom of an operand, which counts or filters."""
         return self.filtering.get(name, name)
 
+    def is_constant(self, name: str) -> bool:
+        """Whether no change reaches the atom of an operand."""
+        return self.definition.atom(self.atom(name)).is_constant
+
     def least(self, state: State, rank: int, limits: _Exponents) -> Fraction:
         """The least possible maximum of one exponent in the tree of `state`, the others being within `limits`."""
         key = (state, rank, limits)
@@ -328,9 +332,11 @@ class _Search:
         return self._covers[key]
 
     def _update(self, label: frozenset[str], atoms: tuple[str, ...]) -> Fraction:
-        """What a change of one of `atoms` costs at `label`, for the worst of them: one that has none of it, if any."""
-        left = {label - self.edges[name] for name in self._tables(atoms)}
-        return max(self._cover(variables, atoms) for variables in ([label] if label in left else left))
+        """What a change of one of `atoms` costs at `label`, for the worst of them: one that has none of it, if any.
+        Constant rows do not change."""
+        left = {label - self.edges[name] for name in self._tables(atoms) if not self.is_constant(name)}
+        worst = [label] if label in left else left
+        return max((self._cover(variables, atoms) for variables in worst), default=Fraction(0))
 
     def _climb(self, atoms: Sequence[str], levels: int) -> tuple[float, float]:
         tables = self._tables(atoms)

@@ -161,7 +161,7 @@ class Search:
         if not part.connex or (self.edges[name] == part.label and len(part.atoms) == 1):
             connex = part.connex and not part.label <= above
             leaf = Node(tuple(c.name for c in self.atoms[name].variables), atom=name, connex=connex)
-            return Found((0, 0, 0), leaf, frozenset({name}))
+            return Found((0, 0, 0), leaf, frozenset[str]() if self.atoms[name].is_constant else frozenset({name}))
         inner = tuple(Part(self.edges[atom], (atom,), connex=False) for atom in part.atoms)
         below = self.best(inner, part.label)
         if below is None or part.label <= above:

@@ -17,11 +17,12 @@ def spreading_atom(definition: Definition) -> str | None:
     one atom has all group columns.
     """
     free = frozenset(definition.free)
-    spreading = [atom.name for atom in definition.atoms if not free <= closure(atom.scheme, definition.atoms)[0]]
+    fixed = {atom.name: closure(atom.scheme, definition.atoms)[0] for atom in definition.atoms}
+    spreading = [atom.name for atom in definition.changing_atoms if not free <= fixed[atom.name]]
     if not spreading or definition.comparisons:
         return next(iter(spreading), None)
     reduced = reduct(definition)
     edges = hypergraph(reduced)
     is_linear = is_acyclic(edges) and not is_q_hierarchical(edges, reduced.free)
-    bounded = any(free <= closure(atom.scheme, definition.atoms)[0] for atom in definition.atoms)
+    bounded = any(free <= variables for variables in fixed.values())
     return None if is_linear and bounded else spreading[0]

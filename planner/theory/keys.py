@@ -3,6 +3,9 @@
 A foreign key says more: its table's rows refer to rows that come before them and go after them. So a change of a row
 that is referred to meets none of those that could refer to it, and its delta ends where they are joined; what one
 epoch changes of both is paid for by the referring rows (Wang and Yi 2020, acyclic foreign-key joins).
+
+Constant rows say most: no change comes from them, and a step that lists them alone meets as many as the query has, a
+number that does not grow with the tables. To the cost of a change they are one row.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ Guarantees = tuple[tuple[Key, ...], tuple[Dependency, ...]]
 
 
 def closure(known: frozenset[str], atoms: Iterable[Atom]) -> tuple[frozenset[str], tuple[Key, ...]]:
-    """What the values of `known` fix in the join of `atoms` by their declared keys, and the keys that fired."""
+    """What the values of `known` fix in the join of `atoms` by their declared keys, and the keys that fired. Constant
+    rows are fixed by nothing, up to their number."""
     grown, fired = known, list[Key]()
-    waiting = [(atom, key) for atom in atoms for key in atom.keys]
+    waiting = [(atom, key) for atom in atoms for key in ((frozenset[str](),) if atom.is_constant else atom.keys)]
     while True:
         usable = next(((atom, key) for atom, key in waiting if key <= grown and not atom.scheme <= grown), None)
         if usable is None:
@@ -34,6 +38,12 @@ def closure(known: frozenset[str], atoms: Iterable[Atom]) -> tuple[frozenset[str
         atom, key = usable
         grown |= atom.scheme
         fired.append((atom.name, key))
+
+
+def changes_one_tuple(definition: Definition, variables: Iterable[str]) -> bool:
+    """Whether the keys fix these variables for any row that may change: then it changes one tuple of them."""
+    wanted = frozenset(variables)
+    return all(wanted <= closure(atom.scheme, definition.atoms)[0] for atom in definition.changing_atoms)
 
 
 def reduct(definition: Definition) -> Definition:
@@ -79,10 +89,13 @@ def _guarantees(root: Node, definition: Definition, *, referring: bool) -> Guara
     keys: dict[Key, None] = {}
     ends: dict[Dependency, None] = {}
 
+    def changing(name: str) -> frozenset[str]:
+        return frozenset[str]() if definition.atom(name).is_constant else frozenset({name})
+
     def climb(node: Node) -> frozenset[str] | None:
         """The atoms below `node` whose changes leave it upwards; None when some step meets many rows."""
         if node.atom is not None:
-            return frozenset({node.atom})
+            return changing(node.atom)
         leaving = frozenset[str]()
         for child in node.children:
             below = climb(child)

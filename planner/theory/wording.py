@@ -55,12 +55,13 @@ def spell_key(definition: Definition, key: Key) -> str:
 
 
 def spell_guarantees(definition: Definition, guarantees: Guarantees) -> str:
-    """Why every step is O(1), as a clause: the keys, and the references at which changes end."""
+    """Why every step is O(1), as a clause: constant rows, keys, and the references at which changes end."""
     keys, ends = guarantees
-    clauses = []
-    if keys:
-        noun = "key" if len(keys) == 1 else "keys"
-        listed = enumerate_words(spell_key(definition, key) for key in keys)
+    clauses = [clause] if (clause := spell_constants(definition)) else []
+    declared = [key for key in keys if not definition.atom(key[0]).is_constant]
+    if declared:
+        noun = "key" if len(declared) == 1 else "keys"
+        listed = enumerate_words(spell_key(definition, key) for key in declared)
         clauses.append(f"each step looks up at most one row, by the declared {noun} {listed}")
     referring: dict[str, list[str]] = {}
     for atom, other in ends:
@@ -68,6 +69,12 @@ def spell_guarantees(definition: Definition, guarantees: Guarantees) -> str:
     for other, atoms in referring.items():
         clauses.append(f"a new or deleted row of {other} joins none of {enumerate_words(atoms)}, by foreign key")
     return "; ".join(clauses)
+
+
+def spell_constants(definition: Definition) -> str:
+    """That some rows never change, as a clause; empty if there are none."""
+    names = [atom.name for atom in definition.atoms if atom.is_constant]
+    return f"the rows of {enumerate_words(names)} never change, and the query fixes their number" if names else ""
 
 
 def spell_violation(definition: Definition, violation: Violation) -> str:

@@ -34,9 +34,11 @@ Computed = Aggregate | Window | Distinct | Unnest
 _ROWS = "__rows"
 
 
-def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Term] = lambda term: term) -> Common:
+def in_touched_groups(
+    term: Computed, blocks: Blocks, above: Callable[[Term], Term] = lambda term: term, label: str = ""
+) -> Common:
     """The operator as a block that DuckDB computes. `above` puts further operators on it, which keep the columns of its
-    groups. NotSupportedError if the rows below cannot be a block."""
+    groups; `label` names it where it is no function. NotSupportedError if the rows below cannot be a block."""
     written, term = term, _over_columns(term, blocks)
     rows = _rows(term, blocks)
     columns, term = rows.columns, replace(term, input=rows)
@@ -53,7 +55,7 @@ def in_touched_groups(term: Computed, blocks: Blocks, above: Callable[[Term], Te
         to_sql(over, tuple(shown.items())).replace(f'"{_ROWS}"', "{rows}"),
         tuple((name, column.type) for column, name in shown.items()),
         tuple(name for _, name in keys),
-        _label(term),
+        label or _label(term),
         single=isinstance(over, Aggregate),
     )
     name = f'"__derived"."{len(blocks.definitions) + 1}"'

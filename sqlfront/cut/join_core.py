@@ -32,6 +32,7 @@ class AtomTable:
     keys: tuple[tuple[str, ...], ...] = ()
     references: tuple[ForeignKey, ...] = ()
     at: Span | None = None
+    is_constant: bool = False
 
 
 @dataclass
@@ -58,12 +59,13 @@ class JoinCore:
         keys: Sequence[tuple[str, ...]] = (),
         references: Sequence[ForeignKey] = (),
         at: Span | None = None,
+        is_constant: bool = False,
     ) -> None:
         """A new atom, called by its alias if that is free."""
         taken = {atom.name for atom in self.atoms} | self.reserved
         wanted = alias.lower()
         name = next(n for i in range(len(taken) + 1) if (n := wanted if i == 0 else f"{wanted}_{i + 1}") not in taken)
-        self.atoms.append(AtomTable(name, table, tuple(columns), tuple(keys), tuple(references), at))
+        self.atoms.append(AtomTable(name, table, tuple(columns), tuple(keys), tuple(references), at, is_constant))
         self._owners |= {one.column: name for one in columns}
         self._columns |= {one.column: one for one in columns}
 

@@ -183,6 +183,7 @@ class Leaves:
             required=frozenset(variable.name for variable in joins),
             keys=self._keys(atom),
             references=self._references(atom),
+            is_constant=atom.is_constant,
         )
 
     def _references(self, atom: AtomTable) -> tuple[Reference, ...]:

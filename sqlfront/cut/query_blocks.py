@@ -244,8 +244,11 @@ class Blocks:
         definition = self.definitions[table]
         pairs = zip(columns, definition.columns, strict=True)
         found = [AtomColumn(column, name) for column, (name, _) in pairs]
-        keys = output_keys(definition) if isinstance(definition, Definition) else []
-        core.add_atom(alias, table, found, keys)
+        if isinstance(definition, Definition):
+            keys, is_constant = output_keys(definition), not definition.changing_atoms
+        else:
+            keys, is_constant = [], isinstance(definition, ConstantRows)
+        core.add_atom(alias, table, found, keys, is_constant=is_constant)
 
     def _alias(self, columns: Sequence[Column], default: str) -> str:
         """What FROM calls the query that these are the columns of."""
@@ -377,9 +380,9 @@ class Blocks:
         )
         copies = Call(form, tuple(map(Ref, counts)), "BIGINT[]")
         number = Made(self.new.column("copy", "BIGINT"), copies)
-        self.collect(
-            in_touched_groups(groups, self, lambda rows: projected(Unnest(rows, (number,)), term.columns)), core
-        )
+        label = f"{term.kind.upper()} ALL"
+        counted = in_touched_groups(groups, self, lambda rows: projected(Unnest(rows, (number,)), term.columns), label)
+        self.collect(counted, core)
 
     # Refusals ---------------------------------------------------------------------------------------
 
