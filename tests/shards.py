@@ -39,6 +39,7 @@ class LocalShards:
         self.query = f"local {next(_queries)}"
         self.logs: dict[int, ShardLog] = {}
         self.parts: dict[int, Counter] = {}
+        self.put_out: list[pa.Table] = []
         self.sent: Counter = Counter()
 
     def pieces(self, changes: dict[str, pa.Table]) -> dict[int, list[ShardDelta]]:
@@ -59,19 +60,24 @@ class LocalShards:
         """Add the rows that a shard has put out to those it has put out before."""
         if change is None:
             return
+        self.put_out.append(change)
         own = self.parts.setdefault(number, Counter())
-        for *row, weight in zip(*(column.to_pylist() for column in change.columns)):
-            own[tuple(row)] += weight
-            assert own[tuple(row)] >= 0, f"shard {number} takes back what it has not given: {row}"
+        for *values, weight in zip(*(column.to_pylist() for column in change.columns)):
+            row = _hashable(values)
+            own[row] += weight
+            assert own[row] >= 0, f"shard {number} takes back what it has not given: {row}"
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The view's rows, as its combination makes them of the shards' rows in DuckDB."""
         con = duckdb.connect()
         names = ", ".join(f'"{name}" {type_}' for name, type_ in self.plan.columns)
-        con.execute(f"CREATE TABLE parts ({names})")
-        rows = [list(row) for own in self.parts.values() for row in own.elements()]
-        if rows:
-            insert_rows(con, "parts", rows)
+        con.execute(f"CREATE TABLE changes ({names}, _weight BIGINT)")
+        own = ", ".join(f'"{name}"' for name, _ in self.plan.columns)
+        for change in self.put_out:
+            con.register("change", change)
+            con.execute(f"INSERT INTO changes SELECT {own}, _weight FROM change")
+        netted = f"SELECT {own}, sum(_weight) AS _copies FROM changes GROUP BY ALL"
+        con.execute(f"CREATE TABLE parts AS SELECT {own} FROM ({netted}), range(_copies::BIGINT)")
         found = con.execute(self.plan.combination.query("parts")).fetchall()
         con.close()
         return found
@@ -79,6 +85,12 @@ class LocalShards:
     def close(self) -> None:
         for key in [key for key in shard._hot if key[0] == self.query]:
             shard._hot.pop(key).close()
+
+
+def _hashable(value):
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    return tuple(map(_hashable, value.items())) if isinstance(value, dict) else value
 
 
 def declared():

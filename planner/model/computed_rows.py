@@ -107,7 +107,7 @@ class TouchedGroups:
     @property
     def one_shard(self) -> OneShard:
         return OneShard(
-            f"{self.label} is not computed in shards",
+            f"shards do not compute {self.label}",
             "DuckDB computes the groups that a change touches, from rows that one process keeps",
             "leave it out of the sharded view, and compute it over the shards' rows",
         )
@@ -151,7 +151,7 @@ class ConstantRows:
     @property
     def one_shard(self) -> OneShard:
         return OneShard(
-            f"constant rows ({self.label}) are not read in shards",
+            f"shards do not read constant rows ({self.label})",
             "a shard gets all its rows from tables",
             "put the rows into a table, or join them with the shards' rows",
         )

@@ -156,6 +156,8 @@ def _told(value: Any) -> Any:
 
 
 def _columns(catalog: EngineCatalog, table: str) -> tuple[Column, ...]:
+    name = catalog.name(table)
+    catalog.resolve((name.schema, name.name))  # Perhaps nothing but a view that is read has named the table.
     return tuple(Column(*column) for column in catalog.columns(table) or ())
 
 
