@@ -10,6 +10,9 @@ import re
 NAME = r'(?:"(?:[^"]|"")*"|[^\W\d][\w$]*)'
 """A regular expression for one part of a name."""
 
+TABLE = rf"(?P<table>{NAME}(?:\s*\.\s*{NAME}){{0,2}})"
+"""One for a table's name, as the group `table`."""
+
 GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)+"
 """One for the spaces and comments between two words."""
 
@@ -21,6 +24,11 @@ OPAQUE = (
 
 _WHOLE = re.compile(rf"\s*{NAME}\s*(?:\.\s*{NAME}\s*){{0,2}}")
 _PART = re.compile(NAME)
+
+
+def listed(part: str) -> str:
+    """A regular expression for one or more of a part, between commas."""
+    return rf"{part}(?:\s*,\s*{part})*"
 
 
 def split_name(text: str) -> list[str]:

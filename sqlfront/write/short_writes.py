@@ -16,7 +16,7 @@ from sqlfront.database.names import meant
 from sqlfront.read.comparing import is_same
 from sqlfront.read.short_reads import UNKNOWN, given_values, shape_of
 from sqlfront.read.written_orders import defaults_of
-from sqlfront.sql.name_parts import split_name
+from sqlfront.sql.name_parts import NAME, TABLE, listed, listed_names, split_name
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError
 
@@ -26,23 +26,19 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
 
 _LONGEST = 4000
-_NAME = r'(?:"(?:[^"]|"")*"|[A-Za-z_]\w*)'
-_TABLE = rf"(?P<table>{_NAME}(?:\s*\.\s*{_NAME}){{0,2}})"
 _VALUE = r"(?:-\s*\?|\?|null\b)"
-_ROW = rf"\(\s*{_VALUE}(?:\s*,\s*{_VALUE})*\s*\)"
-_PAIR = rf"{_NAME}\s*=\s*(?:-\s*)?\?"
+_ROW = rf"\(\s*{listed(_VALUE)}\s*\)"
+_PAIR = rf"{NAME}\s*=\s*(?:-\s*)?\?"
 _WHERE = rf"where\s+(?P<where>{_PAIR}(?:\s+and\s+{_PAIR})*)"
 _INSERT = re.compile(
-    rf"\s*insert\s+into\s+{_TABLE}\s*(?:\(\s*(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)\s*\)\s*)?"
-    rf"values\s*(?P<rows>{_ROW}(?:\s*,\s*{_ROW})*)\s*;?\s*",
+    rf"\s*insert\s+into\s+{TABLE}\s*(?:\(\s*(?P<columns>{listed(NAME)})\s*\)\s*)?"
+    rf"values\s*(?P<rows>{listed(_ROW)})\s*;?\s*",
     re.IGNORECASE,
 )
-_UPDATE = re.compile(
-    rf"\s*update\s+{_TABLE}\s+set\s+(?P<sets>{_PAIR}(?:\s*,\s*{_PAIR})*)\s+{_WHERE}\s*;?\s*", re.IGNORECASE
-)
-_DELETE = re.compile(rf"\s*delete\s+from\s+{_TABLE}\s+{_WHERE}\s*;?\s*", re.IGNORECASE)
+_UPDATE = re.compile(rf"\s*update\s+{TABLE}\s+set\s+(?P<sets>{listed(_PAIR)})\s+{_WHERE}\s*;?\s*", re.IGNORECASE)
+_DELETE = re.compile(rf"\s*delete\s+from\s+{TABLE}\s+{_WHERE}\s*;?\s*", re.IGNORECASE)
 _ROWS, _VALUES = re.compile(_ROW, re.IGNORECASE), re.compile(_VALUE, re.IGNORECASE)
-_PAIRS = re.compile(rf"({_NAME})\s*=\s*((?:-\s*)?\?)")
+_PAIRS = re.compile(rf"({NAME})\s*=\s*((?:-\s*)?\?)")
 
 
 @dataclass(frozen=True)
@@ -159,16 +155,16 @@ def _plan(session: Session, found: re.Match[str], table: ChangeTable) -> Insert 
     columns = {column.name.casefold(): column for column in table.columns}
     if found.re is _INSERT:
         rows = [tuple(_given(value, places) for value in _VALUES.findall(row)) for row in _ROWS.findall(found["rows"])]
-        listed = [split_name(name)[0].casefold() for name in re.findall(_NAME, found["columns"] or "")] or list(columns)
-        if sorted(listed) != sorted(columns) or any(len(row) != len(columns) for row in rows):
+        named = list(map(str.casefold, listed_names(found["columns"] or ""))) or list(columns)
+        if sorted(named) != sorted(columns) or any(len(row) != len(columns) for row in rows):
             return None
-        return Insert(table, relation, tuple(tuple(row[listed.index(name)] for name in columns) for row in rows))
+        return Insert(table, relation, tuple(tuple(row[named.index(name)] for name in columns) for row in rows))
     sets = None if found.re is _DELETE else _pairs(found["sets"], columns, places)
     where = _pairs(found["where"], columns, places)
     if not table.retain or where is None or (sets is None and found.re is _UPDATE):
         return None
-    named = {column.name.casefold() for column, _ in where}
-    key = next((key for key in table.keys if {name.casefold() for name in key} <= named), None)
+    fixed = {column.name.casefold() for column, _ in where}
+    key = next((key for key in table.keys if {name.casefold() for name in key} <= fixed), None)
     if key is None:
         return None
     return ByKey(table, relation, tuple(columns[name.casefold()].name for name in key), where, sets)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.sql.name_parts import split_name
+from sqlfront.sql.name_parts import NAME, TABLE, listed, listed_names, split_name
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.setup import columns
 from sqlfront.storage.sql_text import quote
@@ -21,40 +21,33 @@ if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
 
 _LONGEST = 4000
-_NAME = r'(?:"(?:[^"]|"")*"|[A-Za-z_]\w*)'
-_TABLE = rf"(?P<table>{_NAME}(?:\s*\.\s*{_NAME}){{0,2}})"
-_NAMES = rf"{_NAME}(?:\s*,\s*{_NAME})*"
+_NAMES = listed(NAME)
 _VALUE = r"(?:-?\d+(?:\.\d+)?|'(?:[^']|'')*'|null\b)"
-_EXCLUDED = rf"(?:excluded\s*\.\s*{_NAME}|{_VALUE})"
-_OF_SOURCE = rf"(?:{_NAME}\s*\.\s*{_NAME}|{_VALUE})"
-_ITEM = rf"{_VALUE}\s+(?:as\s+)?{_NAME}"
-_SET, _SET_OF_SOURCE = rf"{_NAME}\s*=\s*{_EXCLUDED}", rf"{_NAME}\s*=\s*{_OF_SOURCE}"
-_EQUAL = rf"{_NAME}\s*\.\s*{_NAME}\s*=\s*{_NAME}\s*\.\s*{_NAME}"
-
-
-def _listed(part: str) -> str:
-    return rf"{part}(?:\s*,\s*{part})*"
-
+_EXCLUDED = rf"(?:excluded\s*\.\s*{NAME}|{_VALUE})"
+_OF_SOURCE = rf"(?:{NAME}\s*\.\s*{NAME}|{_VALUE})"
+_ITEM = rf"{_VALUE}\s+(?:as\s+)?{NAME}"
+_SET, _SET_OF_SOURCE = rf"{NAME}\s*=\s*{_EXCLUDED}", rf"{NAME}\s*=\s*{_OF_SOURCE}"
+_EQUAL = rf"{NAME}\s*\.\s*{NAME}\s*=\s*{NAME}\s*\.\s*{NAME}"
 
 _UPSERT = re.compile(
-    rf"""\s*(?P<insert>insert\s+into\s+{_TABLE}\s*(?:\(\s*(?P<columns>{_NAMES})\s*\)\s*)?
-    values\s*\(\s*(?P<row>{_listed(_VALUE)})\s*\)\s*on\s+conflict\s*\(\s*(?P<key>{_NAMES})\s*\)\s*do)\s+
-    update\s+set\s+(?P<sets>{_listed(_SET)})\s*;?\s*""",
+    rf"""\s*(?P<insert>insert\s+into\s+{TABLE}\s*(?:\(\s*(?P<columns>{_NAMES})\s*\)\s*)?
+    values\s*\(\s*(?P<row>{listed(_VALUE)})\s*\)\s*on\s+conflict\s*\(\s*(?P<key>{_NAMES})\s*\)\s*do)\s+
+    update\s+set\s+(?P<sets>{listed(_SET)})\s*;?\s*""",
     re.IGNORECASE | re.VERBOSE,
 )
 _MERGE = re.compile(
-    rf"""\s*merge\s+into\s+(?P<target>{_TABLE}(?:\s+as\s+{_NAME})?)\s+
-    using\s*(?P<source>\(\s*select\s+{_listed(_ITEM)}\s*\)\s*(?:as\s+)?(?P<alias>{_NAME}))\s+
+    rf"""\s*merge\s+into\s+(?P<target>{TABLE}(?:\s+as\s+{NAME})?)\s+
+    using\s*(?P<source>\(\s*select\s+{listed(_ITEM)}\s*\)\s*(?:as\s+)?(?P<alias>{NAME}))\s+
     on\s+(?P<condition>{_EQUAL}(?:\s+and\s+{_EQUAL})*)\s+
-    when\s+matched\s+then\s+update\s+set\s+(?P<sets>{_listed(_SET_OF_SOURCE)})\s+
+    when\s+matched\s+then\s+update\s+set\s+(?P<sets>{listed(_SET_OF_SOURCE)})\s+
     when\s+not\s+matched\s+then\s+insert\s*(?:\(\s*(?P<columns>{_NAMES})\s*\)\s*)?
-    values\s*\(\s*(?P<row>{_listed(_OF_SOURCE)})\s*\)\s*;?\s*""",
+    values\s*\(\s*(?P<row>{listed(_OF_SOURCE)})\s*\)\s*;?\s*""",
     re.IGNORECASE | re.VERBOSE,
 )
 _VALUES, _PARTS = re.compile(_VALUE, re.IGNORECASE), re.compile(_OF_SOURCE, re.IGNORECASE)
-_PAIRS = re.compile(rf"({_NAME})\s*=\s*({_OF_SOURCE})", re.IGNORECASE)
-_ITEMS = re.compile(rf"({_VALUE})\s+(?:as\s+)?({_NAME})", re.IGNORECASE)
-_DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18, "HUGEINT": 38}
+_PAIRS = re.compile(rf"({NAME})\s*=\s*({_OF_SOURCE})", re.IGNORECASE)
+_ITEMS = re.compile(rf"({_VALUE})\s+(?:as\s+)?({NAME})", re.IGNORECASE)
+_DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18, "HUGEINT": 38, "FLOAT": 38, "DOUBLE": 38}
 """How many digits surely fit into a type."""
 
 
@@ -72,15 +65,17 @@ def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | Non
     values = {_folded(name)[0]: value for value, name in _ITEMS.findall(found["source"])}
     alias, row = _folded(found["alias"])[0], _PARTS.findall(found["row"])
     sets = [(_folded(name)[0], value) for name, value in _PAIRS.findall(found["sets"])]
-    listed = _folded(found["columns"]) if found["columns"] else list(types)
-    for targets in (sets, list(zip(listed, row, strict=False))):
+    named = _folded(found["columns"]) if found["columns"] else list(types)
+    for targets in (sets, list(zip(named, row, strict=False))):
         for name, value in targets:
-            parts = None if _VALUES.fullmatch(value) else split_name(value)
-            if parts is not None:
-                value = values.get(parts[1].casefold(), "") if parts[0].casefold() == alias else ""
+            if not _VALUES.fullmatch(value):
+                table, column = map(str.casefold, split_name(value))
+                value = values.get(column, "") if table == alias else ""
+                if value.lower() == "null" and types.get(name) not in _DIGITS:  # NULL is an INTEGER there.
+                    return None
             if not _fits(value, types.get(name)):
                 return None
-    if len(listed) != len(row) or not _distinct(listed) or not _distinct([name for name, _ in sets]):
+    if len(named) != len(row) or not _distinct(named) or not _distinct([name for name, _ in sets]):
         return None
     names = f" ({found['columns']})" if found["columns"] else ""
     source = f"FROM {found['source']}"
@@ -91,11 +86,11 @@ def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | Non
 
 
 def _upsert(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | None:
-    listed = _folded(found["columns"]) if found["columns"] else list(types)
+    named = _folded(found["columns"]) if found["columns"] else list(types)
     values = _VALUES.findall(found["row"])
-    if len(listed) != len(values) or not set(listed) <= types.keys():
+    if len(named) != len(values) or not set(named) <= types.keys():
         return None
-    given = dict(zip(listed, values, strict=True))
+    given = dict(zip(named, values, strict=True))
     key, sets, names = _folded(found["key"]), [], []
     for name, value in _PAIRS.findall(found["sets"]):
         [column] = _folded(name)
@@ -104,6 +99,7 @@ def _upsert(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | No
             value = given.get(source, "")
             if types.get(source) != types.get(column) and not _fits(value, types.get(column)):
                 return None
+            value = value and f"CAST({value} AS {types[source]})"
         elif not _fits(value, types.get(column)):
             return None
         if column in key or not value:
@@ -124,13 +120,11 @@ def _fits(value: str, kind: str | None) -> bool:
         return True
     if value.startswith("'"):
         return kind == "VARCHAR"
-    if kind in ("DOUBLE", "FLOAT"):
-        return True
     whole, _, rest = value.removeprefix("-").partition(".")
     if kind.startswith("DECIMAL("):
         width, scale = map(int, kind[8:-1].split(","))
         return len(whole) <= width - scale and len(rest) <= scale
-    return not rest and len(whole) <= _DIGITS.get(kind, 0)
+    return (not rest or kind in ("FLOAT", "DOUBLE")) and len(whole) <= _DIGITS.get(kind, 0)
 
 
 def _distinct(names: list[str]) -> bool:
@@ -138,7 +132,7 @@ def _distinct(names: list[str]) -> bool:
 
 
 def _folded(names: str) -> list[str]:
-    return [split_name(name)[0].casefold() for name in re.findall(_NAME, names)]
+    return list(map(str.casefold, listed_names(names)))
 
 
 def _types(session: Session, table: QualifiedName) -> dict[str, str]:

@@ -91,3 +91,17 @@ def test_text_keys_conflict_by_the_collation_as_in_duckdb() -> None:
     con.execute("INSERT INTO t VALUES ('a', 10) ON CONFLICT (k) DO UPDATE SET n = excluded.n")
     assert con.execute("SELECT n FROM t ORDER BY n").fetchall() == [(10,), (10,)]
     assert con.execute("FROM v").fetchall() == [(20,)]
+
+
+@pytest.mark.parametrize("row", ["(1, 1.26, 0, 0)", "(1, NULL, 0, 0)", "(1, 7, 0, 0)", "(2, 1.26, 0, 0)"])
+def test_excluded_is_the_value_of_its_own_column(row: str) -> None:
+    """1.26 is 1.3 in the column of one decimal place, and 1.3 in each column that takes it from there."""
+    answers = []
+    for con in (sqlfront.connect(), duckdb.connect()):
+        con.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, a DECIMAL(4, 1), x DOUBLE, y DECIMAL(6, 2))")
+        con.execute("INSERT INTO t VALUES (1, 0, 0, 0)")
+        if isinstance(con, sqlfront.Connection):
+            con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(x) AS s FROM t")
+        con.execute(f"INSERT INTO t VALUES {row} ON CONFLICT (k) DO UPDATE SET x = excluded.a, y = excluded.a")
+        answers.append(con.execute("FROM t ORDER BY k").fetchall())
+    assert answers[0] == answers[1]
