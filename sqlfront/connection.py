@@ -357,7 +357,7 @@ class Connection:
             raise ProgrammingError(
                 "a function has to declare whether it is deterministic", hint="deterministic=True, or False"
             )
-        from sqlfront.binding.function_catalog import PYTHON
+        from sqlfront.binding.function_catalog import PYTHON_FUNCTIONS
 
         self.session.database.forget_names()
         given = {**options, "side_effects": not deterministic}
@@ -365,7 +365,7 @@ class Connection:
             with translated(None):
                 called = arguments.text(name, "name")
                 self.session.duck.create_function(called, function, parameters, return_type, **given)
-                PYTHON.add(called.lower())
+                PYTHON_FUNCTIONS.add(called.lower())
         except (TypeError, ValueError, RuntimeError) as error:  # DuckDB's, of arguments that it cannot take.
             raise ProgrammingError(
                 "the function cannot be created",
@@ -377,8 +377,12 @@ class Connection:
     def remove_function(self, name: str) -> Connection:
         """Take a function of `create_function` away."""
         self.session.ready()
+        from sqlfront.binding.function_catalog import PYTHON_FUNCTIONS
+
         with translated(None):
-            self.session.duck.remove_function(arguments.text(name, "name"))
+            called = arguments.text(name, "name")
+            self.session.duck.remove_function(called)
+        PYTHON_FUNCTIONS.discard(called.lower())
         return self
 
     def query_progress(self) -> float:

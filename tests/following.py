@@ -1,12 +1,17 @@
-"""What a subscriber makes of a change feed: the view's rows."""
+"""Views followed through changes: their rows against their queries, and the rows that a subscriber makes of a feed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
+
+from sqlfront import Connection
+
+Check = Callable[[], dict[str, list[tuple[Any, ...]]]]
+"""Compares views with their queries, and gives the rows of each."""
 
 
 def take(feed: Iterable[pa.RecordBatch], rows: Counter[tuple[Any, ...]]) -> None:
@@ -14,3 +19,33 @@ def take(feed: Iterable[pa.RecordBatch], rows: Counter[tuple[Any, ...]]) -> None
     for batch in feed:
         for *row, kind, _, _ in zip(*batch.to_pydict().values(), strict=True):
             rows[tuple(row)] += 1 if kind in ("insert", "update_postimage") else -1
+
+
+def follow(con: Connection, steps: int, change: Callable[[], object], check: Check, undone: int = 4) -> Counter[str]:
+    """Check views after each change, and within a transaction that is rolled back before every `undone`-th change; how
+    often the rows of each view changed."""
+    before, changed = check(), Counter[str]()
+    for step in range(1, steps + 1):
+        if step % undone == 0:
+            con.execute("BEGIN")
+            change()
+            check()
+            con.execute("ROLLBACK")
+        change()
+        now = check()
+        changed.update(name for name, rows in now.items() if rows != before[name])
+        before = now
+    return changed
+
+
+def empty_and_drop(con: Connection, names: Iterable[str], tables: Iterable[str], check: Check) -> None:
+    """Views over empty tables are right, and leave nothing in the engine when they are dropped."""
+    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
+    for table in tables:
+        con.execute(f"DELETE FROM {table}")
+    check()
+    for name in names:
+        con.execute(f"DROP MATERIALIZED VIEW {name}")
+    engine = con.session.database.engine
+    assert not engine.nodes
+    assert not engine.relations

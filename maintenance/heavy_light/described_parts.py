@@ -22,7 +22,7 @@ def described_parts(part_trees: PartTrees) -> Iterator[DescribedPartTree]:
 
 
 def part_entries(part_trees: PartTrees, of: str) -> Iterator[StateEntry]:
-    """The tables kept for part trees; `of` says of which part of the view."""
+    """The tables kept for part trees; `of` names the part of the view that the trees belong to."""
     for partition in part_trees.partitions:
         atom = next(edge.atom for edge in part_trees.union.edges if part_trees.stores[edge.atom] is partition.store)
         for part, table in partition.parts.items():

@@ -14,7 +14,7 @@ NODES: dict[type[Any], type[Any]] = {TouchedGroups: TouchedGroupsNode, ConstantR
 
 
 def open_node(name: str, rows: ComputedRows, number: int, keeper: Keeper) -> ComputedNode:
-    """The node of computed rows, of which nothing is stored yet; `number` is its counter."""
+    """The node of computed rows, without stored rows yet; `number` is its counter."""
     found: ComputedNode = NODES[type(rows)](name, rows, number, keeper)
     return found
 

@@ -94,7 +94,7 @@ class ComputedNode(Node, Protocol):
         ...
 
     def feed(self, relation: Relation) -> None:
-        """Keep what the node needs of its own rows, which are those of this relation."""
+        """Keep the stores of its own rows that the node needs. This relation has the rows."""
         ...
 
 
@@ -156,7 +156,7 @@ class TreeNode:
             return self._changes.read()
 
     def changed_rows(self) -> tuple[pa.Table, np.ndarray]:
-        """The output with the weights of rows, of which equal ones may cancel."""
+        """The output with the weights of its rows. Weights of equal rows may cancel."""
         with self._counted():
             return self._changes.rows()
 

@@ -128,8 +128,8 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
 
 
 def _straight(view: MaintainedView, raw: pa.RecordBatch | pa.Table) -> pa.Table | None:
-    """A view's columns where they are raw columns or constants, of which DuckDB has once told the types and the values;
-    texts are cast, being few."""
+    """A view's columns where each is a raw column or a constant. DuckDB has told the constants' types and values once.
+    Texts are cast: they are few."""
     import pyarrow as pa
 
     places, schema, row = shown_places(view.definition), view.output_schema, view.output_row

@@ -113,8 +113,7 @@ def _joined(one: Changed, other: Changed) -> Changed:
 
 
 def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputChange:
-    """Rows of tuples, of which each is one row of the view at a time: the row that went and the one that came are a
-    pair."""
+    """Rows of tuples. A tuple is one row of the view at a time, so the row that went and the row that came pair."""
     import pyarrow as pa
 
     positions, sums = net([pa.array(tuples), *rows.columns], weights)

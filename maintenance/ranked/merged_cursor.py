@@ -50,8 +50,7 @@ class MergedCursor:
         return np.ascontiguousarray(addresses[:count]), np.ascontiguousarray(keys[:count])
 
     def _merge(self) -> None:
-        """Ask the cursors of which nothing is left; the rows that come before the last one of every cursor are
-        ready."""
+        """Ask the cursors without rows left. A row is ready if it comes before the last row of every cursor."""
         waiting = np.flatnonzero(~self._ended & (np.bincount(self._origins, minlength=len(self._cursors)) == 0))
         blocks = [self._rest]
         for number in waiting.tolist():

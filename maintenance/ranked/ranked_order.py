@@ -1,4 +1,4 @@
-"""What an order of a view is read from: a ranked tree, those of a union's part trees, or those of the branches."""
+"""The source of an ordered read: one ranked tree, the ranked trees of part trees, or the ranked trees of branches."""
 
 from __future__ import annotations
 

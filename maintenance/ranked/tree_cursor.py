@@ -1,4 +1,4 @@
-"""Cursors over the rows of an order by their keys: of one ranked tree, or of a part of what a row of it is made of.
+"""Cursors over the rows of an order by their keys: of one ranked tree, or of one of the parts that make up its rows.
 
 Cursors compose: a window, a start and a merge take a cursor, or several, and are one.
 """
@@ -18,7 +18,7 @@ from sqlfront.storage.kernels.programs import any_k as kernels
 _open_read, _next_answers = entry_point(kernels.open_read), entry_point(kernels.next_answers)
 
 Block = tuple[np.ndarray, np.ndarray]
-"""Rows: addresses of what each is made of, and keys."""
+"""Rows: the addresses of the parts that make up each row, and its keys."""
 
 
 class Measured(Protocol):
@@ -90,7 +90,7 @@ class TreeCursor:
 
 
 class PickedCursor(CursorOver):
-    """The rows of a cursor as the addresses of what is at `places` of them: (number of an address, word) for each."""
+    """The rows of a cursor as words: `places` has (number of an address, word) for each."""
 
     def __init__(self, cursor: Cursor, places: np.ndarray) -> None:
         super().__init__(cursor)

@@ -41,7 +41,7 @@ class Attachment:
         """
 
     def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:
-        """Add steps that bring what is ordered up to date with changes of these atoms, after all paths."""
+        """Add steps that bring the orders up to date with changes of these atoms, after all paths."""
 
     def add_requests(self, assembler: Assembler, stores: list[LeafStore]) -> None:
         """Add steps that ask for attention if changes of these stores, which have been swept, make it necessary."""

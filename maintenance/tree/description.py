@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StateEntry:
-    """A table of a node's state: what it has the rows of, and of which kind these are. `shared`: others read it too."""
+    """A table of a node's state. `node` names the owner of its rows, `kind` their kind. `shared`: others read it."""
 
     node: str
     kind: str
@@ -66,8 +66,8 @@ class DescribedRanks:
 
 @dataclass(frozen=True)
 class DescribedOrder:
-    """An order of a view that runs: up to how many rows are read sooner along it than sorted, the columns by whose
-    values reads can begin (None: there are none by nature), and its ranked trees."""
+    """An order of a running view. Up to `crossover` rows are read sooner along the order than sorted. Reads can begin
+    at values of the columns `after` (None: the order has no such columns)."""
 
     crossover: int | None = None
     after: tuple[str, ...] | None = None
@@ -109,10 +109,11 @@ class DescribedTree:
 class Description:
     """A node of the epoch graph.
 
-    `kind` names its sort, `source` what it computes or why it runs so. For each changed row of the relations `inputs`
-    its `work` and the rows of its `output` that change are bounded. `state` lists its tables. `facts` are for machines,
-    `notes` the same for people; a node over a view tree has the tree instead. While it runs, `steps` are those that
-    changes have taken, `changes` the rows of its inputs that caused them, `predicted` the steps of one row of each.
+    `kind` names the kind of node, `source` its computation or the reason for it. `work` bounds the work of one changed
+    row of `inputs`, `output` the rows of the node that change with it. `state` lists the tables. `facts` are for
+    machines, `notes` the same for people; a node over a view tree has the tree instead. While the node runs, `steps`
+    counts the steps of its changes, `changes` the changed rows of its inputs. `predicted` has the steps of one row of
+    each input.
     """
 
     name: str

@@ -24,8 +24,8 @@ def predict(view: MaintainedView) -> dict[str, float]:
     """The predicted steps of one changed row, by table: each look-up lists as many rows as a group has on average.
 
     A leaf that other views read too is updated at nobody's expense. Constant rows have no changes. Empty where heavy
-    values are told from light ones, or a best may change or not: what a change meets depends on its values more than on
-    the mean. O(nodes^2).
+    values are told from light ones, or a best may change or not: there the values of a change decide, not the mean.
+    O(nodes^2).
     """
     if view.balance is not None or view.ranked:
         return {}

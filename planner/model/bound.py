@@ -111,8 +111,7 @@ class Bound:
         return replace(self, logs=max(self.logs, 1), terms=terms)
 
     def of_each(self, rows: Bound) -> Bound:
-        """The bound of what each of so many rows takes. A named term counts the rows of a whole epoch, so that of what
-        is done with each of them stays as it is."""
+        """This bound for each of so many rows. A named term stays as it is: it counts the rows of a whole epoch."""
         if rows.is_constant and not rows.amortised:
             return self
         more = (replace(t, power=t.power + self.power, logs=t.logs + self.logs) for t in rows.terms)

@@ -104,7 +104,7 @@ class Plan:
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
     `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
     `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something; `inputs`
-    are the relations that the view itself reads then, those of blocks among them.
+    are the relations that the view then reads itself, with the relations of its blocks.
     """
 
     shape: Shape

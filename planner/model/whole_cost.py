@@ -21,8 +21,8 @@ class Block:
     """A block as its view's cost counts it: what people call it, and what it costs.
 
     The view stores the block's rows. `wide`: their number is not bounded by that of a table of the block. `output`
-    bounds the rows among them that one changed row of what it `reads` changes. `computed`: DuckDB computes it, no view
-    tree keeps it. `feeds` is the relation that has its rows, perhaps with those of other blocks.
+    bounds the block's rows that change for one changed row of the relation that it `reads`. `computed`: DuckDB computes
+    it, no view tree keeps it. `feeds` is the relation that has its rows, perhaps with those of other blocks.
     """
 
     label: str
@@ -61,7 +61,7 @@ class Stage:
 
 
 def whole_cost(own: Cost, blocks: Iterable[Block], inputs: Collection[str] = ()) -> Cost:
-    """The worst of a view's own cost and those of its blocks, of which it reads `inputs`; its delay is its own."""
+    """The worst of a view's own cost and the costs of its blocks. The view reads `inputs`. Its delay is its own."""
     kept = tuple(blocks)
     if not kept:
         return own

@@ -18,7 +18,7 @@ _BYTES = ("binary", "c", "posix")
 
 @dataclass(frozen=True)
 class Collation:
-    """The collation of a text, by its name; in a nested value those of its parts, of which some have none."""
+    """A text's collation by name; for a nested value its type and the collations of its parts (None: no collation)."""
 
     name: str
     parts: tuple[tuple[str, Collation | None], ...] = ()

@@ -256,7 +256,7 @@ class _Rewriting:
         return [Aggregated(least, _LEAST, (value,))], found
 
     def _aggregated(self, one: Aggregated, shown: dict[Column, Scalar]) -> Aggregated:
-        """An aggregate over plain texts; `shown` gets what its column is, if that is not what it gives."""
+        """An aggregate over plain texts. `shown` gets its column's value, where that is not the aggregate's own."""
         order = self.sorts(one.order, is_total=True)
         arguments, column = self._arguments(one.form, one.arguments, one.distinct, one.column, shown)
         return replace(one, column=column, arguments=arguments, order=order, filter=self.explicit(one.filter))

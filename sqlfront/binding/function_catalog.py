@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any
 
-PYTHON: set[str] = set()
+PYTHON_FUNCTIONS: set[str] = set()
 """The names, in lower case, of the functions that this process has made of Python functions."""
 # Written like columns, without parentheses: the clock, or the session, decides their values.
 SESSION_WORDS = frozenset(

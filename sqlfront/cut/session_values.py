@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlfront.binding.function_catalog import PYTHON
+from sqlfront.binding.function_catalog import PYTHON_FUNCTIONS
 from sqlfront.binding.query_binder import Bound
 from sqlfront.binding.session_settings import Pairs, deviating
 from sqlfront.cut.value_types import BoundNode, bound_nodes
@@ -106,7 +106,7 @@ def _check_part(part: Scalar, bound: Bound) -> None:
     if not isinstance(part, Call):
         return
     name = function_name(part.form) or ("" if part.arguments else part.form)
-    if name.lower() in PYTHON:
+    if name.lower() in PYTHON_FUNCTIONS:
         why = "nothing in the database says what the Python function does"
         hint = "store its value in a column when the row is written, or make it a macro"
         raise notes.refusal(f"The Python function {name}", notes.place_of(part), why, hint)

@@ -20,8 +20,9 @@ _VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT s
 
 
 class Concern(NamedTuple):
-    """A word of each name by which a text can concern what is maintained, and of those by which it can read it: tables
-    of DuckDB's are only written. None if a name has no word, so that every text may have it."""
+    """Words of names, one for each. A text without a word of `names` concerns nothing of ours; one without a word of
+    `reads` reads nothing of ours, though it may write a captured table. None if a name has no word: then any text may
+    have the name."""
 
     names: Set[str] | None
     reads: Set[str] | None

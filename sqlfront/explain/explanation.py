@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class Explanation:
     """How a query is kept. `str()` is for people, `to_dict()` for machines, `svg()` is the tree as a picture.
 
-    All three come from the plan and from what the `nodes` say of themselves: those of the query's blocks, each after
-    those that it reads, then the view's own. Figures of a running view are those of the moment they are asked for.
+    All three come from the plan and from the descriptions of the `nodes`: those of the query's blocks, each after
+    the nodes that it reads, then the view's own. Figures of a running view are those of the moment they are asked for.
     `views` are the tables in the definition whose rows are those of other views; `spread` is about shards, if asked
     for.
     """

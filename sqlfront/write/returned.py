@@ -122,7 +122,7 @@ def _returned(con: Any, relation: Relation, columns: Columns) -> Rows | None:
 
 
 def _rest(con: Any, relation: Relation, first: Rows, *, weighted: bool = False) -> pa.Table:
-    """The rows of the connection's result, of which the `first` have been fetched."""
+    """All rows of the connection's result: the `first`, fetched already, and the rest."""
     import pyarrow as pa
 
     expect_copy()

@@ -171,7 +171,7 @@ def _plan(session: Session, found: re.Match[str], table: ChangeTable) -> Insert 
 
 
 def _pairs(text: str, columns: dict[str, Column], places: Iterator[int]) -> tuple[tuple[Column, Given], ...] | None:
-    """`column = value, ...`, each column once; None for what are no columns."""
+    """`column = value, ...`, each column once; None if a name is no column."""
     found = [(split_name(name)[0].casefold(), _given(value, places)) for name, value in _PAIRS.findall(text)]
     if len({name for name, _ in found}) < len(found) or not all(name in columns for name, _ in found):
         return None

@@ -1,4 +1,4 @@
-"""Upserts and MERGE of one row as two statements under our triggers, of which the second runs if the first did nothing.
+"""Upserts and MERGE of one row as two statements under our triggers: the second runs if the first did nothing.
 
 An upsert is INSERT ... ON CONFLICT DO NOTHING, then an UPDATE of the row with the key. A MERGE is an UPDATE of the rows
 that join the source, then an INSERT. Both are the statement's own words, cut out of its text. The source is one row of
@@ -25,7 +25,8 @@ _NAMES = listed(NAME)
 _VALUE = r"(?:-?\d+(?:\.\d+)?|'(?:[^']|'')*'|null\b)"
 _EXCLUDED = rf"(?:excluded\s*\.\s*{NAME}|{_VALUE})"
 _OF_SOURCE = rf"(?:{NAME}\s*\.\s*{NAME}|{_VALUE})"
-_ITEM = rf"{_VALUE}\s+(?:as\s+)?{NAME}"
+_CAST = r"(?:\s*::\s*([A-Za-z]+))?"
+_ITEM = rf"({_VALUE}){_CAST}\s+(?:as\s+)?({NAME})"
 _SET, _SET_OF_SOURCE = rf"{NAME}\s*=\s*{_EXCLUDED}", rf"{NAME}\s*=\s*{_OF_SOURCE}"
 _EQUAL = rf"{NAME}\s*\.\s*{NAME}\s*=\s*{NAME}\s*\.\s*{NAME}"
 
@@ -46,7 +47,7 @@ _MERGE = re.compile(
 )
 _VALUES, _PARTS = re.compile(_VALUE, re.IGNORECASE), re.compile(_OF_SOURCE, re.IGNORECASE)
 _PAIRS = re.compile(rf"({NAME})\s*=\s*({_OF_SOURCE})", re.IGNORECASE)
-_ITEMS = re.compile(rf"({_VALUE})\s+(?:as\s+)?({NAME})", re.IGNORECASE)
+_ITEMS = re.compile(_ITEM, re.IGNORECASE)
 _DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18, "HUGEINT": 38, "FLOAT": 38, "DOUBLE": 38}
 """How many digits surely fit into a type."""
 
@@ -62,7 +63,13 @@ def two_statements(session: Session, text: str, table: QualifiedName) -> tuple[s
 
 
 def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | None:
-    values = {_folded(name)[0]: value for value, name in _ITEMS.findall(found["source"])}
+    items, values = _ITEMS.findall(found["source"]), dict[str, str]()
+    for value, cast, name in items:
+        if cast and not _fits(value, cast.upper()):
+            return None
+        values[_folded(name)[0]] = value
+    if len(values) < len(items):
+        return None
     alias, row = _folded(found["alias"])[0], _PARTS.findall(found["row"])
     sets = [(_folded(name)[0], value) for name, value in _PAIRS.findall(found["sets"])]
     named = _folded(found["columns"]) if found["columns"] else list(types)

@@ -12,6 +12,7 @@ import pytest
 import sqlfront
 from sqlfront.sql.tokens import split
 from tests.definition_oracle import same_bag
+from tests.following import empty_and_drop, follow
 from tests.slices import parts
 
 FIXTURES = Path(__file__).parent.parent.parent / "fixtures" / "computed"
@@ -84,27 +85,9 @@ def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, see
         change(con, rng)
     for name, query in names.items():
         con.execute(f"CREATE MATERIALIZED VIEW IF NOT EXISTS {name} AS {query}")
-    before, changed = check(con, names), dict.fromkeys(names, 0)
-    for step in range(steps):
-        if step % 10 == 9:
-            con.execute("BEGIN")
-            change(con, rng)
-            check(con, names)
-            con.execute("ROLLBACK")
-        change(con, rng)
-        now = check(con, names)
-        for name in names:
-            changed[name] += now[name] != before[name]
-        before = now
-    assert min(changed.values()) >= 1
-    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
-    con.execute("DELETE FROM sales; DELETE FROM shops")
-    check(con, names)
-    for name in names:
-        con.execute(f"DROP MATERIALIZED VIEW {name}")
-    engine = con.session.database.engine
-    assert not engine.nodes
-    assert not engine.relations
+    changed = follow(con, steps, lambda: change(con, rng), lambda: check(con, names), undone=10)
+    assert changed.keys() == names.keys()
+    empty_and_drop(con, names, ("sales", "shops"), lambda: check(con, names))
 
 
 @pytest.mark.parametrize("part", parts(PARTS))

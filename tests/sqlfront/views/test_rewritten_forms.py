@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import sqlfront
+from tests.following import empty_and_drop, follow
 from tests.slices import parts
 from tests.sqlfront.views.test_computed_views import change, check, statements
 
@@ -40,27 +41,9 @@ def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, see
     for _ in range(3):
         change(con, rng)
     names = create(con, seed % PARTS)
-    before = check(con, names)
-    changed = set()
-    for step in range(6):
-        if step % 4 == 3:
-            con.execute("BEGIN")
-            change(con, rng)
-            check(con, names)
-            con.execute("ROLLBACK")
-        change(con, rng)
-        now = check(con, names)
-        changed |= {name for name in names if now[name] != before[name]}
-        before = now
+    changed = follow(con, 6, lambda: change(con, rng), lambda: check(con, names))
     assert len(changed) >= len(names) / 2
-    assert not any(con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() for name in names)
-    con.execute("DELETE FROM sales; DELETE FROM shops")
-    check(con, names)
-    for name in names:
-        con.execute(f"DROP MATERIALIZED VIEW {name}")
-    engine = con.session.database.engine
-    assert not engine.nodes
-    assert not engine.relations
+    empty_and_drop(con, names, ("sales", "shops"), lambda: check(con, names))
 
 
 @pytest.mark.parametrize("part", parts(PARTS))

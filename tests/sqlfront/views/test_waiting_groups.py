@@ -147,8 +147,7 @@ def test_no_more_groups_wait_than_there_is_memory_for(con: Any) -> None:
 
 
 def test_texts_of_groups_that_wait_are_not_forgotten() -> None:
-    """A group that went while it waited has a text that no row of a table has any more, nor the order, which is that of
-    the sums alone."""
+    """A group that went while it waited has a text that stands nowhere else, neither in a table nor in the order."""
     query = "SELECT sum(v) AS s FROM t GROUP BY g ORDER BY s DESC LIMIT 3"
     with sqlfront.connect(":memory:") as con:
         con.execute("CREATE TABLE t (g VARCHAR, v BIGINT)")

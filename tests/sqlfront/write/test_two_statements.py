@@ -23,7 +23,7 @@ TWICE = [
     f"{INTO} (9, 'b', 7) on conflict (G) do update set N = Excluded.K;",
     "INSERT INTO main.t VALUES (2, 'c', 7, '2024-02-29') ON CONFLICT (k) DO UPDATE SET d = excluded.d, g = NULL",
     MERGE.format(2, 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
-    MERGE.format(5, 7) + "WHEN NOT MATCHED THEN INSERT VALUES (s.k, 'new', s.n, NULL);",
+    MERGE.format("5::INTEGER", 7) + "WHEN NOT MATCHED THEN INSERT VALUES (s.k, 'new', s.n, NULL);",
     MERGE.format("NULL", 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (8, s.n)",
 ]
 OTHERWISE = [
@@ -39,7 +39,7 @@ OTHERWISE = [
     MERGE.format(2, 700) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
     MERGE.format(2, 7) + "WHEN NOT MATCHED THEN DO NOTHING",
     MERGE.format("(SELECT 2)", 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
-    MERGE.format("5::INTEGER", 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
+    MERGE.format("'5'::INTEGER", 7) + "WHEN NOT MATCHED THEN INSERT (k, n) VALUES (s.k, s.n)",
     # What is wrong in the half that does not run is refused.
     *(
         f"{INTO} (9, 'x', 7) ON CONFLICT (k) DO UPDATE SET {sets}"
