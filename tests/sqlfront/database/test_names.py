@@ -212,7 +212,7 @@ def test_what_another_connection_makes_earlier_on_the_path_hides_ours(con):
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM r GROUP BY a ORDER BY n DESC")
     con.execute("SET search_path = 'sc,main'")
     assert read_all(con) == [[(2,)], [], [(2,)]]
-    con.cursor().execute("CREATE TABLE sc.v AS SELECT 7 AS a, 1 AS n")
+    con.session.duck.cursor().execute("CREATE TABLE sc.v AS SELECT 7 AS a, 1 AS n")
     assert read_all(con) == [[(1,)], [(1,)], [(1,)]]
 
 
@@ -220,6 +220,6 @@ def test_a_database_attached_by_another_connection_makes_a_name_ambiguous(con):
     con.execute("CREATE SCHEMA w; CREATE TABLE r (a INT); USE memory.w")
     con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n FROM main.r GROUP BY a; USE memory.main")
     assert con.execute("SELECT count(*) FROM w.v").fetchall() == [(0,)]
-    con.cursor().execute("ATTACH ':memory:' AS w; CREATE TABLE w.main.v AS SELECT 7 AS a, 1 AS n")
+    con.session.duck.cursor().execute("ATTACH ':memory:' AS w; CREATE TABLE w.main.v AS SELECT 7 AS a, 1 AS n")
     with pytest.raises(sqlfront.ProgrammingError, match="Ambiguous"):
         con.execute("SELECT count(*) FROM w.v")
