@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,21 +22,19 @@ if TYPE_CHECKING:
 def following(database: Database, con: Any, view: StoredView, bound: Bound) -> Iterator[None]:
     """The engine follows the tables that a view reads. If the body fails, tables that were not followed before are let
     go. A DataError names the view."""
-    fresh: list[str] = []
     kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
     for table in bound.tables & kept.keys():
         _refuse_passed_rows(database, kept[table])
+    columns = {table: _columns(database, table, bound.catalog) for table in sorted(bound.tables - kept.keys())}
+    fresh = [table for table in columns if table not in database.engine.relations]
     try:
-        for table in _uncovered(database, con, sorted(bound.tables - kept.keys()), bound.catalog):
-            if _capture(database, con, table, bound.catalog):
-                fresh.append(table)
+        _capture(database, con, bound.catalog, columns)
         for source in bound.fed.values():
             database.engine.expose(source.maintained.name)
         with _naming(view):
             yield
     except BaseException:
-        for table in fresh:
-            _release(database, con, table)
+        _let_go(database, con, bound.catalog, fresh)
         database.engine.drop_unread()
         raise
 
@@ -55,19 +53,6 @@ def unneeded_tables(
 # Inside ------------------------------------------------------------------------------------------
 
 
-def _uncovered(database: Database, con: Any, tables: Sequence[str], catalog: EngineCatalog) -> list[str]:
-    """The tables that the engine does not follow, or follows with other columns."""
-    found = {catalog.name(table): _columns(database, table, catalog) for table in tables}
-    names = {name: [column.name for column in columns] for name, columns in found.items()}
-    covered = names.keys() if database.read_only else database.capture.covered(con, names)
-    known = database.engine.relations
-    return [
-        table
-        for table, (name, columns) in zip(tables, found.items(), strict=True)
-        if table not in known or name not in covered or columns != list(known[table].columns)
-    ]
-
-
 def _columns(database: Database, table: str, catalog: EngineCatalog) -> list[Column]:
     known = catalog.columns(table)
     if known is None:  # The binding has not looked the table up.
@@ -76,28 +61,25 @@ def _columns(database: Database, table: str, catalog: EngineCatalog) -> list[Col
     return [Column(*column) for column in known or ()]
 
 
-def _capture(database: Database, con: Any, table: str, catalog: EngineCatalog) -> bool:
-    """Make the engine follow a table; True if it did not before. The rows of a read-only file never change."""
-    name, columns = catalog.name(table), _columns(database, table, catalog)
-    fresh = table not in database.engine.relations
-    if fresh:
-        database.engine.create_table(table, columns, retain=False)
-    try:
-        if not database.read_only:
-            database.capture.install(con, name, [column.name for column in columns])
-    except BaseException:
-        if fresh:
-            database.engine.drop_table(table)
-        raise
-    database.engine.relations[table].columns = tuple(columns)  # Columns may have been added since.
-    return fresh
-
-
-def _release(database: Database, con: Any, table: str) -> None:
-    """Stop following a table that no view reads."""
-    database.engine.drop_table(table)
+def _capture(database: Database, con: Any, catalog: EngineCatalog, tables: Mapping[str, Sequence[Column]]) -> None:
+    """Make the engine follow tables with these columns. The rows of a read-only file never change."""
+    known = database.engine.relations
+    for table, columns in tables.items():
+        if table not in known:
+            database.engine.create_table(table, columns, retain=False)
     if not database.read_only:
-        database.capture.uninstall(con, EngineCatalog(database, con).name(table))
+        needed = {catalog.name(table): [column.name for column in columns] for table, columns in tables.items()}
+        database.capture.install(con, needed)
+    for table, columns in tables.items():
+        known[table].columns = tuple(columns)  # Columns may have been added since.
+
+
+def _let_go(database: Database, con: Any, catalog: EngineCatalog, tables: Sequence[str]) -> None:
+    """Stop following tables that no view reads."""
+    for table in set(tables) & database.engine.relations.keys():
+        database.engine.drop_table(table)
+    if tables and not database.read_only:
+        database.capture.uninstall(con, [catalog.name(table) for table in tables])
 
 
 def _refuse_passed_rows(database: Database, table: ChangeTable) -> None:

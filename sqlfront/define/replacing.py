@@ -79,8 +79,8 @@ def dropping(
                 forget_view(database, con, view.name)
             yield undo, entries
             tables = unneeded_tables(database, views, entries)
-            for table in tables:
-                database.capture.uninstall(con, catalog.name(table), in_transaction=True)
+            if tables:
+                database.capture.uninstall(con, [catalog.name(table) for table in tables], in_transaction=True)
     except BaseException:
         database.capture.reload(con)
         raise

@@ -141,8 +141,7 @@ def _drop_tables(session: Session, statement: PassThrough, tables: Sequence[Qual
         readers = ddl.readers_to_drop(database, tables, cascade=statement.cascade, what=what)
         _refuse_renamed(database, tables, what)
         with dropping(database, con, readers):
-            for table in tables:
-                database.capture.uninstall(con, table, in_transaction=True)
+            database.capture.uninstall(con, tables, in_transaction=True)
             con.execute(statement.text)
         database.renamed = {key: name for key, name in database.renamed.items() if name not in tables}
     dropped = [shown(entry.name) for entry in readers]

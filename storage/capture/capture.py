@@ -113,7 +113,7 @@ class Capture:
         return {
             table
             for table, columns in tables.items()
-            if table.key not in broken and _folded(columns) <= _folded(self.columns(table))
+            if table.key in self._captured.keys() - broken and _folded(columns) <= _folded(self.columns(table))
         }
 
     @property
@@ -161,50 +161,56 @@ class Capture:
     def install(
         self,
         con: Any,
-        table: QualifiedName,
-        columns: Collection[str],
+        tables: Mapping[QualifiedName, Collection[str]],
         *,
         in_transaction: bool = False,
         patience: float = 2.0,
-    ) -> bool:
-        """Capture `columns` of `table` from now on; True if anything had to be made.
+    ) -> set[QualifiedName]:
+        """Capture these columns of these tables from now on, all or none; the tables for which anything had to be made.
 
         Idempotent; columns captured already are kept, so several readers share one capture. A
-        broken capture is made anew, and what it held is dropped. Read the table only *after*
+        broken capture is made anew, and what it held is dropped. Read the tables only *after*
         this returns: the capture is complete from then on. Waits up to `patience` seconds for
         transactions older than the triggers (a wider capture need not: DuckDB fails the older ones,
         as their delta table is gone). In an open transaction it cannot wait: after COMMIT the caller
-        runs `settle`, after ROLLBACK `reload`.
+        runs `settle`, after ROLLBACK `reload`. About a dozen statements, whatever the number of tables.
 
         Errors: ProgrammingError (no such table or column), NotSupportedError (not a plain table),
         OperationalError (unread changes in the way of a wider capture, or older transactions).
         """
-        old = self._captured.get(table.key)
-        if old is not None and self.covered(con, {table: columns}):
-            return False
-        trusted = old is not None and not self._watch.broken(con, [old])
-        names = setup.resolve(con, self.database, table, columns)
-        if old is not None and trusted:
-            names = list(dict.fromkeys([*old.columns, *names]))
+        covered = self.covered(con, tables)
+        wanted = {table: columns for table, columns in tables.items() if table not in covered}
+        if not wanted:
+            return set()
+        known = [captured for table in wanted if (captured := self._captured.get(table.key)) is not None]
+        broken = {table.key for table in self._watch.broken(con, known)} if known else set()
+        wider = {captured.table.key: captured.columns for captured in known if captured.table.key not in broken}
+        names = {
+            table: list(dict.fromkeys([*wider.get(table.key, ()), *columns]))
+            for table, columns in setup.resolve(con, self.database, wanted).items()
+        }
         with unit(con, in_transaction):
-            setup.remove(con, self.database, table, keep_changes=trusted)
-            captured, oids = setup.make(con, self.database, table, names)
-        self._publish(captured, oids)
-        if not (in_transaction or trusted):
+            others = setup.remove(con, self.database, list(wanted), kept=wider)
+            made = setup.make(con, self.database, names, others)
+        for captured, oids in made.items():
+            self._publish(captured, oids)
+        fresh = [table for table in wanted if table.key not in wider]
+        if fresh and not in_transaction:
             try:
-                self.settle(con, table, patience)
+                self.settle(con, fresh, patience)
             except BaseException:
-                self.uninstall(con, table)
+                self.uninstall(con, fresh)
                 raise
-        return True
+        return set(wanted)
 
-    def uninstall(self, con: Any, table: QualifiedName, *, in_transaction: bool = False) -> None:
-        """Stop capturing the table (dropped or not) and drop the changes it held; no error if it is not captured."""
+    def uninstall(self, con: Any, tables: Sequence[QualifiedName], *, in_transaction: bool = False) -> None:
+        """Stop capturing tables (dropped or not) and drop the changes they held; no error if they are not captured."""
         with unit(con, in_transaction):
-            setup.remove(con, self.database, table, keep_changes=False)
-        self._forget(table)
+            setup.remove(con, self.database, tables)
+        for table in tables:
+            self._forget(table)
 
-    def settle(self, con: Any, table: QualifiedName, patience: float = 2.0) -> None:
+    def settle(self, con: Any, tables: Sequence[QualifiedName], patience: float = 2.0) -> None:
         """Wait until no transaction is older than the triggers: such a one would write past them.
 
         DuckDB lists no transactions, but CHECKPOINT is refused while one is open that began before
@@ -221,7 +227,7 @@ class Capture:
                 if time.monotonic() >= deadline:
                     raise OperationalError(
                         "another transaction is in the way",
-                        where=f"table {table}",
+                        where=", ".join(f"table {table}" for table in tables),
                         why="it began before the changes of the table were captured and could still write to it unseen",
                         hint="end it (COMMIT, ROLLBACK, or drain its result), then run the statement again",
                     ) from error
@@ -259,8 +265,8 @@ class Capture:
         with unit(con, in_transaction):
             self._suspend(con, table)
             result = run(con, self.database, captured, statement, parameters, many)
-            oids = setup.create_triggers(con, self.database, captured)
-            self._watch.remember(table, oids)
+            made = setup.create_triggers(con, self.database, [captured])
+            self._watch.remember(table, setup.oids_of(made[captured]))
         return result
 
     def follow(
@@ -284,10 +290,11 @@ class Capture:
         with unit(con, in_transaction):
             self._suspend(con, table)
             con.execute(statement).fetchall()
-            oids = setup.create_triggers(con, self.database, new)
-            setup.book(con, self.database, new)
+            made = setup.create_triggers(con, self.database, [new])
+            setup.unbook(con, self.database, [new])
+            setup.book(con, self.database, made)
         self._forget(table)
-        self._publish(new, oids)
+        self._publish(new, setup.oids_of(made[new]))
         return new.table
 
     # -- reading changes

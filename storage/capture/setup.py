@@ -1,11 +1,12 @@
-"""Making and removing what captures one table: the delta table, the triggers, the bookkeeping row.
+"""Making and removing what captures tables: delta tables, triggers, bookkeeping rows.
 
 Functions over a connection; the caller wraps them in a transaction and keeps the memory of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlfront.storage.capture.all_or_nothing import unit
@@ -28,12 +29,34 @@ from sqlfront.storage.errors import NotSupportedError, OperationalError, Program
 from sqlfront.storage.sql_text import literal
 
 
-def resolve(con: Any, database: str, table: QualifiedName, needed: Collection[str]) -> list[str]:
-    """The columns as the catalog spells them, in table order. Raises if the table or a column cannot be captured."""
-    if table.schema.casefold() == SCHEMA:
-        raise NotSupportedError(f"schema {SCHEMA} is reserved", where=f"table {table}")
-    known, _ = columns(con, database, table)
-    if not con.execute(f"SELECT 1 FROM duckdb_tables() WHERE {_is(database, table)} AND NOT internal").fetchall():
+@dataclass(frozen=True)
+class Trigger:
+    """One of the three triggers of a table, with its definition as DuckDB prints it."""
+
+    name: str
+    oid: int
+    sql: str
+
+
+def resolve(con: Any, database: str, tables: Mapping[QualifiedName, Collection[str]]) -> dict[QualifiedName, list[str]]:
+    """The columns of each table as the catalog spells them, in table order; one query. Raises if a table or a column
+    cannot be captured."""
+    for table in tables:
+        if table.schema.casefold() == SCHEMA:
+            raise NotSupportedError(f"schema {SCHEMA} is reserved", where=f"table {table}")
+    known: dict[QualifiedName, list[str]] = {table: [] for table in tables}
+    query = (
+        f"SELECT schema_name, table_name, column_name FROM duckdb_columns() WHERE {_among(database, tables)} "
+        "AND (schema_name, table_name) IN (SELECT (schema_name, table_name) FROM duckdb_tables() WHERE "
+        f"{_among(database, tables)} AND NOT internal) ORDER BY column_index"
+    )
+    for schema, name, column in con.execute(query).fetchall():
+        known[QualifiedName(schema, name)].append(column)
+    return {table: _resolved(database, table, known[table], needed) for table, needed in tables.items()}
+
+
+def _resolved(database: str, table: QualifiedName, known: Sequence[str], needed: Collection[str]) -> list[str]:
+    if not known:
         raise ProgrammingError(
             "no such table to capture",
             where=f"table {table} of database {database}",
@@ -79,22 +102,35 @@ def _is(database: str, table: QualifiedName) -> str:
     )
 
 
-def make(con: Any, database: str, table: QualifiedName, names: Collection[str]) -> tuple[Captured, list[int]]:
-    """Create the delta table and the triggers and book them; the capture and the oids of its triggers."""
-    for statement in schema_ddl(database):
-        con.execute(statement)
-    [(number,)] = con.execute(f"SELECT coalesce(max(number), 0) + 1 FROM {bookkeeping_sql(database)}").fetchall()
-    captured = Captured(table, number, tuple(names))
-    con.execute(delta_ddl(database, captured)).fetchall()
-    oids = create_triggers(con, database, captured)
-    book(con, database, captured)
-    return captured, oids
+def _among(database: str, tables: Iterable[QualifiedName]) -> str:
+    listed = ", ".join(f"({literal(table.schema)}, {literal(table.name)})" for table in tables)
+    return f"database_name = {literal(database)} AND (schema_name, table_name) IN ({listed})"
 
 
-def create_triggers(con: Any, database: str, captured: Captured) -> list[int]:
-    """Create the three triggers; their oids."""
-    con.execute(";".join(trigger_ddl(database, captured, named_for(con, database))))
-    return [oid for _, oid, _ in con.execute(triggers_query(database, captured.table)).fetchall()]
+def make(
+    con: Any, database: str, names: Mapping[QualifiedName, Collection[str]], taken: Iterable[Captured]
+) -> dict[Captured, list[int]]:
+    """Create delta tables and triggers for the columns of tables and book them beside those that are `taken`; the
+    captures and the oids of their triggers."""
+    first = max((captured.number for captured in taken), default=0) + 1
+    made = [Captured(table, number, tuple(columns)) for number, (table, columns) in enumerate(names.items(), first)]
+    con.execute(";".join([*schema_ddl(database), *(delta_ddl(database, captured) for captured in made)])).fetchall()
+    found = create_triggers(con, database, made)
+    book(con, database, found)
+    return {captured: oids_of(there) for captured, there in found.items()}
+
+
+def create_triggers(con: Any, database: str, captures: Sequence[Captured]) -> dict[Captured, list[Trigger]]:
+    """Create the three triggers of each table."""
+    named = named_for(con, database)
+    con.execute(";".join(statement for captured in captures for statement in trigger_ddl(database, captured, named)))
+    found = triggers(con, database, [captured.table for captured in captures])
+    return {captured: found[captured.table] for captured in captures}
+
+
+def oids_of(there: Iterable[Trigger]) -> list[int]:
+    """The oids of triggers, in order."""
+    return [trigger.oid for trigger in there]
 
 
 def named_for(con: Any, database: str) -> str:
@@ -114,53 +150,79 @@ def renew_triggers(con: Any, database: str, captured: Captured) -> list[int]:
     [(named, bodies)] = con.execute(query).fetchall()
     if named != named_for(con, database) or not all(f"({UNTOLD})" in body for body in bodies):
         with unit(con, False):
-            drop_triggers(con, database, captured.table)
-            create_triggers(con, database, captured)
-            book(con, database, captured)
-    return [oid for _, oid, _ in con.execute(triggers_query(database, captured.table)).fetchall()]
+            drop_triggers(con, database, [captured.table])
+            found = create_triggers(con, database, [captured])
+            unbook(con, database, [captured])
+            book(con, database, found)
+        return oids_of(found[captured])
+    return oids_of(triggers(con, database, [captured.table])[captured.table])
 
 
-def drop_triggers(con: Any, database: str, table: QualifiedName) -> None:
+def triggers(con: Any, database: str, tables: Sequence[QualifiedName]) -> dict[QualifiedName, list[Trigger]]:
+    """Those of the three triggers that each table has, by name; one query."""
+    found: dict[QualifiedName, list[Trigger]] = {table: [] for table in tables}
+    for schema, table, *trigger in con.execute(triggers_query(database)).fetchall():
+        if (place := QualifiedName(schema, table)) in found:
+            found[place].append(Trigger(*trigger))
+    return found
+
+
+def drop_triggers(con: Any, database: str, tables: Sequence[QualifiedName]) -> None:
     """Drop those of the three triggers that exist."""
-    names = [name for name, _, _ in con.execute(triggers_query(database, table)).fetchall()]
-    con.execute(";".join(drop_triggers_ddl(database, table, names)))
+    there = triggers(con, database, tables)
+    if any(there.values()):
+        drops = (drop_triggers_ddl(database, table, [one.name for one in found]) for table, found in there.items())
+        con.execute(";".join(statement for drop in drops for statement in drop))
 
 
-def book(con: Any, database: str, captured: Captured) -> None:
-    """Write the bookkeeping row anew, with the definitions of the triggers as DuckDB prints them."""
-    definitions = [sql for _, _, sql in con.execute(triggers_query(database, captured.table)).fetchall()]
-    con.execute(f"DELETE FROM {bookkeeping_sql(database)} WHERE number = {captured.number}").fetchall()
-    con.execute(
-        f"INSERT INTO {bookkeeping_sql(database)} VALUES (?, ?, ?, ?, ?, ?)",
-        [
+def book(con: Any, database: str, captures: Mapping[Captured, Sequence[Trigger]]) -> None:
+    """Write the bookkeeping rows of captures, with the definitions of their triggers."""
+    named = named_for(con, database)
+    values = [
+        value
+        for captured, there in captures.items()
+        for value in (
             captured.number,
-            named_for(con, database),
+            named,
             captured.table.schema,
             captured.table.name,
             list(captured.columns),
-            definitions,
-        ],
-    ).fetchall()
+            [trigger.sql for trigger in there],
+        )
+    ]
+    rows = ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(captures))
+    con.execute(f"INSERT INTO {bookkeeping_sql(database)} VALUES {rows}", values).fetchall()
 
 
-def remove(con: Any, database: str, table: QualifiedName, *, keep_changes: bool) -> None:
-    """Drop triggers, delta table and bookkeeping row of a table, as far as they exist.
+def unbook(con: Any, database: str, captures: Sequence[Captured]) -> None:
+    """Delete the bookkeeping rows."""
+    if captures:
+        numbers = ", ".join(str(captured.number) for captured in captures)
+        con.execute(f"DELETE FROM {bookkeeping_sql(database)} WHERE number IN ({numbers})").fetchall()
 
-    keep_changes: raise OperationalError instead when the delta table holds unconsumed changes.
+
+def remove(
+    con: Any, database: str, tables: Sequence[QualifiedName], *, kept: Collection[tuple[str, str]] = ()
+) -> list[Captured]:
+    """Drop triggers, delta tables and bookkeeping rows of tables, as far as they exist; what is booked besides.
+
+    kept: keys of tables whose unconsumed changes must not be lost: OperationalError if a delta table of theirs has any.
     """
-    drop_triggers(con, database, table)
-    for captured in booked(con, database):
-        if captured.table.key == table.key:
-            delta = delta_sql(database, captured)
-            if keep_changes and con.execute(f"SELECT 1 FROM {delta} LIMIT 1").fetchall():
-                raise OperationalError(
-                    "the capture cannot be widened now",
-                    where=f"table {table}",
-                    why="it holds changes without the new columns that no one has read yet",
-                    hint="read the views over the table, then run the statement again",
-                )
-            con.execute(f"DROP TABLE IF EXISTS {delta}")
-            con.execute(f"DELETE FROM {bookkeeping_sql(database)} WHERE number = {captured.number}").fetchall()
+    drop_triggers(con, database, tables)
+    keys, there = {table.key for table in tables}, booked(con, database)
+    gone = [captured for captured in there if captured.table.key in keys]
+    for captured in gone:
+        delta = delta_sql(database, captured)
+        if captured.table.key in kept and con.execute(f"SELECT 1 FROM {delta} LIMIT 1").fetchall():
+            raise OperationalError(
+                "the capture cannot be widened now",
+                where=f"table {captured.table}",
+                why="it holds changes without the new columns that no one has read yet",
+                hint="read the views over the table, then run the statement again",
+            )
+        con.execute(f"DROP TABLE IF EXISTS {delta}")
+    unbook(con, database, gone)
+    return [captured for captured in there if captured.table.key not in keys]
 
 
 def booked(con: Any, database: str) -> list[Captured]:
@@ -179,8 +241,8 @@ def intact(con: Any, database: str, captured: Captured) -> list[int]:
     """The oids of the triggers if they and the column types are as installed (by an earlier process), else none."""
     query = f"SELECT triggers FROM {bookkeeping_sql(database)} WHERE number = {captured.number}"
     [(definitions,)] = con.execute(query).fetchall()
-    found = con.execute(triggers_query(database, captured.table)).fetchall()
+    found = triggers(con, database, [captured.table])[captured.table]
     types, _ = columns(con, database, captured.table)
     delta, _ = columns(con, database, QualifiedName(SCHEMA, f"delta_{captured.number}"))
     same = [types.get(name) for name in captured.columns] == list(delta.values())[2:]
-    return [oid for _, oid, _ in found] if same and [sql for _, _, sql in found] == definitions else []
+    return oids_of(found) if same and [trigger.sql for trigger in found] == definitions else []

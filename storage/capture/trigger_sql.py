@@ -120,15 +120,12 @@ def drop_triggers_ddl(database: str, table: QualifiedName, names: Iterable[str] 
     return [f"DROP TRIGGER {name} ON {table_sql(database, table)}" for name in names]
 
 
-def triggers_query(database: str, table: QualifiedName | None = None) -> str:
-    """(name, oid, definition) of our triggers in the database or on one table."""
-    query = (
-        "SELECT trigger_name, trigger_oid, sql FROM duckdb_triggers() "
-        f"WHERE database_name = {literal(database)} AND trigger_name IN {TRIGGERS}"
+def triggers_query(database: str) -> str:
+    """(schema, table, name, oid, definition) of our triggers in the database."""
+    return (
+        "SELECT schema_name, table_name, trigger_name, trigger_oid, sql FROM duckdb_triggers() "
+        f"WHERE database_name = {literal(database)} AND trigger_name IN {TRIGGERS} ORDER BY trigger_name"
     )
-    if table is not None:
-        query += f" AND schema_name = {literal(table.schema)} AND table_name = {literal(table.name)}"
-    return query + " ORDER BY trigger_name"
 
 
 def alive_query(database: str) -> str:

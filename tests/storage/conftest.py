@@ -22,5 +22,5 @@ def con() -> Any:
 @pytest.fixture
 def capture(con: Any) -> Capture:
     result = Capture("memory")
-    result.install(con, T, ["a", "b"])
+    result.install(con, {T: ["a", "b"]})
     return result

@@ -18,21 +18,21 @@ from tests.storage.capture.captured import T, take
 def test_columns_may_be_spelled_in_any_case(con: Any) -> None:
     con.execute('CREATE TABLE spelled (a INT, "B" INT)')
     capture = Capture("memory")
-    assert capture.install(con, QualifiedName("main", "spelled"), ["a", "B"])
+    assert capture.install(con, {QualifiedName("main", "spelled"): ["a", "B"]})
     con.execute("INSERT INTO spelled VALUES (1, 2)")
-    assert not capture.install(con, QualifiedName("main", "spelled"), ["A", "b"])
+    assert not capture.install(con, {QualifiedName("main", "spelled"): ["A", "b"]})
 
 
 def test_install_is_idempotent_and_widens(con: Any) -> None:
     capture = Capture("memory")
-    assert capture.install(con, T, ["A"]) is True
-    assert capture.install(con, T, ["a"]) is False
+    assert capture.install(con, {T: ["A"]}) == {T}
+    assert not capture.install(con, {T: ["a"]})
     assert capture.columns(T) == ("a",)
     con.execute("INSERT INTO t VALUES (1, 'x')")
     with pytest.raises(OperationalError, match="cannot be widened"):
-        capture.install(con, T, ["b"])
+        capture.install(con, {T: ["b"]})
     assert take(capture, con) == {(1,): 1}
-    assert capture.install(con, T, ["b"]) is True
+    assert capture.install(con, {T: ["b"]}) == {T}
     con.execute("INSERT INTO t VALUES (2, 'y')")
     assert take(capture, con) == {(2, "y"): 1}
     assert capture.tables() == [T]
@@ -40,7 +40,7 @@ def test_install_is_idempotent_and_widens(con: Any) -> None:
 
 def test_a_table_without_needed_columns_is_captured_by_multiplicity(con: Any) -> None:
     capture = Capture("memory")
-    capture.install(con, T, [])
+    capture.install(con, {T: []})
     con.execute("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
     con.execute("DELETE FROM t WHERE a = 1")
     assert take(capture, con) == {(): 1}
@@ -48,15 +48,15 @@ def test_a_table_without_needed_columns_is_captured_by_multiplicity(con: Any) ->
 
 def test_uninstall_leaves_nothing(con: Any, capture: Capture) -> None:
     con.execute("INSERT INTO t VALUES (1, 'x')")
-    capture.uninstall(con, T)
+    capture.uninstall(con, [T])
     assert con.execute("SELECT count(*) FROM duckdb_triggers()").fetchone() == (0,)
     assert con.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = '__sqlfront'").fetchall() == [
         ("captures",)
     ]
     assert capture.check(con) is False
-    capture.uninstall(con, T)
+    capture.uninstall(con, [T])
     con.execute("DROP TABLE t")
-    capture.uninstall(con, T)
+    capture.uninstall(con, [T])
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_uninstall_leaves_nothing(con: Any, capture: Capture) -> None:
 def test_what_cannot_be_captured_is_refused(con: Any, prepare: str, table: Any, columns: Any, error: Any) -> None:
     con.execute(prepare or "SELECT 1")
     with pytest.raises(error):
-        Capture("memory").install(con, table, columns)
+        Capture("memory").install(con, {table: columns})
     assert con.execute("SELECT count(*) FROM duckdb_triggers()").fetchone() == (0,)
 
 
@@ -89,21 +89,21 @@ def test_a_transaction_older_than_the_triggers_cannot_write_past_them(
     old.execute("BEGIN")
     old.execute(write if first == "write" else "FROM other").fetchall()
     with pytest.raises(OperationalError, match="another transaction is in the way"):
-        capture.install(con, T, ["a"], patience=0.02)
+        capture.install(con, {T: ["a"]}, patience=0.02)
     assert capture.tables() == []
     old.execute(write)
     old.execute("COMMIT")
-    assert capture.install(con, T, ["a"]) is True
+    assert capture.install(con, {T: ["a"]}) == {T}
     con.execute("INSERT INTO t VALUES (5)")
     assert take(capture, con) == {(5,): 1}
 
 
 def test_an_older_transaction_fails_when_the_capture_is_widened(con: Any) -> None:
     capture, old = Capture("memory"), con.cursor()
-    capture.install(con, T, ["a"])
+    capture.install(con, {T: ["a"]})
     old.execute("BEGIN")
     old.execute("INSERT INTO t VALUES (1, 'x')")
-    capture.install(con, T, ["a", "b"])
+    capture.install(con, {T: ["a", "b"]})
     with pytest.raises(duckdb.TransactionException, match="conflict"):
         old.execute("COMMIT")
     assert con.execute("FROM t").fetchall() == []
@@ -113,14 +113,14 @@ def test_an_older_transaction_fails_when_the_capture_is_widened(con: Any) -> Non
 def test_install_inside_a_transaction_goes_with_it(con: Any) -> None:
     capture = Capture("memory")
     con.execute("BEGIN")
-    capture.install(con, T, ["a"], in_transaction=True)
+    capture.install(con, {T: ["a"]}, in_transaction=True)
     con.execute("ROLLBACK")
     capture.reload(con)
     assert capture.tables() == []
     con.execute("BEGIN")
-    capture.install(con, T, ["a"], in_transaction=True)
+    capture.install(con, {T: ["a"]}, in_transaction=True)
     con.execute("COMMIT")
-    capture.settle(con, T)
+    capture.settle(con, [T])
     capture.reload(con)
     assert capture.tables() == [T]
     assert capture.check(con) is False
@@ -160,7 +160,7 @@ def test_every_way_in(con: Any, capture: Capture) -> None:
 def test_many_tables_are_watched_at_once(con: Any, capture: Capture) -> None:
     for i in range(4):
         con.execute(f"CREATE TABLE t{i}(a INTEGER)")
-        capture.install(con, QualifiedName("main", f"t{i}"), ["a"])
+        capture.install(con, {QualifiedName("main", f"t{i}"): ["a"]})
     for i in (3, 0):
         assert not capture.check(con)
         con.execute(f"INSERT INTO t{i} VALUES ({i})")
@@ -200,7 +200,7 @@ SCALARS = {
 def test_types_keep_their_values(kind: str) -> None:
     con, capture = duckdb.connect(), Capture("memory")
     con.execute(f"CREATE TABLE t(k INTEGER PRIMARY KEY, v {kind})")
-    capture.install(con, T, ["k", "v"])
+    capture.install(con, {T: ["k", "v"]})
     con.execute(f"INSERT INTO t VALUES (1, {SCALARS[kind]}), (2, NULL)")
     capture.run_upsert_or_merge(con, T, f"INSERT OR REPLACE INTO t VALUES (2, {SCALARS[kind]}), (1, NULL)")
     images = f"({capture.source_sql(T, None)})"
@@ -244,7 +244,7 @@ def test_a_trigger_made_again_by_hand_is_not_trusted(con: Any, capture: Capture)
     con.execute(definition)
     with pytest.raises(OperationalError, match="cannot be trusted"):
         capture.check(con)
-    assert capture.install(con, T, ["a"]) is True  # what REFRESH does before it rebuilds
+    assert capture.install(con, {T: ["a"]}) == {T}  # what REFRESH does before it rebuilds
     assert capture.check(con) is False
     con.execute("INSERT INTO t VALUES (2, 'seen')")
     assert take(capture, con) == {(2,): 1}
@@ -274,6 +274,6 @@ def test_sabotage_that_is_rolled_back_does_no_harm(con: Any, capture: Capture) -
 )
 def test_duckdb_itself_refuses_what_would_bypass_the_triggers(con: Any, capture: Capture, statement: str) -> None:
     con.execute("CREATE TABLE k(a INTEGER PRIMARY KEY)")
-    capture.install(con, QualifiedName("main", "k"), ["a"])
+    capture.install(con, {QualifiedName("main", "k"): ["a"]})
     with pytest.raises((duckdb.DependencyException, duckdb.NotImplementedException)):
         con.execute(statement)

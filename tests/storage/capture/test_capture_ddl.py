@@ -59,7 +59,7 @@ def con() -> Any:
 @pytest.mark.parametrize("statement", [s for s, v in VERDICTS.items() if v != "refuse" and not s.startswith("COMMENT")])
 def test_the_capture_goes_on(con: Any, statement: str) -> None:
     capture = Capture("memory")
-    capture.install(con, T, ["b", "a"])
+    capture.install(con, {T: ["b", "a"]})
     verdict = classify(sqlglot.parse_one(statement, dialect="duckdb"), capture.columns(T))
     table = T
     if verdict.action == "follow":
@@ -82,7 +82,7 @@ def test_the_capture_goes_on(con: Any, statement: str) -> None:
 
 def test_following_keeps_unread_changes_and_rolls_back(con: Any) -> None:
     capture = Capture("memory")
-    capture.install(con, T, ["a"])
+    capture.install(con, {T: ["a"]})
     con.execute("INSERT INTO t VALUES (2, 'y', 0)")
     con.execute("BEGIN")
     moved = capture.follow(
@@ -98,7 +98,7 @@ def test_following_keeps_unread_changes_and_rolls_back(con: Any) -> None:
 
 def test_a_refused_alter_leaves_the_capture_in_place(con: Any) -> None:
     capture = Capture("memory")
-    capture.install(con, T, ["a"])
+    capture.install(con, {T: ["a"]})
     con.execute("INSERT INTO t VALUES (NULL, 'y', 0)")
     with pytest.raises(duckdb.Error):
         capture.follow(con, T, "ALTER TABLE t ALTER a SET NOT NULL")

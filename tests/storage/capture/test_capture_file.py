@@ -19,7 +19,7 @@ def test_reopening_adopts_the_capture_and_its_leftovers(tmp_path: Path) -> None:
     with duckdb.connect(path) as con:
         con.execute("CREATE TABLE t(a INTEGER, b VARCHAR)")
         database = con.execute("SELECT current_database()").fetchone()[0]
-        Capture(database).install(con, T, ["a"])
+        Capture(database).install(con, {T: ["a"]})
     with duckdb.connect(path) as con:
         for _ in range(30):
             con.execute("FROM t").fetchall()
@@ -42,7 +42,7 @@ def test_reopening_knows_a_table_that_was_renamed(tmp_path: Path) -> None:
     with duckdb.connect(path) as con:
         con.execute("CREATE TABLE t(a INTEGER)")
         capture = Capture("file")
-        capture.install(con, T, ["a"])
+        capture.install(con, {T: ["a"]})
         u = QualifiedName("main", "u")
         capture.follow(con, T, "ALTER TABLE t RENAME TO u", renamed_to=u)
     with duckdb.connect(path) as con:
@@ -67,7 +67,7 @@ def test_reopening_after_sabotage_reports_it(tmp_path: Path, sabotage: str) -> N
     path = str(tmp_path / "file.db")
     with duckdb.connect(path) as con:
         con.execute("CREATE TABLE t(a INTEGER)")
-        Capture("file").install(con, T, ["a"])
+        Capture("file").install(con, {T: ["a"]})
         con.execute(sabotage)
     with duckdb.connect(path) as con:
         capture = Capture("file")
@@ -76,7 +76,7 @@ def test_reopening_after_sabotage_reports_it(tmp_path: Path, sabotage: str) -> N
         with pytest.raises(OperationalError):
             capture.check(con)
         con.execute("CREATE TABLE IF NOT EXISTS t(a INTEGER)")
-        assert capture.install(con, T, ["a"]) is True
+        assert capture.install(con, {T: ["a"]}) == {T}
         con.execute("INSERT INTO t VALUES (1)")
         assert take(capture, con) == {(1,): 1}
 
@@ -84,7 +84,7 @@ def test_reopening_after_sabotage_reports_it(tmp_path: Path, sabotage: str) -> N
 def test_a_renamed_or_attached_file_is_captured_on(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "one.db")) as con:
         con.execute("CREATE TABLE t(a INTEGER)")
-        Capture("one").install(con, T, ["a"])
+        Capture("one").install(con, {T: ["a"]})
     (tmp_path / "one.db").rename(tmp_path / "two.db")
     with duckdb.connect(str(tmp_path / "two.db")) as con:
         con.execute("INSERT INTO t VALUES (1)")
@@ -105,7 +105,7 @@ def test_a_body_never_writes_to_another_file(tmp_path: Path) -> None:
     for name in ("one", "two"):
         with duckdb.connect(str(tmp_path / f"{name}.db")) as con:
             con.execute("CREATE TABLE t(a INTEGER)")
-            Capture(name).install(con, T, ["a"])
+            Capture(name).install(con, {T: ["a"]})
     with duckdb.connect(str(tmp_path / "one.db")) as con:
         con.execute(f"ATTACH '{tmp_path}/two.db'")
         with pytest.raises(duckdb.TransactionException, match="single attached database"):
@@ -117,12 +117,13 @@ def test_a_body_never_writes_to_another_file(tmp_path: Path) -> None:
 def test_triggers_that_name_their_file_are_renewed(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "one.db")) as con:
         con.execute("CREATE TABLE t(a INTEGER)")
-        Capture("one").install(con, T, ["a"])
+        Capture("one").install(con, {T: ["a"]})
         con.execute("INSERT INTO t VALUES (1)")
         [captured] = setup.booked(con, "one")
-        setup.drop_triggers(con, "one", T)  # As they were made before.
+        setup.drop_triggers(con, "one", [T])  # As they were made before.
         con.execute(";".join(trigger_ddl("one", captured, "one")))
-        setup.book(con, "one", captured)
+        setup.unbook(con, "one", [captured])
+        setup.book(con, "one", {captured: setup.triggers(con, "one", [T])[T]})
         con.execute("UPDATE __sqlfront.captures SET database_name = 'one'")
     (tmp_path / "one.db").rename(tmp_path / "two.db")
     with duckdb.connect(str(tmp_path / "two.db")) as con:
@@ -145,7 +146,7 @@ def test_the_delta_table_does_not_grow(tmp_path: Path, path: str, monkeypatch: p
     con = duckdb.connect(path if path == ":memory:" else str(tmp_path / path))
     con.execute("CREATE TABLE t(a INTEGER)")
     capture = Capture(con.execute("SELECT current_database()").fetchone()[0])
-    capture.install(con, T, ["a"])
+    capture.install(con, {T: ["a"]})
 
     def stored() -> int:
         query = "SELECT estimated_size FROM duckdb_tables() WHERE table_name = 'delta_1'"

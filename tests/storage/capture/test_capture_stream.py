@@ -59,7 +59,7 @@ class Stream:
         [(database,)] = self.con.execute("SELECT current_database()").fetchall()
         self.capture = Capture(database)
         for table, columns in COLUMNS.items():
-            self.capture.install(self.con, table, columns)
+            self.capture.install(self.con, {table: columns})
         self.copy: dict[QualifiedName, Counter[str]] = {table: Counter() for table in COLUMNS}
         self.open: dict[QualifiedName, Counter[str]] | None = None
         self.changed, self.failed, self.kinds = 0, 0, Counter()

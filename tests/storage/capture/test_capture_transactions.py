@@ -74,7 +74,7 @@ def test_interleaved_transactions_never_conflict_and_each_sees_its_own(seed: int
     con = duckdb.connect()
     con.execute("CREATE TABLE t(who INTEGER, a INTEGER)")
     table, capture = QualifiedName("main", "t"), Capture("memory")
-    capture.install(con, table, ["who", "a"])
+    capture.install(con, {table: ["who", "a"]})
     cursors = [con.cursor() for _ in range(3)]
     private: list[Counter[tuple[int, int]] | None] = [None, None, None]
     copy: Counter[tuple[int, int]] = Counter()

@@ -28,7 +28,7 @@ def con() -> Any:
 @pytest.fixture
 def capture(con: Any) -> Capture:
     result = Capture("memory")
-    result.install(con, T, ["k", "v"])
+    result.install(con, {T: ["k", "v"]})
     return result
 
 
@@ -199,7 +199,7 @@ def test_a_collation_does_not_hide_a_change(con: Any) -> None:
     con.execute("CREATE TABLE c(k VARCHAR COLLATE nocase PRIMARY KEY, v VARCHAR COLLATE nocase)")
     con.execute("INSERT INTO c VALUES ('key', 'value')")
     capture, table = Capture("memory"), QualifiedName("main", "c")
-    capture.install(con, table, ["k", "v"])
+    capture.install(con, {table: ["k", "v"]})
     capture.run_upsert_or_merge(con, table, "INSERT OR REPLACE INTO c VALUES ('KEY', 'VALUE')")
     [(now,)] = con.execute("SELECT k || '=' || v FROM c").fetchall()
     assert Counter({"key=value": -1, now: 1}) == Counter(
@@ -212,7 +212,7 @@ def test_rows_of_later_row_groups_inside_a_transaction() -> None:
     for _ in range(20):
         con, capture = duckdb.connect(), Capture("memory")
         con.execute("CREATE TABLE t(k INTEGER PRIMARY KEY, v VARCHAR); INSERT INTO t VALUES (1, 'a')")
-        capture.install(con, T, ["k", "v"])  # with a CHECKPOINT: what follows goes to a second row group
+        capture.install(con, {T: ["k", "v"]})  # with a CHECKPOINT: what follows goes to a second row group
         con.execute("INSERT INTO t VALUES (2, 'b'), (3, 'c'); DELETE FROM t WHERE k = 2")
         con.execute("BEGIN; INSERT INTO t VALUES (9, 'local')")
         capture.take(con)
@@ -238,7 +238,7 @@ def test_a_change_that_is_not_captured_in_full_is_undone(
 def test_a_key_that_comes_from_a_default(con: Any, source: str) -> None:
     con.execute("CREATE TABLE s(k INTEGER PRIMARY KEY DEFAULT 1, v VARCHAR); INSERT INTO s VALUES (1, 'a'), (2, 'b')")
     capture, table = Capture("memory"), QualifiedName("main", "s")
-    capture.install(con, table, ["k", "v"])
+    capture.install(con, {table: ["k", "v"]})
     capture.run_upsert_or_merge(con, table, f"INSERT OR REPLACE INTO s {source}")
     assert changes(capture, con) == {(1, "a"): -1, (1, "x"): 1}
 
@@ -246,7 +246,7 @@ def test_a_key_that_comes_from_a_default(con: Any, source: str) -> None:
 def test_a_column_named_rowid(con: Any) -> None:
     con.execute("CREATE TABLE r(rowid INTEGER PRIMARY KEY, v INTEGER)")
     capture, table = Capture("memory"), QualifiedName("main", "r")
-    capture.install(con, table, ["rowid", "v"])
+    capture.install(con, {table: ["rowid", "v"]})
     con.execute("INSERT INTO r VALUES (5, 6)")
     assert changes(capture, con) == {(5, 6): 1}
     with pytest.raises(NotSupportedError, match="rowid"):
