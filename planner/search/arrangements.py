@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from math import prod
 
 from sqlfront.planner.search.join_tree import Group
+
+_CACHED = 1 << 14
 
 MOVES = 32
 """Ways to hang children below their siblings that are tried for one label."""
@@ -59,12 +61,14 @@ def hung(target: State, more: list[State], rank: Mapping[str, int]) -> State:
         return tuple(sorted(grown, key=lambda part: rank[part.atoms[0]])), scope
     (part,) = parts
     atoms = (*part.atoms, *(name for group, _ in more for name in atoms_of(group)))
-    return (replace(part, atoms=tuple(sorted(atoms, key=rank.__getitem__))),), scope
+    return (part._replace(atoms=tuple(sorted(atoms, key=rank.__getitem__))),), scope
 
 
+@lru_cache(_CACHED)
 def variables_of(group: Group) -> frozenset[str]:
     return frozenset().union(*(part.label for part in group))
 
 
+@lru_cache(_CACHED)
 def atoms_of(group: Group) -> tuple[str, ...]:
     return tuple(name for part in group for name in part.atoms)

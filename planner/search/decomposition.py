@@ -160,7 +160,8 @@ class _Search:
         self._options: dict[State, tuple[_Option, ...]] = {}
         self._charge = max(1, len(self.query) // CHEAP_ATOMS) ** 2
         self._made = 0
-        self._scopes: dict[tuple[Group, frozenset[str]], list[State]] = {}
+        self._scopes: dict[State, list[State]] = {}
+        self._grounded: dict[State, bool] = {}
         self._covers: dict[tuple[frozenset[str], tuple[str, ...]], Fraction] = {}
         self._least: dict[tuple[State, int, _Exponents], Fraction] = {}
 
@@ -229,8 +230,10 @@ class _Search:
 
     def _is_grounded(self, state: State) -> bool:
         """Whether the atoms of a state have the variables that it shares with the node above."""
-        group, scope = state
-        return self.comparison(state) is not None or scope <= self._given(atoms_of(group))
+        if state not in self._grounded:
+            group, scope = state
+            self._grounded[state] = self.comparison(state) is not None or scope <= self._given(atoms_of(group))
+        return self._grounded[state]
 
     def _given(self, atoms: Iterable[str]) -> frozenset[str]:
         """The variables to which atoms, not comparisons, give values."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sqlfront.planner.model.hypergraph import Edges, components, hypergraph, ordered_variables, vertices
 from sqlfront.planner.model.plan import Node
@@ -76,9 +76,11 @@ def cheapest_tree(
     return None if root is None else (root, None)
 
 
-@dataclass(frozen=True)
-class Part:
-    """One operand of a join: a single atom, or (`connex`) the atoms behind one group of free variables."""
+class Part(NamedTuple):
+    """One operand of a join: a single atom, or (`connex`) the atoms behind one group of free variables.
+
+    A tuple, as states of searches are hashed very often.
+    """
 
     label: frozenset[str]
     atoms: tuple[str, ...]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.storage.codecs import casting
 from sqlfront.storage.codecs.casting import Settings, under
-from sqlfront.storage.codecs.casting import connect as private_connection
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.sql_text import quote
 
@@ -36,13 +36,13 @@ class Evaluator:
 
     @functools.cached_property
     def _con(self) -> Any:
-        return private_connection()
+        return casting.session()
 
     @functools.cached_property
     def _con_for_guards(self) -> Any:
-        """A connection that leaves expressions where they are: the other takes common subexpressions out of `_GUARDS`,
+        """A database that leaves expressions where they are: the other takes common subexpressions out of `_GUARDS`,
         and so evaluates them on all rows."""
-        con = private_connection()
+        con = casting.connect()
         con.execute("SET disabled_optimizers = 'common_subexpressions'")
         return con
 

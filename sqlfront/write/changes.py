@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.relation.base_relation import Column
+from sqlfront.storage.codecs.casting import session
 from sqlfront.storage.errors import DataError, IntegrityError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -109,14 +110,12 @@ def _weights(what: str, rows: Any, position: dict[str, int]) -> np.ndarray | Non
 
 
 def _default(what: str, column: Column, rows: int, defaults: dict[str, str]) -> Any:
-    import duckdb
-
     default = {name.casefold(): text for name, text in defaults.items()}.get(column.name.casefold())
     if default is None:
         raise ProgrammingError(
             f"the changes of {what} miss column {column.name}", why="it has no DEFAULT", hint="add the column"
         )
-    con = duckdb.connect()
+    con = session()
     con.execute("SET arrow_lossless_conversion = true")
     sql = f"SELECT CAST(({default}) AS {column.type}) AS d FROM range({rows})"
     return con.sql(sql).to_arrow_table().column(0).combine_chunks()
