@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import product
 from math import prod
 
-from sqlfront.planner.search.join_tree import Group
+from sqlfront.planner.search.join_tree import Group, Part
 
 _CACHED = 1 << 14
 
@@ -61,7 +61,7 @@ def hung(target: State, more: list[State], rank: Mapping[str, int]) -> State:
         return tuple(sorted(grown, key=lambda part: rank[part.atoms[0]])), scope
     (part,) = parts
     atoms = (*part.atoms, *(name for group, _ in more for name in atoms_of(group)))
-    return (part._replace(atoms=tuple(sorted(atoms, key=rank.__getitem__))),), scope
+    return (Part(part.label, tuple(sorted(atoms, key=rank.__getitem__)), part.connex),), scope
 
 
 @lru_cache(_CACHED)
