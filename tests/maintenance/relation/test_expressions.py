@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from decimal import Decimal
 from functools import cache
+from itertools import accumulate
 
 import duckdb
 import numpy as np
@@ -313,3 +314,19 @@ def test_a_column_may_be_named_like_an_expression():
     con.execute('CREATE MATERIALIZED VIEW w AS SELECT a + 1 AS x, "(a + 1)" AS y, COUNT(*) AS n FROM u GROUP BY ALL')
     con.apply_row("u", (1, 50))
     assert con.execute("FROM w").fetchall() == [(2, 50, 1)]
+
+
+@pytest.mark.parametrize("sizes", [(9, 427), (2048, 9, 2048, 5), (1, 1, 5000)])
+@pytest.mark.parametrize("guard", ["", "coalesce(k, 0) + "])
+def test_values_come_in_the_order_of_the_rows(sizes, guard):
+    """DuckDB's own plan of IN with many constants puts small batches behind others."""
+    ends = list(accumulate(sizes))
+    batches = [pa.record_batch({"k": range(end - size, end)}) for end, size in zip(ends, sizes, strict=True)]
+    one_in = f"k IN ({', '.join(map(str, range(0, 2000, 3)))})"
+    expressions = [f"{guard}k", f"{guard}CAST({one_in} AS INTEGER)"]
+    for filters in (None, {}):
+        found = evaluator()(pa.Table.from_batches(batches), {"k": "BIGINT"}, expressions, filters)
+        factor = 2 if guard else 1
+        assert found.column(0).to_pylist() == [factor * k for k in range(ends[-1])]
+        kept = [k % 3 == 0 and k < 2000 for k in range(ends[-1])]
+        assert found.column(1).to_pylist() == [kept + (k if guard else 0) for k, kept in enumerate(kept)]
