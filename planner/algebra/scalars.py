@@ -269,5 +269,5 @@ def rejects_nulls(condition: Scalar, columns: frozenset[Column]) -> bool:
 
 
 def _is_value(scalar: Scalar) -> bool:
-    """Whether an expression is a constant that is not NULL."""
-    return isinstance(scalar, Constant) and not is_null_where(scalar, frozenset())
+    """Whether an expression is a constant that is surely not NULL: CAST(NULL AS ...) is a constant too."""
+    return isinstance(scalar, Constant) and is_never_null(scalar, frozenset())

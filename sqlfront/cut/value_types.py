@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, is_null_where
+from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, is_never_null
 from sqlfront.sql.keywords import quoted
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, scalar_types
 from sqlfront.storage.codecs.types import OPEN, parse_type
@@ -129,7 +129,7 @@ def never_null(scalar: Scalar, has_value: Any) -> bool:
         case Ref(column=column):
             return bool(has_value(column))
         case Constant():
-            return not is_null_where(scalar, frozenset[Column]())
+            return is_never_null(scalar, frozenset[Column]())
         case Call(form=form, arguments=arguments):
             is_cast = form.startswith("CAST({0} AS ")
             is_sum = form in ("{0} + {1}", "{0} - {1}", "{0} * {1}", "-{0}") and _is_number(scalar.type)
