@@ -76,9 +76,10 @@ def warn_of_cost(database: Database, entry: ViewEntry) -> None:
             if steps > MANY_STEPS:
                 slow.append(f"a changed row of {table_name(table)} takes about {steps:,.0f} steps{of}")
     if slow:
+        enough = least_limit(entry.maintained.plan.stated_cost.update)
         warn_user(
             f"materialized view {name} may slow changes of its tables: {'; '.join(slow)}. WITH (apply = 'on read') "
-            f"applies them when {name} is read; WITH (at_worst = '{entry.maintained.plan.stated_cost.update}') says "
+            f"applies them when {name} is read; WITH (at_worst = '{enough}') says "
             "that the cost is meant; EXPLAIN tells what decides it",
             CostWarning,
         )
@@ -101,6 +102,14 @@ def limit_of(text: str) -> Limit:
     if not exponent:
         raise ProgrammingError(f"option at_worst cannot be {text!r}", why="N^0 is 1", hint="write 'O(1)' or 'O(log N)'")
     return Limit(exponent, int(inside.endswith(" log N")), 2)
+
+
+def least_limit(bound: Bound) -> str:
+    """The text of the least limit that allows a bound."""
+    power, logs = max([(bound.power, bound.logs), *((term.power, term.logs) for term in bound.terms)])
+    powers = [str(Bound(power, min(logs, 1))), str(Bound(power + Fraction(1, 2)))]
+    texts = [*(f"O({named})" for named in _NAMED), *(powers if power else ["O(N)"])]
+    return next(text for text in texts if limit_of(text).allows(bound))
 
 
 def _rows(bound: Bound) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from fractions import Fraction
 
@@ -96,3 +97,19 @@ def test_a_view_whose_changes_may_be_slow_is_announced_where_it_is_created():
             con.execute(f"CREATE MATERIALIZED VIEW meant{number} WITH (at_worst = 'O(N)') AS {query}")
             con.execute(f"CREATE MATERIALIZED VIEW later{number} WITH (apply = 'on read') AS {query}")
         con.execute("CREATE MATERIALIZED VIEW grouped AS SELECT a, median(b) AS m FROM t GROUP BY a")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT median(b) AS m FROM r",
+        "SELECT r.a, max(d) AS m FROM r, (SELECT a AS b, median(d) OVER () AS d FROM t) x WHERE r.b < x.b GROUP BY r.a",
+    ],
+)
+def test_the_limit_that_a_warning_offers_is_taken(con, query):
+    with pytest.warns(sqlfront.CostWarning) as seen:
+        con.execute(f"CREATE MATERIALIZED VIEW slow AS {query}")
+    [option] = re.findall(r"WITH \(at_worst = '.*'\)", str(seen[-1].message))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        con.execute(f"CREATE MATERIALIZED VIEW meant {option} AS {query}")
