@@ -406,17 +406,21 @@ class State:
             self._make_programs(stale)
 
     def _make_programs(self, stale: Collection[str]) -> None:
+        readers = defaultdict[str, list[MaintainedView]](list)
+        for view in self._members():
+            for name in view.relations:
+                readers[name].append(view)
         for name in stale:
             relation = self.relations.get(name)
             if relation is not None:
-                self._programs[name] = self._programs_of(relation)
+                self._programs[name] = self._programs_of(relation, readers[name])
             else:
                 self._programs.pop(name, None)
         counted = [Counted(node.name, node.number, frozenset(node.relations)) for node in self.nodes.values()]
         self._log.know(counted, self.machine.epochs)
 
-    def _programs_of(self, relation: Relation) -> RelationPrograms:
-        readers, reading = self._readers(relation), defaultdict[int, list[MaintainedView]](list)
+    def _programs_of(self, relation: Relation, readers: Sequence[MaintainedView]) -> RelationPrograms:
+        reading = defaultdict[int, list[MaintainedView]](list)
         for view in readers:
             for store in view.stores():
                 reading[id(store)].append(view)

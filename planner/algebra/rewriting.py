@@ -117,14 +117,16 @@ def with_values(term: Term, values: Mapping[Column, Scalar]) -> Term:
 def copied(term: Term, new: NewColumns) -> tuple[Term, dict[Column, Column]]:
     """The same rows in new columns, and the new column of each old one; a shared term is used once more."""
     columns: dict[Column, Column] = {}
+    refs: dict[Column, Scalar] = {}
 
     def renew(column: Column) -> Column:
-        return columns.setdefault(column, new.like(column))
+        renewed = columns.setdefault(column, new.like(column))
+        refs[column] = Ref(renewed)
+        return renewed
 
     def visit(part: Term) -> Term:
         inputs = inputs_of(part) if not isinstance(part, Common) else ()
         over = with_changed(part, [visit(one) for one in inputs]) if inputs else part
-        refs: Mapping[Column, Scalar] = {old: Ref(column) for old, column in columns.items()}
         return _recolumned(with_scalars(over, lambda scalar: substitute(scalar, refs)), renew)
 
     return visit(term), columns
