@@ -72,8 +72,9 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     notes, types = Notes(text), Types(con)
     settings = settings_of(con)
     environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(settings))
-    if functions.has_macros:
-        tree = Macros(con).put_in(tree, notes)
+    called = {call.name.casefold() for call in tree.find_all(trees.Call)}
+    if called and (functions.has_macros or called & functions.written_out):
+        tree = Macros(con, functions.written_out).put_in(tree, notes)
     if tree.find(trees.Pivot, trees.PivotQuery) is not None:
         tree = without_pivots(tree, con)
     output = bind(tree, environment, orders)
