@@ -71,8 +71,13 @@ class Epoch:
     @property
     def changes(self) -> dict[str, pa.Table]:
         """The changed rows per view that is subscribed to: its columns and `_weight`, their signed multiplicity."""
+        types = {one.node.name: dict(one.node.columns) for one in self._applied.work.spent() if one.node is not None}
         changes = self._applied.changes.items()
-        return {shown_relation(name): change.weighted() for name, change in changes if not _BLOCK.search(name)}
+        return {
+            shown_relation(name): change.weighted(types.get(name, {}))
+            for name, change in changes
+            if not _BLOCK.search(name)
+        }
 
     def __repr__(self) -> str:
         return f"Epoch(number={self.number}, seconds={self.seconds:.6f})"

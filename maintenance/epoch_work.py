@@ -29,11 +29,12 @@ _SHARED = 0
 
 
 class Counted(NamedTuple):
-    """A node by its counter, and the relations that it reads."""
+    """A node by its counter, the relations that it reads, and its columns with their types."""
 
     name: str
     number: int
     relations: frozenset[str]
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 class Told(NamedTuple):

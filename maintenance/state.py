@@ -416,7 +416,10 @@ class State:
                 self._programs[name] = self._programs_of(relation, readers[name])
             else:
                 self._programs.pop(name, None)
-        counted = [Counted(node.name, node.number, frozenset(node.relations)) for node in self.nodes.values()]
+        counted = [
+            Counted(node.name, node.number, frozenset(node.relations), tuple(node.columns))
+            for node in self.nodes.values()
+        ]
         self._log.know(counted, self.machine.epochs)
 
     def _programs_of(self, relation: Relation, readers: Sequence[MaintainedView]) -> RelationPrograms:

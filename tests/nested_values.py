@@ -37,6 +37,13 @@ SCALARS = {
     "ENUM('b', 'it''s', 'a,)')": ["b", "it's", "a,)"],
 }
 
+VARIANTS = [
+    "1", "1.0", "-1.50", "true", "0.1::DOUBLE", "'nan'::DOUBLE", "''", "'a' || chr(0)", "'\\x00\\x01\\xFF'::BLOB", "[]",
+    "[1, NULL]", "{'a': 1}", "{'b': [{'c': 'x'}], 'a': NULL}", "DATE '2020-02-29'", "TIMESTAMP '2020-02-29 00:00:00'",
+    "TIMESTAMP '2020-02-29 12:34:56.789'", "TIMESTAMPTZ '1969-01-01 00:00:00+00'", "TIME '12:00:00.5'",
+    "UUID '00000000-0000-0000-0000-000000000005'", "9223372036854775807", "12345678901234567890::DECIMAL(38, 2)",
+]  # fmt: skip
+
 
 def random_value(type: str, random: Random, nulls: float = 0.2) -> str:
     """A value of a type, as DuckDB SQL that has exactly this type."""
@@ -46,9 +53,14 @@ def random_value(type: str, random: Random, nulls: float = 0.2) -> str:
 def _value(type: str, random: Random, nulls: float) -> str:
     if random.random() < nulls:
         return f"CAST(NULL AS {type})"
+    if type == "VARIANT":
+        return f"CAST({random.choice(VARIANTS)} AS VARIANT)"
     nested = parse_nested(type)
     if nested is None:
         return f"CAST({literal(random.choice(SCALARS[type]))} AS {type})"
+    if nested.family == "UNION":
+        name, part = random.choice(list(zip(nested.names, nested.types)))
+        return f"CAST(union_value({quote(name)} := {random_value(part, random, nulls)}) AS {type})"
     if nested.family == "MAP":
         keys = list(dict.fromkeys(_value(nested.types[0], random, 0) for _ in range(random.randint(0, 2))))[:1]
         values = [_value(nested.types[1], random, nulls) for _ in keys]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
 _PLACE = "place in the batch"
+_NO_TYPES: Mapping[str, str] = {}
 CHANGE_TYPES = ("insert", "delete", "update_preimage", "update_postimage")
 
 
@@ -36,11 +37,11 @@ class OutputChange:
     def __len__(self) -> int:
         return len(self.weights)
 
-    def weighted(self) -> pa.Table:
-        """The rows with their weights as column `_weight`, in plain types."""
+    def weighted(self, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
+        """The rows with their weights as column `_weight`, in plain types; `types` are DuckDB's."""
         import pyarrow as pa
 
-        return plain(self.rows).append_column("_weight", pa.array(self.weights))
+        return plain(self.rows, types).append_column("_weight", pa.array(self.weights))
 
 
 def netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:
@@ -166,10 +167,14 @@ def snapshot_images(view: MaintainedView, evaluate: Evaluate, version: int, time
     return _stamped(rows, np.full(rows.num_rows, INSERT), version, timestamp)
 
 
-def plain(table: pa.Table) -> pa.Table:
-    """HUGEINT as decimals of 38 digits, in place of the bytes that DuckDB restores all of it from. O(columns)."""
+def plain(table: pa.Table, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
+    """Columns as Arrow has them, in place of what DuckDB restores its own from: HUGEINT as decimals of 38 digits, and
+    UNIONs and VARIANTs, which `types` tells. O(columns), and O(rows) where there are such."""
     import pyarrow as pa
 
+    from sqlfront.storage.codecs.casting import in_own_types
+
+    table = in_own_types(table, types)
     for place, name in enumerate(table.column_names):
         column = table.column(place)
         if getattr(column.type, "type_name", None) == "hugeint":

@@ -10,6 +10,7 @@ import numpy as np
 
 from sqlfront.maintenance.relation.guards import evaluate_items, guard_of
 from sqlfront.storage.codecs.sums import FactorRange, encode_factor
+from sqlfront.storage.codecs.transport import is_carried
 from sqlfront.storage.errors import DataError, IntegrityError
 from sqlfront.storage.kernels import layout as at
 
@@ -53,7 +54,7 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
             f"materialized view {views} cannot take a row of {name}"
             if views
             else f"a row of {name} is impossible here",
-            where=f"{item.expression}\nwith {_shown(row)}",
+            where=f"{item.expression}\nwith {_shown(relation, row)}",
             why=found.why if found.what.startswith("a computed column") else f"{found.what}: {found.why}",
             hint=_WAYS_OUT["predicate" if item.kind == "predicate" else "value"],
         )
@@ -89,13 +90,21 @@ def _needing(relation: Relation, item: Input, row: pa.Table | pa.RecordBatch) ->
     return [store for store in found if _failure(relation, replace(item, guards=(guard_of(store),)), row) is not None]
 
 
-def _shown(row: pa.Table | pa.RecordBatch) -> str:
-    text = ", ".join(f"{name} = {_value(column)}" for name, column in zip(row.schema.names, row.columns, strict=True))
+def _shown(relation: Relation, row: pa.Table | pa.RecordBatch) -> str:
+    types = {column.name: column.type for column in relation.columns}
+    text = ", ".join(
+        f"{name} = {_value(relation, column, types.get(name, ''))}"
+        for name, column in zip(row.schema.names, row.columns, strict=True)
+    )
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
-def _value(column: pa.Array | pa.ChunkedArray) -> str:
+def _value(relation: Relation, column: pa.Array | pa.ChunkedArray, type: str) -> str:
+    import pyarrow as pa
+
     try:
+        if is_carried(type):
+            column = relation.evaluate(pa.table({"x": column}), {"x": type}, ["CAST(x AS VARCHAR)"]).column(0)
         return repr(column[0].as_py())
     except (OverflowError, ValueError):  # An infinite timestamp, or one beyond the year 9999.
         return f"a {column.type} beyond Python's range"
@@ -112,7 +121,7 @@ def absent_row(machine: Machine, encoded: Sequence[Encoded]) -> IntegrityError:
         codec = store.inputs["key " + column.expression].codec
         assert codec is not None
         code = [np.array([word], np.int64) for word in words[place : place + width]]
-        values.append(f"{column.expression} = {codec.decode(code)[0].as_py()!r}")
+        values.append(f"{column.expression} = {_value(relation, codec.decode(code), column.type)}")
         place += width
     return IntegrityError(
         f"a row of {view_of(relation.name)} is deleted more often than it is there",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Protocol
 
 from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, substitute
 from sqlfront.planner.algebra.terms import (
@@ -34,6 +35,14 @@ from sqlfront.planner.algebra.terms import (
     inputs_of,
     with_inputs,
 )
+
+
+class ColumnSource(Protocol):
+    """What makes columns."""
+
+    def like(self, column: Column) -> Column:
+        """A new column with the name and type of another."""
+        ...
 
 
 class NewColumns:
@@ -114,7 +123,7 @@ def with_values(term: Term, values: Mapping[Column, Scalar]) -> Term:
     return rewrite(term, lambda part: with_scalars(part, lambda scalar: substitute(scalar, values)))
 
 
-def copied(term: Term, new: NewColumns) -> tuple[Term, dict[Column, Column]]:
+def copied(term: Term, new: ColumnSource) -> tuple[Term, dict[Column, Column]]:
     """The same rows in new columns, and the new column of each old one; a shared term is used once more."""
     columns: dict[Column, Column] = {}
     refs: dict[Column, Scalar] = {}

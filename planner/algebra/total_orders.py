@@ -27,6 +27,7 @@ ORDERED = frozenset(
 )
 """Aggregates whose value depends on the order in which they meet their rows."""
 
+_GREATEST = ("arg_max", "argmax", "max_by", "arg_max_null")
 _PLACES = frozenset(("row_number", "lag", "lead", "ntile"))
 _ENDS = frozenset(("first_value", "last_value", "nth_value", "first", "last", "any_value"))
 
@@ -47,7 +48,10 @@ def with_total_orders(term: Ordered, rows: Sequence[Column]) -> Ordered:
 
 
 def _aggregated(one: Aggregated, rows: Sequence[Column]) -> Aggregated:
-    return replace(one, order=_completed(one.order, one.arguments, () if one.distinct else rows))
+    order = one.order
+    if function_name(one.form) in _GREATEST:  # DuckDB gives the first of those that tie: the greatest.
+        order = (*order, Sort(one.arguments[0], descending=True))
+    return replace(one, order=_completed(order, one.arguments, () if one.distinct else rows))
 
 
 def _windowed(one: Windowed, rows: Sequence[Column]) -> Windowed:
@@ -62,8 +66,8 @@ def _windowed(one: Windowed, rows: Sequence[Column]) -> Windowed:
 
 def _completed(order: Sequence[Sort], arguments: Sequence[Scalar], rows: Sequence[Column]) -> tuple[Sort, ...]:
     """An order, then the arguments and all columns of the rows that it does not have."""
-    found = {one.value: one for one in order}
-    for value in (*arguments, *map(Ref, rows)):
-        if columns_of(value):
-            found.setdefault(value, Sort(value))
+    found: dict[Scalar, Sort] = {}
+    for one in (*order, *map(Sort, arguments), *map(Sort, map(Ref, rows))):
+        if columns_of(one.value):
+            found.setdefault(one.value, one)
     return tuple(found.values())

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from sqlfront.binding.bound_calls import (
-    ElementCall,
     GroupingCall,
     aggregate_call,
     form,
@@ -58,7 +57,9 @@ class CallBinder:
         if isinstance(node.this, exp.Identifier) and name == "array" and isinstance(node.expressions[0], exp.Query):
             return self.block.subquery("array", node, (), "=")
         if name in ("unnest", "unlist"):
-            return self._element(node)
+            from sqlfront.binding.unfolded import unfolded
+
+            return unfolded(node, self.block)[0]
         if name in ("grouping", "grouping_id"):
             arguments = tuple(self.bind(one) for one in node.expressions)
             slots = ", ".join(f"{{{place}}}" for place in range(len(arguments)))
@@ -170,18 +171,6 @@ class CallBinder:
             return Constant(slot(len(values) - 1), PARAMETER)
 
         return scalar_sql(replaced(body, change))
-
-    def _element(self, node: trees.Call) -> Scalar:
-        notes = self.block.notes
-        if len(node.expressions) != 1:
-            why, hint = "it unfolds structs or several levels", "unnest one list, and what is in it once more outside"
-            raise notes.refusal("unnest with more than a list", node, why, hint)
-        inner = node.expressions[0]
-        while isinstance(inner, exp.Paren):
-            inner = inner.this
-        if isinstance(inner, exp.Struct):
-            raise notes.refusal("unnest", node, "it makes several columns of one", "name the fields")
-        return ElementCall("list_extract({0}, 1)", (self.bind(inner),), "", can_fail=False)
 
     def defined(self, node: trees.Window) -> trees.Window:
         """The definition of OVER with that of the window it names."""

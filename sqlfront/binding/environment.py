@@ -48,6 +48,10 @@ class Numbers:
         self.last += 1
         return Column(self.last, name, type_)
 
+    def like(self, column: Column) -> Column:
+        """A new column with the name and type of another."""
+        return self.column(column.name, column.type)
+
     def next(self) -> int:
         self.last += 1
         return self.last

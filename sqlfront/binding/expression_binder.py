@@ -26,6 +26,7 @@ from sqlfront.planner.algebra.scalars import (
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.sql import trees
 from sqlfront.sql.dialect import printed
+from sqlfront.sql.keywords import quoted
 
 COMPARISONS: Mapping[type[exp.Expr], Operator] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -205,10 +206,11 @@ class ExpressionBinder(CallBinder):
     def _interval(self, node: exp.Interval) -> Scalar:
         return _folded(self._by_text(node))
 
-    def _struct_field(self, node: exp.Dot) -> Scalar:
+    def _field(self, node: exp.Dot) -> Scalar:
+        """A field of a STRUCT or VARIANT, a member of a UNION: DuckDB tells by the type."""
         if isinstance(node.expression, exp.Identifier):
-            name = node.expression.name.replace("'", "''")
-            return Call(form(f"struct_extract({slot(0)}, '{name}')"), (self.bind(node.this),), "", strict=True)
+            written = form(f"({slot(0)}).{quoted(node.expression.name)}")
+            return Call(written, (self.bind(node.this),), "", strict=True, can_fail=False)
         return self._by_text(node)
 
     def _positional(self, node: exp.PositionalColumn) -> Scalar:
@@ -234,7 +236,7 @@ class ExpressionBinder(CallBinder):
         exp.Paren: _paren, exp.And: _logic, exp.Or: _logic, exp.Not: _not, trees.Unlike: _not, exp.Is: _is,
         exp.Neg: _negative, exp.Between: _between, exp.In: _in, exp.Exists: _exists, exp.Subquery: _subquery,
         exp.Case: _case, exp.Cast: _cast, exp.TryCast: _cast, trees.Match: _match, exp.Collate: _collate,
-        exp.Tuple: _tuple, exp.Interval: _interval, exp.Dot: _struct_field, exp.PositionalColumn: _positional,
+        exp.Tuple: _tuple, exp.Interval: _interval, exp.Dot: _field, exp.PositionalColumn: _positional,
         exp.Placeholder: _parameter, trees.Call: CallBinder.call, trees.Window: CallBinder.over,
         exp.Comprehension: CallBinder.comprehension,
     }  # fmt: skip

@@ -267,9 +267,17 @@ def _with_join(left: Term, sight: Sight, node: exp.Expr, environment: Environmen
         why, hint = "its left side depends on its right one", "write it as LEFT JOIN"
         raise notes.refusal("A RIGHT JOIN with LATERAL", node, why, hint)
     if block.subqueries.waiting and kind != "inner":
-        left, right = _with_subqueries(left, right, dependent, node, block)
-    if right_first:
-        term: Term = Join(kind, right, left, condition)
+        left, right = _with_subqueries(left, right, dependent, block)
+    if block.subqueries.waiting and kind in ("left", "full", "semi", "anti") and not dependent:
+        from sqlfront.binding.paired_rows import joined_through_pairs
+
+        sides = (right, left) if right_first else (left, right)
+        term: Term = joined_through_pairs(kind, *sides, condition, block.subqueries, environment)
+    elif block.subqueries.waiting and kind != "inner":
+        why, hint = "whether rows pair depends on the rows of another query", "compute its value in one side first"
+        raise notes.refusal("A subquery in ON over both sides", node.args["on"], why, hint)
+    elif right_first:
+        term = Join(kind, right, left, condition)
     elif block.subqueries.waiting:
         term = block.subqueries.filtered(Join(kind, left, right, TRUE, dependent), condition)
     elif dependent and kind == "inner" and condition != TRUE:
@@ -281,8 +289,8 @@ def _with_join(left: Term, sight: Sight, node: exp.Expr, environment: Environmen
     return term, (sight if kind in ("semi", "anti") else merged)
 
 
-def _with_subqueries(left: Term, right: Term, dependent: bool, node: exp.Expr, block: SelectBlock) -> tuple[Term, Term]:
-    """The sides of a join with the columns of the subqueries in its condition, each beside the rows that it reads."""
+def _with_subqueries(left: Term, right: Term, dependent: bool, block: SelectBlock) -> tuple[Term, Term]:
+    """The sides of a join with the columns of those subqueries in its condition that read one side, which is there."""
     subqueries = block.subqueries
     for column, one in list(subqueries.waiting.items()):
         read = {*free_columns(one.term), *columns_of(one.condition)} - {*one.term.columns, *subqueries.waiting}
@@ -290,9 +298,6 @@ def _with_subqueries(left: Term, right: Term, dependent: bool, node: exp.Expr, b
             left = subqueries.attached(left, [Ref(column)])
         elif read <= set(right.columns) and not dependent:
             right = subqueries.attached(right, [Ref(column)])
-        else:
-            why, hint = "whether rows pair depends on the rows of another query", "compute its value in one side first"
-            raise block.notes.refusal("A subquery in ON over both sides", node.args["on"], why, hint)
     return left, right
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,13 +22,14 @@ SESSION_WORDS = frozenset(
 class Kind:
     """What a function of a name is; a macro of DuckDB's own is what it calls.
 
-    `unfolds`: it makes several rows of one.
+    `unfolds`: it makes several rows of one. `written_out`: a macro of DuckDB's own with an aggregate or unnest inside.
     """
 
     aggregate: bool = False
     unstable: bool = False
     user_macro: bool = False
     unfolds: bool = False
+    written_out: bool = False
 
 
 class Functions:
@@ -55,6 +57,11 @@ class Functions:
     def unfolds(self, name: str) -> bool:
         return self._kind(name).unfolds
 
+    @property
+    def written_out(self) -> set[str]:
+        """The names of DuckDB's own macros that are no functions of a row: a view has their texts."""
+        return {name for name, kind in _built_in(self._con).items() if kind.written_out}
+
     def _kind(self, name: str) -> Kind:
         """A name's kind; DuckDB's own names are read once per process."""
         lowered = name.lower()
@@ -77,6 +84,8 @@ _FACTS = f"""
     FROM duckdb_functions()"""
 
 
+# An error has no value that could change.
+_STABLE_TOO = ("error",)
 # The age of an instant, until now.
 _UNSTABLE_TOO = (("age", 1),)
 _UNFOLD = ("unnest", "unlist")
@@ -106,16 +115,32 @@ def _read_built_in(con: Any) -> dict[str, Kind]:
     for name, kind, changing, _ in rows:
         before = found.get(name, Kind())
         found[name] = Kind(
-            before.aggregate or kind == "aggregate", before.unstable or changing, unfolds=name in _UNFOLD
+            before.aggregate or kind == "aggregate",
+            before.unstable or (changing and name not in _STABLE_TOO),
+            unfolds=name in _UNFOLD,
         )
-    for name, kind, _, definition in rows:
-        if kind == "macro":
-            words = [word.lower() for word in _WORDS.findall(definition)]
-            called = [found[word] for word in words if word in found]
-            found[name] = replace(
-                found[name],
-                aggregate=found[name].aggregate or any(one.aggregate for one in called),
-                unstable=any(one.unstable for one in called) or any(word in SESSION_WORDS for word in words),
-                unfolds=any(one.unfolds for one in called),
-            )
+    calls = {name: _called(definition, found) for name, kind, _, definition in rows if kind == "macro"}
+    while changed := {
+        name: new for name, called in calls.items() if (new := _as_called(found[name], called, found)) != found[name]
+    }:
+        found |= changed  # A macro may call another.
     return found
+
+
+def _called(definition: str, known: Collection[str]) -> list[str]:
+    """The functions and the session's words in a macro's text."""
+    words = (word.lower() for word in _WORDS.findall(definition))
+    return [word for word in words if word in known or word in SESSION_WORDS]
+
+
+def _as_called(own: Kind, names: Sequence[str], known: Mapping[str, Kind]) -> Kind:
+    """What a macro of DuckDB's own is by the functions that it calls."""
+    called = [known[name] for name in names if name in known]
+    aggregate, unfolds = any(one.aggregate for one in called), any(one.unfolds for one in called)
+    return replace(
+        own,
+        aggregate=own.aggregate or aggregate,
+        unstable=own.unstable or any(one.unstable for one in called) or any(name in SESSION_WORDS for name in names),
+        unfolds=unfolds,
+        written_out=aggregate or unfolds,
+    )

@@ -89,16 +89,14 @@ class Grouping:
 
 
 def with_elements(term: Term, values: list[Scalar], block: SelectBlock) -> tuple[Term, list[Scalar]]:
-    """The columns of unnest()."""
+    """The columns of unnest(), those of unnest() in its argument before."""
     calls = list(dict.fromkeys(call for value in values for call in outermost(value, ElementCall)))
     if not calls:
         return term, values
     made = []
-    for call in calls:
-        if call.arguments[0].type.startswith(("STRUCT", "ROW")):
-            why, hint = "it makes several columns of one", "name the fields"
-            raise block.notes.refusal("unnest of a struct", block.notes.place(call), why, hint)
-        made.append(Made(block.environment.numbers.column("unnest", call.type), call.arguments[0]))
+    term, lists = with_elements(term, [call.arguments[0] for call in calls], block)
+    for call, elements in zip(calls, lists, strict=True):
+        made.append(Made(block.environment.numbers.column("unnest", call.type), elements))
         block.notes.note_at(made[-1].column, block.notes.place(call))
     columns: dict[Scalar, Scalar] = {call: Ref(one.column) for call, one in zip(calls, made)}
     return Unnest(term, tuple(made)), [replaced(value, columns.get) for value in values]

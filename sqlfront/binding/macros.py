@@ -1,11 +1,13 @@
-"""Macros of the user as what they stand for: a view keeps the meaning that they have when it is created.
+"""Macros as what they stand for: a view keeps the meaning that they have when it is created.
+
+They are those of the user, and those of DuckDB's own that aggregate or unfold.
 
 DuckDB puts the arguments into the macro's text, too, and confirms that the query with the texts has the same plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +24,8 @@ from sqlfront.storage.errors import InternalError
 _DEEPEST = 64
 _MACROS = """
     SELECT lower(function_name), function_type = 'table_macro', parameters, parameter_types, macro_definition
-    FROM duckdb_functions() WHERE NOT internal AND function_type IN ('macro', 'table_macro')"""
+    FROM duckdb_functions() WHERE function_type IN ('macro', 'table_macro') AND (NOT internal OR lower(function_name) IN
+    (SELECT unnest(?::VARCHAR[])))"""
 
 
 Arguments = dict[str, exp.Expr]
@@ -41,12 +44,13 @@ class Macro:
 
 
 class Macros:
-    """The macros of a connection; a name has several definitions if it is overloaded."""
+    """The macros of a connection, and those of DuckDB's `own` of some names; a name has several definitions if it is
+    overloaded."""
 
-    def __init__(self, con: Any) -> None:
+    def __init__(self, con: Any, own: Collection[str] = ()) -> None:
         self._con = con
         self._known: dict[str, list[Macro]] = {}
-        for name, is_table, parameters, types, text in con.execute(_MACROS).fetchall():
+        for name, is_table, parameters, types, text in con.execute(_MACROS, [list(own)]).fetchall():
             self._known.setdefault(name, []).append(Macro(is_table, tuple(parameters), tuple(types), text))
         self._told: set[str] = set()
 

@@ -17,7 +17,7 @@ from sqlfront.binding.scalar_types import WHOLE, Types
 from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.session_settings import Settings, settings_of
 from sqlfront.binding.table_catalog import CatalogView
-from sqlfront.planner.algebra.rewriting import passed
+from sqlfront.planner.algebra.rewriting import passed, walk_once
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar
 from sqlfront.planner.algebra.terms import (
     Common,
@@ -72,8 +72,9 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     notes, types = Notes(text), Types(con)
     settings = settings_of(con)
     environment = Environment(con, catalog, functions, types, notes, Numbers(), defaults_of(settings))
-    if functions.has_macros:
-        tree = Macros(con).put_in(tree, notes)
+    called = {call.name.casefold() for call in tree.find_all(trees.Call)}
+    if called and (functions.has_macros or called & functions.written_out):
+        tree = Macros(con, functions.written_out).put_in(tree, notes)
     if tree.find(trees.Pivot, trees.PivotQuery) is not None:
         tree = without_pivots(tree, con)
     output = bind(tree, environment, orders)
@@ -81,6 +82,10 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
         from sqlfront.binding.collations import without_collations
 
         output = without_collations(output, notes, con)
+    if any("UNION(" in column.type for part in walk_once(output.term) for column in part.columns):
+        from sqlfront.binding.union_comparisons import with_explicit_comparisons
+
+        output = replace(output, term=with_explicit_comparisons(output.term, notes))
     return Bound(output.term, output.names, notes, functions, settings, tree, output.more)
 
 

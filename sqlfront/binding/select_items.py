@@ -93,6 +93,13 @@ def _items(node: exp.Expr, block: SelectBlock) -> Iterator[Item]:
             block.expressions.starred = None
             yield Item(node.alias if isinstance(node, exp.Alias) else name, bound)
         return
+    whole = _unparenthesised(this)
+    if isinstance(whole, trees.Call) and whole.name.casefold() in ("unnest", "unlist"):
+        from sqlfront.binding.unfolded import unfolded
+
+        if columns := unfolded(whole, block)[1]:
+            yield from (Item(name, value) for name, value in columns)
+            return
     if isinstance(node, exp.Alias):
         value = block.alias(node.alias.casefold()) if block.is_alias_of(node) else block.expressions.bind(this)
         yield Item(node.alias, value)

@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlfront.planner.algebra.scalars import Call, Scalar
+from sqlfront.storage.codecs.nested_types import parse_nested
+
+_EXTRACTS = {"UNION": "union_extract", "VARIANT": "variant_extract"}
+_WITH_FIELDS = ("STRUCT", *_EXTRACTS)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class Sight:
                     if column is not None:
                         return fields(column, names[depth + 1 :])
         column = self.column(names[0])
-        if column is not None and (len(names) == 1 or column.type.startswith(("STRUCT", "UNION")) or not column.type):
+        if column is not None and (len(names) == 1 or column.type.startswith(_WITH_FIELDS) or not column.type):
             return fields(column, names[1:])
         if len(names) == 1:
             return next((_row(source) for source in self.sources if source.name.casefold() == folded[0]), None)
@@ -95,12 +99,23 @@ class Sight:
 
 
 def fields(value: Scalar, names: Sequence[str]) -> Scalar:
-    """Fields of a struct, one inside the other; of a UNION column, the member."""
+    """Fields, one inside the other: of a struct, a VARIANT; the members of a UNION."""
+    type_ = value.type
     for name in names:
         text = name.replace("'", "''").replace("{", "{{").replace("}", "}}")
-        extract = "union_extract" if value.type.startswith("UNION") else "struct_extract"
+        extract = _EXTRACTS.get(type_.partition("(")[0], "struct_extract")
         value = Call(f"{extract}({{0}}, '{text}')", (value,), "", strict=True, can_fail=False)
+        type_ = _field_type(type_, name)
     return value
+
+
+def _field_type(type_: str, name: str) -> str:
+    """The type of a field; "" if it is not known."""
+    nested = parse_nested(type_)
+    if nested is None:
+        return type_ if type_ == "VARIANT" else ""
+    fields = zip(nested.names, nested.types, strict=True)
+    return next((held for own, held in fields if own.casefold() == name.casefold()), "")
 
 
 def _row(source: Source) -> Scalar:

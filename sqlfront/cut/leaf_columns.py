@@ -9,7 +9,7 @@ from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import AtomTable, JoinCore
 from sqlfront.cut.scalar_forms import call, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
-from sqlfront.cut.value_types import never_null, no_codes
+from sqlfront.cut.value_types import never_null
 from sqlfront.planner.algebra.scalars import (
     Call,
     Column,
@@ -22,6 +22,7 @@ from sqlfront.planner.algebra.scalars import (
 )
 from sqlfront.planner.model.query import Atom, Comparison, Condition, LeafColumn, Reference
 from sqlfront.sql.keywords import quoted
+from sqlfront.storage.codecs.nested_types import LOOSE_VARIANTS, has_loose_variants
 
 
 @dataclass
@@ -57,9 +58,9 @@ class Leaves:
         """The variable that holds an expression of one atom; made if there is none. Raises NotSupportedError."""
         element = (self._core.atoms_of(value)[0], value)
         if element not in self._by_element:
-            if (why := no_codes(value.type)) is not None:
+            if has_loose_variants(value.type):
                 place = self._notes.place_of(value)
-                raise self._notes.refusal(f"A column of type {value.type}", place, why, "cast it to VARCHAR")
+                raise self._notes.refusal(f"A column of type {value.type}", place, LOOSE_VARIANTS, "select its parts")
             self._by_element[element] = self._declare(value.type, {element[0]: value})
         return self._by_element[element]
 

@@ -34,6 +34,7 @@ from sqlfront.planner.algebra.terms import (
     scalars_of,
 )
 from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.storage.codecs.order import has_loose_intervals
 from sqlfront.storage.errors import NotSupportedError
 
 _ZONED, _ZONED_TIME = "TIMESTAMP WITH TIME ZONE", "TIME WITH TIME ZONE"
@@ -55,9 +56,6 @@ _PLAIN = frozenset(
 )
 _PLAIN_FORMS = ("CAST({0} AS ", "TRY_CAST({0} AS ", "{0} || {1}", "CASE WHEN ")
 _EXTREMES = ("min", "max", "arg")  # The aggregates whose names begin so compare their arguments.
-# Values that do not come back from Arrow as they were: a member of a UNION that is NULL becomes NULL.
-_OPAQUE = re.compile(r"\bVARIANT\b|\bUNION\(")
-_MEMBER = "union_extract({0}, "
 # Functions of an instant that do not ask which time zone the session is in.
 _ZONE_FREE = frozenset(
     (
@@ -99,10 +97,6 @@ def _check_part(part: Scalar, bound: Bound) -> None:
         return
     if _is_ordered(part) and any(map(_is_unordered, parts_of(part))):
         raise _unordered(part, bound)
-    if (opaque := _opaque(part)) is not None:
-        why = "DuckDB cannot read its values back from the changed rows, so the expression cannot be computed"
-        what = f"An expression over a column of type {opaque.type}"
-        raise notes.refusal(what, notes.place_of(part), why, "store its value in a column of a plain type")
     if not isinstance(part, Call):
         return
     name = function_name(part.form) or ("" if part.arguments else part.form)
@@ -142,24 +136,17 @@ def _is_ordered(part: Scalar) -> bool:
 
 
 def _is_unordered(value: Scalar) -> bool:
-    return "MAP(" in value.type and "INTERVAL" in value.type
+    return has_loose_intervals(value.type)
 
 
 def _unordered(value: Scalar, bound: Bound) -> NotSupportedError:
-    why = "DuckDB orders intervals in a MAP by how they are written, though it takes 30 days and 1 month for equal"
-    hint = "order by an entry of the map, or by its keys"
-    what = "An order of intervals in a MAP"
+    family = "MAP" if "MAP(" in value.type else "UNION"
+    why = (
+        f"DuckDB orders intervals in a {family} by how they are written, though it takes 30 days and 1 month for equal"
+    )
+    hint = "order by an entry of the map, or by its keys" if family == "MAP" else "order by a member of the union"
+    what = f"An order of intervals in a {family}"
     return bound.notes.refusal(what, bound.notes.place_of(value), why, hint)
-
-
-def _opaque(scalar: Scalar) -> Column | None:
-    """A column whose values an expression cannot be computed of; a member of a UNION is its value."""
-    if isinstance(scalar, Ref):
-        return scalar.column if _OPAQUE.search(scalar.type) else None
-    is_member = isinstance(scalar, Call) and scalar.form.startswith(_MEMBER) and not _OPAQUE.search(scalar.type)
-    if is_member and isinstance(parts_of(scalar)[0], Ref):
-        return None
-    return next((found for one in parts_of(scalar) if (found := _opaque(one)) is not None), None)
 
 
 def _number(column: Column) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.scalar_forms import call, equal, row_values
-from sqlfront.cut.value_types import ComparedTypes, is_lossless, never_null, no_codes, usual_value
+from sqlfront.cut.value_types import ComparedTypes, is_lossless, never_null, usual_value
 from sqlfront.planner.algebra.scalars import (
     Call,
     Compare,
@@ -21,6 +21,7 @@ from sqlfront.planner.algebra.scalars import (
     cast,
     columns_of,
 )
+from sqlfront.storage.codecs.nested_types import LOOSE_VARIANTS, has_loose_variants
 from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
 
@@ -169,9 +170,9 @@ class _Splitting:
         left, right, operator = condition.left, condition.right, condition.operator
         types = [left.type, right.type]
         for side in (left, right):
-            if (why := no_codes(side.type)) is not None:
+            if has_loose_variants(side.type):
                 place = self._notes.place_of(side)
-                raise self._notes.refusal(f"A join on {side.type}", place, why, "join on VARCHAR")
+                raise self._notes.refusal(f"A join on {side.type}", place, LOOSE_VARIANTS, "join on its parts")
         common, place = self._types.common(*types), self._notes.place_of(condition)
         if common is None:
             why, hint = "DuckDB compares them in a way a join index cannot", "cast one side to the other's type"

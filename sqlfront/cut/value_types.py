@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar, is_never_null
 from sqlfront.sql.keywords import quoted
-from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, scalar_types
-from sqlfront.storage.codecs.types import OPEN, parse_type
+from sqlfront.storage.codecs.nested_types import NestedType, parse_nested
+from sqlfront.storage.codecs.types import parse_type
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 from sqlfront.storage.sql_text import literal
 
@@ -42,6 +42,7 @@ _USUAL = {
     "BIGNUM": "0",
     "JSON": "null",
     "GEOMETRY": "POINT EMPTY",
+    "VARIANT": "",
 }
 _TIMESTAMPS = ("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP", "TIMESTAMP_NS")
 
@@ -163,18 +164,11 @@ def _usual_nested(nested: NestedType) -> str:
         return f"[{', '.join(['NULL'] * nested.size)}]"
     if nested.family == "MAP":
         return "MAP()"
+    if nested.family == "UNION":
+        return f"union_value({quoted(nested.names[0])} := CAST(NULL AS {nested.types[0]}))"
     if nested.family == "TUPLE":
         return f"row({', '.join(['NULL'] * len(nested.names))})"
     return f"{{{', '.join(f'{quoted(name)}: NULL' for name in nested.names)}}}"
-
-
-def no_codes(kind: str) -> str | None:
-    """Why values of a type cannot be a column of a view's join or output; None if they can."""
-    scalars = list(scalar_types(kind))
-    if any(scalar.startswith(OPEN) for scalar in scalars):
-        lost = "Arrow does not tell NULL from a member that is NULL"
-        return lost if "UNION(" in kind else "equal values may have several forms, and DuckDB tells no common one"
-    return None
 
 
 def _integer_fits(signed: bool, bits: int, target: str) -> bool:

@@ -12,6 +12,7 @@ from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.storage.codecs import casting
 from sqlfront.storage.codecs.casting import Settings, under
+from sqlfront.storage.codecs.transport import arrived_sql, column_sql, may_be_carried
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.sql_text import quote
 
@@ -91,7 +92,10 @@ class Evaluator:
         import pyarrow as pa
 
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        casts = ", ".join(f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in types.items())
+        arrows = table.schema
+        casts = ", ".join(
+            f"{arrived_sql(name, type_, arrows.field(name).type)} AS {quote(name)}" for name, type_ in types.items()
+        )
         try:
             with self._lock:
                 source, name, con = self._prepare(table.schema, casts, query, guarded, settings)
@@ -117,7 +121,7 @@ class Evaluator:
             con = self._cursor(guarded, settings)
             con.register(f"__rows{number}", source)
             text = query.replace("{rows}", f"(SELECT {casts} FROM __rows{number})")
-            con.execute(f"PREPARE __q{number} AS {text}")
+            con.execute(f"PREPARE __q{number} AS {_exported(con, text)}")
             self._prepared[key] = source, f"__q{number}", con
         return self._prepared[key]
 
@@ -126,6 +130,14 @@ class Evaluator:
             con.execute(f"DEALLOCATE {name}")
             con.unregister(f"__rows{number}")
         self._prepared.clear()
+
+
+def _exported(con: Any, query: str) -> str:
+    """The query with its columns as they leave DuckDB."""
+    if not may_be_carried(query):
+        return query
+    columns = [(name, type_) for name, type_, *_ in con.execute(f"DESCRIBE {query}").fetchall()]
+    return f"SELECT {', '.join(column_sql(*column) for column in columns)} FROM ({query})"
 
 
 def _no_rows(schema: pa.Schema) -> pa.Table:
@@ -147,7 +159,7 @@ class _Rows:
 
 def load_rows(con: Any, database: str, relation: Relation) -> Iterator[pa.RecordBatch]:
     """The rows of an ordinary table as the transaction of `con` sees them, in the relation's column order."""
-    columns = ", ".join(quote(column.name) for column in relation.columns)
+    columns = ", ".join(column_sql(column.name, column.type) for column in relation.columns)
     with lossless(con):
         yield from con.sql(f"SELECT {columns} FROM {quote(database)}.{relation.name}").to_arrow_reader(65536)
 

@@ -9,6 +9,7 @@ from sqlfront.database.entries import ViewEntry
 from sqlfront.planner.model.query import Definition, Limit
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.codecs.transport import restored_sql
 from sqlfront.storage.sql_text import quote
 
 
@@ -31,7 +32,9 @@ def forget_view(database: Database, con: Any, name: QualifiedName) -> None:
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     """SQL that computes a view's columns from its raw columns; those of a frozen projection, the scan has computed."""
     if definition.is_frozen:
-        columns = [_output(definition, quote(name), name, type_) for name, type_ in definition.columns]
+        columns = [
+            _output(definition, restored_sql(quote(name), type_), name, type_) for name, type_ in definition.columns
+        ]
         return f"SELECT {', '.join(columns)} FROM {source}"
     raw = []
     for column in definition.raw:

@@ -9,6 +9,7 @@ UNNEST or items of the SELECT is looked for among the rows of the whole SELECT, 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlfront.binding.freeze import with_database
+from sqlfront.binding.freeze import frozen_tree, with_database
+from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import frozen, lossless
 from sqlfront.define.row_errors import ROW, is_try
 from sqlfront.sql.dialect import parse_one, printed
-from sqlfront.storage.errors import DataError, ProgrammingError
+from sqlfront.sql.guard import query_columns
+from sqlfront.storage.errors import DataError, Error, ProgrammingError
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -46,13 +49,26 @@ def error_rows(session: Session, entry: ViewEntry) -> list[tuple[Any, ...]]:
                 why=f"change table {shown(table.name)} was created WITH (retain = false) and keeps no rows",
                 hint="create the change table WITH (retain = true)",
             )
-    tree = with_database(parse_one(entry.select), database.name)
     found: dict[tuple[Any, ...], None] = {}
     with session.current_reading().holding(), frozen(session.duck, entry.settings), lossless(session.duck):
-        for node in tree.find_all(exp.Anonymous):
+        for node in _query(session, entry).find_all(exp.Anonymous):
             if is_try(node) and (select := _computing(node)) is not None:
                 found |= dict.fromkeys(_failures(session, entry, select, node.expressions[0]))
     return list(found)
+
+
+def _query(session: Session, entry: ViewEntry) -> exp.Expr:
+    """The view's query in the user's words, where these mean what they meant at CREATE; else as it is stored."""
+    import duckdb
+
+    database = session.database
+    with contextlib.suppress(Error, duckdb.Error):
+        frozen = frozen_tree(parse_one(entry.written), EngineCatalog(database, session.duck))
+        tree = with_database(frozen, database.name)
+        types = [type_ for _, type_ in query_columns(session.duck, printed(tree))]
+        if types == [type_ for _, type_ in entry.definition.columns]:
+            return tree
+    return with_database(parse_one(entry.select), database.name)
 
 
 @dataclass(frozen=True)
@@ -167,7 +183,7 @@ def _operands(tried: exp.Expr) -> dict[str, exp.Expr]:
     call = around.find_ancestor(exp.Anonymous)
     assert call is not None
     pack = next(node for node in call.find_all(exp.Anonymous) if node.name.lower() == "struct_pack")
-    return {entry.name: entry.expression for entry in pack.expressions}
+    return {entry.name: entry.expression.copy() for entry in pack.expressions}
 
 
 def _computing(node: exp.Expr) -> exp.Select | None:

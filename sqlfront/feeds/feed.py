@@ -206,7 +206,7 @@ class Subscription:
     def _shown(self, table: pa.Table) -> pa.Table:
         from sqlfront.maintenance.output.output_change import plain
 
-        return table if self._lossless else plain(table)
+        return table if self._lossless else plain(table, dict(self._feed.entry.definition.columns))
 
     def _gather(self, waiting: deque[pa.Table]) -> None:
         waiting += self._feed.after(self._fetched)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.storage.codecs.transport import arrived_sql
 from sqlfront.storage.errors import Error
 from sqlfront.storage.sql_text import quote
 
@@ -92,7 +93,8 @@ class FeedCursor:
             return f"SELECT {columns} WHERE false"
         names = [f"c{number}" for number in range(len(self._columns))]
         self._con.register(_NAME, table.rename_columns(names))
+        arrows = zip(names, self._columns, table.schema.types, strict=True)
         columns = ", ".join(
-            f"CAST({own} AS {type_}) AS {quote(name)}" for own, (name, type_) in zip(names, self._columns, strict=True)
+            f"{arrived_sql(own, type_, arrow)} AS {quote(name)}" for own, (name, type_), arrow in arrows
         )
         return f"SELECT {columns} FROM {_NAME}"

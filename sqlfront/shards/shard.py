@@ -22,7 +22,7 @@ from sqlfront.database.sessions import Session
 from sqlfront.define.build import Bound, build_view
 from sqlfront.define.change_table_ddl import create_change_table
 from sqlfront.define.persistence import restore
-from sqlfront.maintenance.output.output_change import OutputChange, plain, view_rows
+from sqlfront.maintenance.output.output_change import OutputChange, view_rows
 from sqlfront.shards.routes import WEIGHT
 from sqlfront.shards.shard_log import START, At, ShardDelta, ShardLog, unpack
 from sqlfront.shards.shard_plan import ShardPlan
@@ -138,7 +138,9 @@ class Shard:
             rows = view_rows(entry.maintained, self.session.database.evaluate)
             if rows is not None and rows.num_rows:
                 ones = np.ones(rows.num_rows, np.int64)
-                found.append(self._marked(number, OutputChange(plain(rows), ones, ones).weighted()))
+                found.append(
+                    self._marked(number, OutputChange(rows, ones, ones).weighted(dict(entry.definition.columns)))
+                )
         return found
 
     def together(self, tables: Sequence[pa.Table]) -> pa.Table:

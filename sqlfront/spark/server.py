@@ -18,6 +18,7 @@ import pyarrow.flight as flight
 from sqlfront.feeds.feed import HELD_ROWS, Subscription
 from sqlfront.spark.plans import Request, job_of, planned_reads
 from sqlfront.spark.snapshots import MOST_REMEMBERED, Snapshots, readable, view_name
+from sqlfront.storage.codecs.transport import arrived_sql
 from sqlfront.storage.errors import Error, ProgrammingError
 from sqlfront.storage.outside.spark_types import spark_columns, spark_schema
 from sqlfront.storage.sql_text import quote
@@ -122,7 +123,6 @@ class ViewServer(flight.FlightServerBase):
         columns = [*entry.definition.columns, ("_change_type", "VARCHAR")]
         columns += [("_commit_version", "BIGINT"), ("_commit_timestamp", "TIMESTAMP")]
         with self._connection.cursor() as cursor:
-            own = ", ".join(f"CAST(c{i} AS {type_}) AS {quote(name)}" for i, (name, type_) in enumerate(columns))
             if not tables:
                 nothing = ", ".join(f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_ in columns)
                 return cursor.execute(
@@ -130,6 +130,10 @@ class ViewServer(flight.FlightServerBase):
                 ).to_arrow_table()
             rows = pa.concat_tables(tables).rename_columns([f"c{i}" for i in range(len(columns))])
             cursor.register("__sqlfront_changes", rows)
+            own = ", ".join(
+                f"{arrived_sql(f'c{i}', type_, arrow)} AS {quote(name)}"
+                for i, ((name, type_), arrow) in enumerate(zip(columns, rows.schema.types, strict=True))
+            )
             query = f"SELECT {spark_columns(columns)} FROM (SELECT {own} FROM __sqlfront_changes)"
             return cursor.execute(f"{query} WHERE _commit_version <= {int(request['end'])}").to_arrow_table()
 

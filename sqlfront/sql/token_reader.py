@@ -263,7 +263,7 @@ class TokenReader(DuckDBParser):
                 self.accept("PRECISION")
             elif word in ("BIT", "CHARACTER", "CHAR", "NATIONAL"):
                 self.accept("VARYING")
-            while self.accept("."):
+            while word != "VARIANT" and self.accept("."):  # It is a keyword: what follows the dot is a field.
                 self.label("a type's name")
         else:
             self.raise_error("Expected a type")

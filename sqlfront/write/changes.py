@@ -9,6 +9,7 @@ import numpy as np
 
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.codecs.casting import session
+from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import DataError, IntegrityError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SIGNS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 1}
 WEIGHT, CHANGE_TYPE = "_weight", "_change_type"
+VARIANT_NAME = b"arrow.parquet.variant"
 
 
 def read_changes(
@@ -59,7 +61,7 @@ def read_changes(
         if at is None:
             picked.append(_default(what, column, rows.num_rows, defaults or {}))
             continue
-        values = rows.column(at)
+        values = _typed(rows.schema.field(at), rows.column(at))
         if column.not_null and values.null_count:
             raise IntegrityError(
                 f"a change of {what} has NULL in column {column.name}",
@@ -86,6 +88,15 @@ def as_arrow(what: str, changes: Any) -> pa.Table | pa.RecordBatch:
         why="changes come as Arrow data: an object with __arrow_c_stream__",
         hint="pass a pyarrow Table or RecordBatch, a pandas or polars DataFrame, or a DuckDB relation",
     )
+
+
+def _typed(field: pa.Field, values: Any) -> Any:
+    """A column whose type says what its field does: that it is a VARIANT."""
+    if (field.metadata or {}).get(b"ARROW:extension:name") != VARIANT_NAME:
+        return values
+    from sqlfront.storage.codecs.variant_bytes import as_variant
+
+    return as_variant(values)
 
 
 def _weights(what: str, rows: Any, position: dict[str, int]) -> np.ndarray | None:
@@ -118,4 +129,4 @@ def _default(what: str, column: Column, rows: int, defaults: dict[str, str]) -> 
     con = session()
     con.execute("SET arrow_lossless_conversion = true")
     sql = f"SELECT CAST(({default}) AS {column.type}) AS d FROM range({rows})"
-    return con.sql(sql).to_arrow_table().column(0).combine_chunks()
+    return exported(con.sql(sql)).to_arrow_table().column(0).combine_chunks()

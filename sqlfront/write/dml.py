@@ -27,6 +27,7 @@ from sqlfront.database.user_settings import lossless
 from sqlfront.sql.name_parts import GAP, NAME, OPAQUE
 from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.sql_text import quote
 from sqlfront.write.returned import commit_captured, write_returned
@@ -330,12 +331,13 @@ def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.n
     """What the statement changed on the temporary table, as rows and weights."""
     with lossless(con):
         if plain_insert:
-            rows = con.sql(f"FROM temp.{_STAGE}").to_arrow_table()
+            rows = exported(con.sql(f"FROM temp.{_STAGE}")).to_arrow_table()
             return rows, np.ones(rows.num_rows, np.int64)
-        rows = con.sql(
+        changed = con.sql(
             f"SELECT *, -1 AS __weight FROM (FROM temp.{_BEFORE} EXCEPT ALL FROM temp.{_STAGE}) UNION ALL "
             f"SELECT *, 1 FROM (FROM temp.{_STAGE} EXCEPT ALL FROM temp.{_BEFORE})"
-        ).to_arrow_table()
+        )
+        rows = exported(changed).to_arrow_table()
     weights = rows.column("__weight").to_numpy().astype(np.int64)
     return rows.drop_columns(["__weight"]), weights
 

@@ -23,7 +23,7 @@ from sqlfront.database.names import Key, captured_table
 from sqlfront.database.transactions import Transaction, rollback
 from sqlfront.database.user_settings import lossless
 from sqlfront.sql.statements import PassThrough
-from sqlfront.storage.sql_text import quote
+from sqlfront.storage.codecs.transport import column_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,8 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUB
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table's relation as a list in SQL, whether all are of plain types, and the places of dates."""
+    """The columns of a table's relation as a list in SQL, as they leave DuckDB; whether all are of plain types; and the
+    places of dates."""
 
     names: str
     plain: bool
@@ -100,7 +101,7 @@ def commit_captured(session: Session, transaction: Transaction, key: Key) -> Non
     columns = _columns(relation)
     try:
         with nullcontext() if columns.plain else lossless(con):
-            database.capture.take_own(con, table, [column.name for column in relation.columns])
+            database.capture.take_own(con, table, {column.name: column.type for column in relation.columns})
             rows = con.fetchmany(_FEW + 1) if columns.plain and not columns.dates else []
             taken = rows if 0 < len(rows) <= _FEW else _rest(con, relation, rows, weighted=True)
     except BaseException:
@@ -146,7 +147,7 @@ def _columns(relation: Relation) -> Columns:
     """A relation's columns; asked for once."""
     found = _known.get(relation)
     if found is None:
-        names = ", ".join(quote(column.name) for column in relation.columns)
+        names = ", ".join(column_sql(column.name, column.type) for column in relation.columns)
         dates = tuple(place for place, column in enumerate(relation.columns) if column.type in ("DATE", "TIMESTAMP"))
         plain = all(_PLAIN.fullmatch(column.type) for column in relation.columns)
         found = _known[relation] = Columns(names, plain, dates)

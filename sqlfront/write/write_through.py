@@ -15,6 +15,7 @@ from sqlfront.database.reserved import is_reserved, reserved
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.codecs.transport import arrived_sql
 from sqlfront.storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
 from sqlfront.storage.sql_text import quote
 from sqlfront.write.changes import as_arrow, read_changes
@@ -130,9 +131,7 @@ def _net(
 
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     weights = np.ones(table.num_rows, np.int64) if weights is None else weights
-    casts = ", ".join(
-        f"CAST(({defaults.get(c.name) or quote(c.name)}) AS {c.type}) AS {quote(c.name)}" for c in netted.columns
-    )
+    casts = ", ".join(f"{_value(c, defaults.get(c.name), table)} AS {quote(c.name)}" for c in netted.columns)
     names = _names(netted.columns)
     con.register(_GIVEN, table.append_column("__weight", pa.array(weights)))
     try:
@@ -147,6 +146,13 @@ def _net(
             hint="cast it first, or correct it",
         ) from error
     con.unregister(_GIVEN)  # Not after an error: the transaction is aborted then, and takes the name along.
+
+
+def _value(column: Column, default: str | None, given: pa.Table) -> str:
+    """The given value of a column, or its default, in the column's type."""
+    if default:
+        return f"CAST(({default}) AS {column.type})"
+    return arrived_sql(column.name, column.type, given.schema.field(column.name).type)
 
 
 def _check_deletes(con: Any, netted: Netted) -> None:

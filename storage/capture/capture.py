@@ -52,6 +52,7 @@ from sqlfront.storage.capture.trigger_sql import (
     whose,
 )
 from sqlfront.storage.capture.watch import Watch
+from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import InternalError, OperationalError
 from sqlfront.storage.sql_text import quote
 
@@ -306,7 +307,7 @@ class Capture:
         """
         found, marks = {}, {}
         for captured in self._chosen(tables):
-            rows = con.sql(pending_query(self.database, captured, own)).to_arrow_table()
+            rows = exported(con.sql(pending_query(self.database, captured, own))).to_arrow_table()
             if rows.num_rows:
                 marks[captured.table] = int(rows.column(rows.num_columns - 1).to_numpy().max()), rows.num_rows
                 found[captured.table] = rows.select(range(rows.num_columns - 1))
@@ -339,14 +340,14 @@ class Capture:
         with within() if changed else nullcontext():
             for captured in chosen:
                 if (captured.number,) in changed:
-                    rows = con.sql(take_statement(self.database, captured, own)).to_arrow_table()
+                    rows = exported(con.sql(take_statement(self.database, captured, own))).to_arrow_table()
                     found[captured.table] = rows
                     self._dead += 0 if own else rows.num_rows
         return found
 
-    def take_own(self, con: Any, table: QualifiedName, columns: Iterable[str]) -> None:
-        """Take out what the transaction of `con` has changed in one table: these columns and `_weight` are left as the
-        result of `con`. What it has changed in other tables is foreign after COMMIT."""
+    def take_own(self, con: Any, table: QualifiedName, columns: Mapping[str, str]) -> None:
+        """Take out what the transaction of `con` has changed in one table: these columns, with their types, and
+        `_weight` are left as the result of `con`. What it has changed in other tables is foreign after COMMIT."""
         con.execute(take_statement(self.database, self._get(table), True, columns))
 
     def has_foreign(self, con: Any) -> bool:

@@ -7,9 +7,10 @@ that made the change, and the needed columns by position, so that no user name c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from sqlfront.storage.codecs.transport import carried_sql
 from sqlfront.storage.sql_text import literal, quote
 
 SCHEMA = "__sqlfront"
@@ -163,13 +164,18 @@ def changed_query(database: str, captures: Iterable[Captured], own: bool | None)
     return " UNION ALL ".join(parts)
 
 
-def take_statement(database: str, captured: Captured, own: bool | None, columns: Iterable[str] | None = None) -> str:
-    """Delete the captured rows and return them, all or these columns by the table's own names, then `_weight`."""
+def take_statement(
+    database: str, captured: Captured, own: bool | None, columns: Mapping[str, str] | None = None
+) -> str:
+    """Delete the captured rows and return them by the table's own names, then `_weight`: all columns, or those of these
+    names and types."""
     return f"DELETE FROM {delta_sql(database, captured)} WHERE {whose(own)} RETURNING {_named(captured, columns)}"
 
 
-def _named(captured: Captured, columns: Iterable[str] | None = None) -> str:
+def _named(captured: Captured, columns: Mapping[str, str] | None = None) -> str:
     places = {name.casefold(): i for i, name in enumerate(captured.columns)}
-    chosen = captured.columns if columns is None else columns
-    names = "".join(f"c{places[name.casefold()]} AS {quote(name)}, " for name in chosen)
+    chosen = dict.fromkeys(captured.columns, "") if columns is None else columns
+    names = "".join(
+        f"{carried_sql(f'c{places[name.casefold()]}', type)} AS {quote(name)}, " for name, type in chosen.items()
+    )
     return f"{names}w::BIGINT AS {WEIGHT}"

@@ -12,6 +12,7 @@ from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import Codec, mark_nulls, opaque_storage, safe_cast
 from sqlfront.storage.codecs.dictionary import Dictionary, validity
 from sqlfront.storage.codecs.nested_bytes import Layout, strings_of, values_of
+from sqlfront.storage.codecs.transport import restored_sql
 from sqlfront.storage.codecs.types import ScalarType
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
@@ -102,7 +103,7 @@ class GeometryCodec(BytesCodec):
 
 
 class NestedCodec(Codec):
-    """LIST, ARRAY, STRUCT, TUPLE and MAP: byte strings that are equal, and ordered, as the values are."""
+    """LIST, ARRAY, STRUCT, TUPLE, MAP and UNION: byte strings that are equal, and ordered, as the values are."""
 
     def __init__(self, type: str, layout: Layout, caster: Caster, dictionary: Dictionary) -> None:
         super().__init__(type, layout.arrow_type, caster)
@@ -113,7 +114,7 @@ class NestedCodec(Codec):
         return values_of(self._layout, self.dictionary.decode(words[0], pa.large_binary()))
 
     def cast_sql(self, name: str) -> str:
-        return f"CAST({super().cast_sql(name)} AS {self.type})"
+        return f"CAST({restored_sql(super().cast_sql(name), self.type)} AS {self.type})"
 
     def _native(self, array: pa.Array) -> pa.Array | None:
         return array if self._layout.fits(array.type) else None

@@ -6,7 +6,7 @@ HUGEINT, UHUGEINT, UUID                     two words
 FLOAT, DOUBLE                               the bits in an order-preserving form, one zero, one NaN
 INTERVAL                                    days and microseconds, two words
 VARCHAR, JSON, BLOB, BIT, BIGNUM, GEOMETRY  an id in a dictionary
-LIST, ARRAY, STRUCT, TUPLE, MAP             an id in the dictionary of BLOB, of a byte string in DuckDB's order
+LIST, ARRAY, STRUCT, TUPLE, MAP, UNION      an id in the dictionary of BLOB, of a byte string in DuckDB's order
 ENUM                                        the position among its values
 """
 
@@ -37,9 +37,10 @@ from sqlfront.storage.codecs.fixed import (
     timestamp_code,
 )
 from sqlfront.storage.codecs.nested_bytes import Layout, Strings, Words, layout_of
-from sqlfront.storage.codecs.nested_types import NestedType, parse_nested
+from sqlfront.storage.codecs.nested_types import LOOSE_VARIANTS, NestedType, has_loose_variants, parse_nested
 from sqlfront.storage.codecs.types import ScalarType, parse_type
 from sqlfront.storage.codecs.wide import IntervalCodec, UuidCodec, WideCodec, WideDecimalCodec
+from sqlfront.storage.errors import NotSupportedError
 
 _INTEGERS = {
     "TINYINT": pa.int8(),
@@ -67,7 +68,15 @@ _TIMES = {
 def codec_for(type: str, dictionaries: Dictionaries) -> Codec:
     """The codec of a DuckDB type, named as DESCRIBE does. NotSupportedError for types that have none."""
     if (nested := parse_nested(type)) is not None:
+        if has_loose_variants(type):
+            raise NotSupportedError(
+                f"columns of type {type} cannot be kept in a materialized view",
+                why=LOOSE_VARIANTS,
+                hint="select its parts",
+            )
         return NestedCodec(nested.name, _layout(nested, dictionaries), dictionaries.caster, dictionaries.blob)
+    if type.strip() == "VARIANT":
+        return NestedCodec("VARIANT", _variants(dictionaries), dictionaries.caster, dictionaries.blob)
     scalar, caster = parse_type(type), dictionaries.caster
     family = scalar.family
     if family in _INTEGERS:
@@ -87,14 +96,23 @@ def codec_for(type: str, dictionaries: Dictionaries) -> Codec:
 def _layout(nested: NestedType, dictionaries: Dictionaries) -> Layout:
     """The layout of a nested type's byte strings."""
     held: list[Layout] = []
-    for type in nested.types:
+    for type in (*(("UTINYINT",) if nested.family == "UNION" else ()), *nested.types):
         inner = parse_nested(type)
         if inner is not None:
             held.append(_layout(inner, dictionaries))
             continue
+        if type == "VARIANT":
+            held.append(_variants(dictionaries))
+            continue
         codec = codec_for(type, dictionaries)
         held.append(Words(codec) if codec.dictionary is None else Strings(codec))
     return layout_of(nested, held)
+
+
+def _variants(dictionaries: Dictionaries) -> Layout:
+    from sqlfront.storage.codecs.variant_bytes import Variants
+
+    return Variants(codec_for("BLOB", dictionaries))
 
 
 def _dictionary_codec(family: str, dictionaries: Dictionaries) -> Codec:

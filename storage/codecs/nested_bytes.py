@@ -7,6 +7,7 @@ one or two code words    8 bytes each, the highest first, turned so that unsigne
 strings                  their bytes, 0 and 1 as the pairs (1, 2) and (1, 3); then 0
 LIST, MAP                the elements, or the entries; then 0
 STRUCT, TUPLE, ARRAY     the fields, or the elements
+UNION                    the number of the member, then all members
 
 So no string is the beginning of another, and lists are ordered element by element. Codes are DuckDB's equality-normal
 form (one zero, one NaN, one form of an interval), so equal values have equal strings. Writing takes time linear in the
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlfront.storage.codecs.codec import Codec, nulls_of
-from sqlfront.storage.codecs.nested_types import NestedType
+from sqlfront.storage.codecs.nested_types import NestedType, tuple_names
 from sqlfront.storage.codecs.order import is_orderable, order_places
 from sqlfront.storage.kernels.layout import NULL_CODE, ORDER_HIGH, ORDER_LOW_WORD, ORDER_WORD
 
@@ -244,7 +245,7 @@ class Arrays(Layout):
 
 
 def layout_of(nested: NestedType, held: list[Layout]) -> Layout:
-    """The layout of a nested type over the layouts of what it holds."""
+    """The layout of a nested type over the layouts of what it holds: of a UNION, the number of the member first."""
     if nested.family == "LIST":
         return Lists(held[0], pa.list_(pa.field("l", held[0].arrow_type)))
     if nested.family == "ARRAY":
@@ -253,7 +254,8 @@ def layout_of(nested: NestedType, held: list[Layout]) -> Layout:
         key, value = held
         arrow_type = pa.map_(key.arrow_type, value.arrow_type)
         return Lists(Rows(nested.names, held, False), arrow_type)
-    return Rows(nested.names, held, nested.family == "STRUCT")
+    names = nested.names if nested.family != "UNION" else tuple_names(len(held))
+    return Rows(names, held, nested.family == "STRUCT")
 
 
 def strings_of(written: ByteStrings, array: pa.Array) -> pa.Array:

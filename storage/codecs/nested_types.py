@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_ROWS = ("STRUCT", "TUPLE", "MAP")
+_ROWS = ("STRUCT", "TUPLE", "MAP", "UNION")
+_NAMED = ("STRUCT", "UNION")
 _OPENING, _CLOSING = "([", ")]"
+LOOSE_VARIANTS = (
+    "DuckDB compares VARIANTs in a UNION or MAP by how they are written, though it takes 1 and 1.0 for equal"
+)
 
 
 @dataclass(frozen=True)
 class NestedType:
-    """A LIST, ARRAY (of `size` elements), STRUCT, TUPLE or MAP: the names and types of what it holds.
+    """A LIST, ARRAY (of `size` elements), STRUCT, TUPLE, MAP or UNION: the names and types of what it holds.
 
-    DuckDB names the fields of a TUPLE element1, element2, ... in Arrow, those of a MAP's entries key and value.
+    The fields of a MAP's entries are key and value.
     """
 
     name: str
@@ -25,7 +29,7 @@ class NestedType:
 
 
 def parse_nested(name: str) -> NestedType | None:
-    """A type's name as DuckDB's DESCRIBE writes it; None for types that are not nested, and for UNION."""
+    """A type's name as DuckDB's DESCRIBE writes it; None for types that are not nested."""
     name = name.strip()
     if name.endswith("]"):
         inner, _, size = name[:-1].rpartition("[")
@@ -34,11 +38,16 @@ def parse_nested(name: str) -> NestedType | None:
     if family not in _ROWS or not name.endswith(")"):
         return None
     parts = list(_split(held[:-1]))
-    if family == "STRUCT":
+    if family in _NAMED:
         pairs = [_named(part) for part in parts]
         return NestedType(name, family, tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs))
-    names = ("key", "value") if family == "MAP" else tuple(f"element{i}" for i in range(1, len(parts) + 1))
+    names = ("key", "value") if family == "MAP" else tuple_names(len(parts))
     return NestedType(name, family, names, tuple(parts))
+
+
+def tuple_names(width: int) -> tuple[str, ...]:
+    """DuckDB's names for the fields of a TUPLE in Arrow."""
+    return tuple(f"element{i}" for i in range(1, width + 1))
 
 
 def scalar_types(name: str) -> Iterator[str]:
@@ -49,6 +58,15 @@ def scalar_types(name: str) -> Iterator[str]:
         return
     for part in nested.types:
         yield from scalar_types(part)
+
+
+def has_loose_variants(name: str) -> bool:
+    """Whether a type has VARIANTs that DuckDB compares by how they are written: those in a MAP or a UNION."""
+    nested = parse_nested(name)
+    if nested is None:
+        return False
+    is_loose = nested.family in ("MAP", "UNION") and "VARIANT" in scalar_types(name)
+    return is_loose or any(map(has_loose_variants, nested.types))
 
 
 def with_fields(value: Any, nested: NestedType) -> Any:

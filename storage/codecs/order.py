@@ -23,9 +23,12 @@ Places = list[tuple[int, int, int]]
 def is_orderable(type_: str) -> bool:
     """Whether ordered groups can compare values of a DuckDB type."""
     families = {name.partition("(")[0] for name in scalar_types(type_)}
-    # DuckDB orders the intervals in a MAP by their months first, but not those in other types.
-    is_map = "MAP(" in type_ and "INTERVAL" in families
-    return not is_map and families <= {*_WORDS, *_STRINGS, *_NAMED, *_PAIRED, "INTERVAL"}
+    return not has_loose_intervals(type_) and families <= {*_WORDS, *_STRINGS, *_NAMED, *_PAIRED, "INTERVAL", "VARIANT"}
+
+
+def has_loose_intervals(type_: str) -> bool:
+    """Whether a type has intervals that DuckDB orders by how they are written: those in a MAP or a UNION."""
+    return "INTERVAL" in type_ and ("MAP(" in type_ or "UNION(" in type_)
 
 
 def has_same_codes(one: str, other: str) -> bool:
@@ -51,7 +54,7 @@ def order_places(codec: Codec, place: int) -> Places:
     NotSupportedError, with the type's name, where the order of codes is not DuckDB's order of values.
     """
     family = codec.type.partition("(")[0]
-    is_nested = parse_nested(codec.type) is not None and is_orderable(codec.type)
+    is_nested = (parse_nested(codec.type) is not None or family == "VARIANT") and is_orderable(codec.type)
     if (is_nested or family in _STRINGS) and codec.dictionary is not None:
         return [(place, ORDER_BYTES, codec.dictionary.state)]
     if family in _WORDS or (family in _NAMED and codec.words == 1):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sqlfront.storage.errors import NotSupportedError
 
-OPEN = ("UNION", "VARIANT", "TYPE")
 SCALARS = frozenset((
     '"NULL"', "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
     "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "JSON", "BLOB", "BIT", "BIGNUM", "UUID", "INTERVAL", "DATE",
@@ -41,7 +40,7 @@ def parse_type(name: str) -> ScalarType:
         return ScalarType(name, "GEOMETRY")
     raise NotSupportedError(
         f"columns of type {name} cannot be kept in a materialized view",
-        why="its values do not come back from Arrow as they were" if name.startswith(OPEN) else "the type is unknown",
+        why="the type is unknown",
         hint="select its scalar fields, or cast it to VARCHAR",
     )
 

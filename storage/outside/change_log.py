@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.storage.codecs.transport import arrived_sql, exported
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class ChangeLog:
 
         names = [f"c{i}" for i in range(rows.num_columns)]
         self.input.rows = pa.table([*rows.columns, pa.array(weights, pa.int64())], names=[*names, "weight"])
-        values = ", ".join(f"CAST(c{i} AS {type_})" for i, type_ in enumerate(types))
+        columns = zip(names, types, rows.schema.types, strict=True)
+        values = ", ".join(arrived_sql(*column) for column in columns)
         try:
             con.execute(f"INSERT INTO {self._table(number)} SELECT {epoch}, weight, {values} FROM {INPUT}").fetchall()
         finally:
@@ -93,7 +95,7 @@ class ChangeLog:
 
     def rows(self, con: Any, number: int, types: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """The net rows of a log, as batches (columns c0, c1, ...) and their weights."""
-        for batch in con.sql(self._net(number, types)).to_arrow_reader(65536):
+        for batch in exported(con.sql(self._net(number, types))).to_arrow_reader(65536):
             yield batch.select(range(batch.num_columns - 1)), batch.column(batch.num_columns - 1).to_numpy()
 
     def count(self, con: Any, number: int) -> int:

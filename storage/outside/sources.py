@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import OperationalError, ProgrammingError
 from sqlfront.storage.outside.change_shapes import VERSION, Dialect, Wanted, shape_of, signed_rows
 from sqlfront.storage.sql_text import quote
@@ -180,7 +181,7 @@ def relation_columns(con: Any, relation: str) -> list[str]:
 def fetched(con: Any, sql: str) -> pa.Table:
     """The rows of a query in Arrow types from which DuckDB restores its own."""
     con.execute("SET arrow_lossless_conversion = true")
-    return con.sql(sql).to_arrow_table()
+    return exported(con.sql(sql)).to_arrow_table()
 
 
 def version_span(run: Any, relation: str, version: str, after: Any | None) -> tuple[Any, str | None]:

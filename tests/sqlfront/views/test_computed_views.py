@@ -122,15 +122,23 @@ def test_distinct_rows_in_the_order_of_their_first_ones(con: sqlfront.Connection
         assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
 
 
-def test_members_of_a_union_are_read_and_what_arrow_loses_of_it_is_refused(con: sqlfront.Connection) -> None:
+def test_a_union_and_its_members_are_read(con: sqlfront.Connection) -> None:
     con.execute("CREATE TABLE either (a INTEGER, u UNION(num INTEGER, str VARCHAR))")
-    query = "SELECT u.num AS n, u.str AS s, count(*) AS k FROM either GROUP BY ALL"
-    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    items = ("u.num AS n, u.str AS s", "u IS NULL AS k", "union_tag(u) AS k", "u::VARCHAR AS k", "u = 1 AS k")
+    queries = [f"SELECT {item}, count(*) AS c FROM either GROUP BY ALL" for item in items]
+    for number, query in enumerate(queries):
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
     con.execute("INSERT INTO either VALUES (1, 1), (2, 'x'), (3, NULL), (4, union_value(num := NULL::INTEGER)), (1, 1)")
-    assert same_bag(con.execute("SELECT * FROM v").fetchall(), con.execute(query).fetchall())
-    for lost in ("u IS NULL", "union_tag(u)", "u::VARCHAR", "u = 1"):
-        with pytest.raises(sqlfront.NotSupportedError, match="UNION"):
-            con.execute(f"CREATE MATERIALIZED VIEW w AS SELECT a, {lost} AS k FROM either")
+    for number, query in enumerate(queries):
+        assert same_bag(con.execute(f"SELECT * FROM v{number}").fetchall(), con.execute(query).fetchall())
+
+
+def test_the_best_of_rows_that_tie(con: sqlfront.Connection) -> None:
+    """DuckDB leaves open which it is; beside an aggregate that it computes, it is what it is elsewhere."""
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT arg_max(item, day), arg_min(item, day), mode(shop) FROM sales")
+    con.execute("INSERT INTO sales (day, item) VALUES (1, 'b'), (1, 'c'), (1, 'a'), (1, NULL), (NULL, 'd')")
+    assert con.execute("SELECT * FROM v").fetchall() == [("c", "a", None)]
+    assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
 
 
 def test_a_view_keeps_the_macros_of_the_plain_views_that_it_reads(con: sqlfront.Connection) -> None:

@@ -17,6 +17,9 @@ TYPES = {
     "t": "TUPLE(INTEGER, VARCHAR)",
     "m": "MAP(VARCHAR, INTEGER[2])",
     "b": "STRUCT(z TIME WITH TIME ZONE, b BIT)",
+    "u": "UNION(n INTEGER, s VARCHAR)",
+    "h": "STRUCT(a UNION(n INTEGER, s VARCHAR)[], v VARIANT)",
+    "v": "VARIANT",
 }  # fmt: skip
 
 QUERIES = [
@@ -33,11 +36,12 @@ QUERIES = [
     "SELECT i, {c}, row_number() OVER (PARTITION BY {c} ORDER BY i) FROM (SELECT DISTINCT i, {c} FROM r)",
     "SELECT a.i, b.i FROM r a JOIN u b ON a.{c} IS NOT DISTINCT FROM b.{c}",
 ]
+# Left out for a UNION: where a member is NULL, DuckDB's plan decides what is less.
+COMPARED = "SELECT a.i, b.i FROM r a JOIN u b ON a.{c} < b.{c}"
 ORDERED = [
     "SELECT i, min({c}), max({c}) FROM r GROUP BY i",
     "SELECT i, list({c} ORDER BY {c}) FROM r GROUP BY i",
     "SELECT DISTINCT {c}, i FROM r ORDER BY {c} DESC NULLS FIRST, i LIMIT 3",
-    "SELECT a.i, b.i FROM r a JOIN u b ON a.{c} < b.{c}",
     "SELECT arg_max({c}, {c}), arg_min(i, {c}) FROM (SELECT DISTINCT {c}, min(i) AS i FROM r GROUP BY {c})",
 ]
 
@@ -59,13 +63,13 @@ def differences(con: sqlfront.Connection, view: str, query: str) -> list[tuple[o
 
 
 @pytest.mark.parametrize("part", parts(3))
-@pytest.mark.parametrize("column", ["l", "b", *(pytest.param(c, marks=pytest.mark.slow) for c in "sktm")])
+@pytest.mark.parametrize("column", ["l", "b", "u", "v", *(pytest.param(c, marks=pytest.mark.slow) for c in "sktmh")])
 def test_views_equal_their_queries(column: str, part: int) -> None:
     type, random, con = TYPES[column], Random(f"{column}{part}"), sqlfront.connect()
     con.execute("SET TimeZone = 'UTC'")
     for table in "ru":
         con.execute(f"CREATE TABLE {table} (i INTEGER, c {type})")
-    ordered = ORDERED if column in "lskt" else []
+    ordered = [*ORDERED, *([COMPARED] if column != "u" else [])] if column in "lsktuvh" else []
     views = {f"v{number}": query.format(c="c") for number, query in enumerate((QUERIES + ordered)[part::3])}
     for name, query in views.items():
         con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")

@@ -347,17 +347,9 @@ def test_codes_keep_the_order_of_numbers():
         assert len(set(keys)) == len(keys)
 
 
-@pytest.mark.parametrize(
-    "type",
-    [
-        "UNION(a INTEGER)",
-        "VARIANT",
-        "NOSUCH",
-    ],
-)
-def test_types_without_codes_are_refused(type):
-    with pytest.raises(NotSupportedError, match=type.split("(")[0].split("[")[0]):
-        codec_for(type, Dictionaries())
+def test_types_without_codes_are_refused():
+    with pytest.raises(NotSupportedError, match="NOSUCH"):
+        codec_for("NOSUCH", Dictionaries())
 
 
 def test_null_type():
