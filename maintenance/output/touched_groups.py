@@ -48,14 +48,16 @@ class TouchedGroupsNode:
         self.name, self.groups, self.number, self.relation = name, rows, number, keeper.relations[rows.table]
         self.rows_computed, self._before = 0, self.relation.changes
         self._keeper, self._machine, self._evaluate = keeper, keeper.machine, keeper.evaluate
-        self.kept = GroupStore(self.relation, rows.keys, name)
+        self.kept = GroupStore(self.relation, rows.groupings, name)
 
     def open(self, load: Load) -> None:
         self.kept.open(self._keeper, None, load)
 
     def feed(self, relation: Relation) -> None:
         """Keep the node's rows as those of the relation that it feeds."""
-        self.own = GroupStore(relation, self.groups.shown_keys, self.name)
+        groups = self.groups
+        tag = (groups.sets.shown_tag,) if groups.sets is not None else ()
+        self.own = GroupStore(relation, [(*groups.shown_keys, *tag)], self.name)
         self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
         self._before = self.relation.changes
         self._machine.counters[self.number] = 0
@@ -65,7 +67,7 @@ class TouchedGroupsNode:
 
     @staticmethod
     def planned(name: str, rows: TouchedGroups) -> Description:
-        by = f"by {', '.join(rows.keys)}" if rows.keys else "all rows are one group"
+        by = f"by {', '.join(rows.keys)}" if all(rows.groupings) else "all rows are one group"
         return Description(
             name,
             "touched groups",
@@ -107,11 +109,28 @@ class TouchedGroupsNode:
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
         delta = np.concatenate([self.kept.rows_of(item) for item in done if item.relation is self.relation])
-        keys = self.kept.keys_of(delta)
-        old, counts = self.own.members(keys)
-        new = self.own.encoded(self._computed(*self.kept.members(keys)))
+        touched = [self.kept.keys_of(delta, number) for number in range(len(self.groups.groupings))]
+        old, counts = self.own.members(self._own_keys(touched))
+        new = self.own.encoded(self._computed([self.kept.members(*one) for one in zip(touched, range(len(touched)))]))
         rows, weights = _netted(np.concatenate([old, new]), np.repeat([-1, 1], [len(old), len(new)]), counts)
         return OutputChange(self.own.decoded(rows), weights, np.where(weights > 0, INSERT, DELETE))
+
+    def _own_keys(self, touched: Sequence[np.ndarray]) -> np.ndarray:
+        """The keys of the node's own rows of the groups with these keys of each grouping."""
+        if self.groups.sets is None:
+            return touched[0]
+        found = []
+        for number, (names, keys) in enumerate(zip(self.groups.groupings, touched, strict=True)):
+            words, place = list[np.ndarray](), 0
+            for name in self.groups.keys:
+                nulls = self.kept.null_words(name)
+                if name in names:
+                    words += list(keys[:, place : place + len(nulls)].T)
+                    place += len(nulls)
+                else:
+                    words += [np.full(len(keys), word) for word in nulls]
+            found.append(np.column_stack([*words, np.full(len(keys), number)]))
+        return np.concatenate(found)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         words, counts = self.own.all_rows()
@@ -119,17 +138,21 @@ class TouchedGroupsNode:
 
     def compute_all(self) -> pa.Table:
         """The rows of all groups, computed from the kept rows. O(rows)."""
-        return self._computed(*self.kept.all_rows())
+        return self._computed([self.kept.all_rows()] * len(self.groups.groupings))
 
-    def _computed(self, words: np.ndarray, counts: np.ndarray) -> pa.Table:
-        """The computed rows of some groups. `words` are all rows of these groups, `counts` how often each is there."""
-        taken = np.repeat(np.arange(len(words)), counts)
-        self.rows_computed += len(taken)
-        self._machine.counters[self.number] += len(taken)
+    def _computed(self, members: Sequence[tuple[np.ndarray, np.ndarray]]) -> pa.Table:
+        """The computed rows of some groups of each grouping: all rows of these groups, and how often each is there."""
+        words = np.concatenate([np.repeat(*one, axis=0) for one in members])
+        self.rows_computed += len(words)
+        self._machine.counters[self.number] += len(words)
         types = {column.name: column.type for column in self.relation.columns}
-        groups = self.groups
+        rows, groups = self.kept.decoded(words), self.groups
+        if groups.sets is not None:
+            sizes = [int(counts.sum()) for _, counts in members]
+            rows = rows.append_column(groups.sets.tag, [np.repeat(np.arange(len(members)), sizes)])
+            types[groups.sets.tag] = "INTEGER"
         try:
-            found = self._evaluate.query(self.kept.decoded(words[taken]), types, groups.query, groups.settings)
+            found = self._evaluate.query(rows, types, groups.query, groups.settings)
         except DataError as error:
             what = f"materialized view {view_of(self.name)} cannot compute a group of a changed row"
             hint = "correct the row, or change the query so that it has a value: TRY, CASE, max(...) in a subquery"
@@ -138,21 +161,22 @@ class TouchedGroupsNode:
 
 
 class GroupStore:
-    """The rows of a relation in a store of all its columns, indexed by those that name a row's group."""
+    """The rows of a relation in a store of all its columns, indexed by those that name a row's group, in each of some
+    groupings."""
 
-    def __init__(self, relation: Relation, keys: Sequence[str], user: str) -> None:
+    def __init__(self, relation: Relation, groupings: Sequence[Sequence[str]], user: str) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
         self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
         self.store: LeafStore = relation.open_store(columns, (), (), (), 0)
         self._fresh = self.store.key not in known
-        self.index = tuple(quote(key) for key in keys)
+        self.indexes = [tuple(map(quote, keys)) for keys in groupings]
         self.store.users.add(user)
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
 
     def open(self, keeper: Keeper, rows: Rows | None, load: Load | None = None) -> None:
         """Index the store by group; fill it with rows, by default the relation's, unless others have it filled."""
         old, store = self.store.table, self.store
-        renewed = self.relation.reindex(store, [self.index], [False])
+        renewed = self.relation.reindex(store, self.indexes, [False] * len(self.indexes))
         if self._fresh:
             keeper.fill(self.relation, store, rows, load)
         elif renewed:
@@ -164,16 +188,22 @@ class GroupStore:
         places = [place for one in inputs for place in range(one.place, one.place + one.words)]
         return np.ascontiguousarray(item.keep[: item.rows][:, places])
 
-    def keys_of(self, words: np.ndarray) -> np.ndarray:
+    def keys_of(self, words: np.ndarray, grouping: int = 0) -> np.ndarray:
         """The key words of the groups that rows belong to, each once."""
-        if not self.index:
+        if not self.indexes[grouping]:
             return np.zeros((1, 1), np.int64)
         places = self._places()
-        return np.unique(words[:, [place for column in self.index for place in places[column]]], axis=0)
+        return np.unique(words[:, [place for column in self.indexes[grouping] for place in places[column]]], axis=0)
 
-    def members(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def null_words(self, name: str) -> tuple[int, ...]:
+        """The words of NULL in a column."""
+        codec = self.store.inputs["key " + quote(name)].codec
+        assert codec is not None
+        return tuple(codec.encode_value(None))
+
+    def members(self, keys: np.ndarray, grouping: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The rows of the groups with these keys, group after group, and how often each is there."""
-        table, number = self.store.table, self.store.indexes.index(self.index)
+        table, number = self.store.table, self.store.indexes.index(self.indexes[grouping])
         group, scratch, count = table.groups[number], self._scratch.ctypes.data, len(keys)
         keys, places = np.ascontiguousarray(keys), np.arange(keys.shape[1])
         found, sizes = np.empty(count, np.int64), np.empty(count, np.int64)

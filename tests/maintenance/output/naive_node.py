@@ -39,6 +39,7 @@ class NaiveRows:
     label: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     single: bool = False
+    sets: object = None
     cost: Cost = LINEAR
     output: Bound = LINEAR_BOUND
     note: str = "everything is computed anew"
@@ -64,7 +65,7 @@ class NaiveNode:
     def __init__(self, name: str, rows: NaiveRows, number: int, keeper: Keeper) -> None:
         self.name, self.rows, self.number, self._keeper = name, rows, number, keeper
         self.relation = keeper.relations[rows.table]
-        self.kept, self._before = GroupStore(self.relation, (), name), self.relation.changes
+        self.kept, self._before = GroupStore(self.relation, [()], name), self.relation.changes
 
     @property
     def relations(self) -> set[str]:
@@ -78,7 +79,7 @@ class NaiveNode:
         self.kept.open(self._keeper, None, load)
 
     def feed(self, relation: Relation) -> None:
-        self.own = GroupStore(relation, (), self.name)
+        self.own = GroupStore(relation, [()], self.name)
         self.own.open(self._keeper, (self._computed().to_batches(), 0))
 
     def close(self) -> None:
