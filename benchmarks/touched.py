@@ -10,6 +10,7 @@ import argparse
 import gc
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,12 +122,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def measure(kind: Kind, rows: int, groups: int, times: int) -> list[dict[str, Any]]:
     """The rows of the report of one kind of view."""
     with Sides(kind, rows // 5 if kind.cubed else rows, groups) as sides:
-        return [
+        found = [
             sides.compare("1 row", 1, times, lambda changed: sides.ours.apply_row("t", tuple(changed[0].values()))),
             sides.compare(
                 f"{BATCH:,} rows", BATCH, max(1, times // 6), lambda changed: sides.ours.apply({"t": table_of(changed)})
             ),
         ]
+        sides.check()
+        return found
 
 
 class Sides:
@@ -194,6 +197,11 @@ class Sides:
             "rows": handed,
             "of groups": touched,
         }
+
+    def check(self) -> None:
+        """The view is its query over the same rows in DuckDB."""
+        ours, theirs = (self.ours.sql("FROM v").fetchall(), self.duck.sql(self.kind.query).fetchall())
+        assert Counter(ours) == Counter(theirs), f"{self.kind.name}: the view is not its query"
 
     def _touched(self, changed: list[dict[str, Any]]) -> dict[str, Any]:
         self.duck.register("changed", table_of(changed))

@@ -403,7 +403,7 @@ class Engine(State):
         if not changes:
             return []
         relation = self.relations[name]
-        item = self._encoded(relation, np.concatenate([relation.encode(c.rows, c.weights) for c in changes]))
+        item = self._encoded(relation, np.concatenate([change.encode(relation) for change in changes]))
         if name in self.deferred.copied:
             item.batch, item.weights = joined([(change.rows, change.weights) for change in changes])
         item.net()

@@ -16,7 +16,7 @@ from sqlfront.planner.model.query import Limit, shown_places
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.maintenance.relation.base_relation import Evaluate, Relation
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
@@ -35,6 +35,10 @@ class OutputChange:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    def encode(self, relation: Relation) -> np.ndarray:
+        """The change as encoded rows of the relation that has the view's rows."""
+        return relation.encode(self.rows, self.weights)
 
     def weighted(self) -> pa.Table:
         """The rows with their weights as column `_weight`, in plain types."""

@@ -9,6 +9,7 @@ the node's steps. The former rows are not computed again: a floating aggregate r
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
+from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.description import Description, StateEntry
@@ -108,12 +110,11 @@ class TouchedGroupsNode:
         """Nothing is kept of an epoch."""
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
-        delta = np.concatenate([self.kept.rows_of(item) for item in done if item.relation is self.relation])
-        touched = [self.kept.keys_of(delta, number) for number in range(len(self.groups.groupings))]
+        touched = [self.kept.touched(done, number) for number in range(len(self.groups.groupings))]
         old, counts = self.own.members(self._own_keys(touched))
-        new = self.own.encoded(self._computed([self.kept.members(*one) for one in zip(touched, range(len(touched)))]))
-        rows, weights = _netted(np.concatenate([old, new]), np.repeat([-1, 1], [len(old), len(new)]), counts)
-        return OutputChange(self.own.decoded(rows), weights, np.where(weights > 0, INSERT, DELETE))
+        new = self.own.encoded(self._computed([self.kept.members(keys, one) for one, keys in enumerate(touched)]))
+        weights = np.concatenate([-counts, np.ones(new.shape[1], np.int64)])
+        return StoredChange(self.own, *net_words(np.concatenate([old, new], axis=1).T, weights))
 
     def _own_keys(self, touched: Sequence[np.ndarray]) -> np.ndarray:
         """The keys of the node's own rows of the groups with these keys of each grouping."""
@@ -133,8 +134,7 @@ class TouchedGroupsNode:
         return np.concatenate(found)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        words, counts = self.own.all_rows()
-        yield from self.own.decoded(np.repeat(words, counts, axis=0)).to_batches()
+        yield from self.own.decoded(copies(*self.own.all_rows())).to_batches()
 
     def compute_all(self) -> pa.Table:
         """The rows of all groups, computed from the kept rows. O(rows)."""
@@ -142,27 +142,31 @@ class TouchedGroupsNode:
 
     def _computed(self, members: Sequence[tuple[np.ndarray, np.ndarray]]) -> pa.Table:
         """The computed rows of some groups of each grouping: all rows of these groups, and how often each is there."""
-        words = np.concatenate([np.repeat(*one, axis=0) for one in members])
-        self.rows_computed += len(words)
-        self._machine.counters[self.number] += len(words)
+        found = [copies(*one) for one in members]
+        words = np.concatenate(found, axis=1)
+        self.rows_computed += words.shape[1]
+        self._machine.counters[self.number] += words.shape[1]
         types = {column.name: column.type for column in self.relation.columns}
         rows, groups = self.kept.decoded(words), self.groups
         if groups.sets is not None:
-            sizes = [int(counts.sum()) for _, counts in members]
-            rows = rows.append_column(groups.sets.tag, [np.repeat(np.arange(len(members)), sizes)])
+            numbers = np.repeat(np.arange(len(found)), [one.shape[1] for one in found])
+            rows = rows.append_column(groups.sets.tag, [numbers])
             types[groups.sets.tag] = "INTEGER"
         try:
-            found = self._evaluate.query(rows, types, groups.query, groups.settings)
+            computed = self._evaluate.query(rows, types, groups.query, groups.settings)
         except DataError as error:
             what = f"materialized view {view_of(self.name)} cannot compute a group of a changed row"
             hint = "correct the row, or change the query so that it has a value: TRY, CASE, max(...) in a subquery"
             raise DataError(what, where=groups.label, why=error.why, hint=hint) from error
-        return found.rename_columns([name for name, _ in groups.columns]).combine_chunks()
+        return computed.rename_columns([name for name, _ in groups.columns]).combine_chunks()
 
 
 class GroupStore:
     """The rows of a relation in a store of all its columns, indexed by those that name a row's group, in each of some
-    groupings."""
+    groupings.
+
+    The words of rows are an array for each word of a row, in the order of the store.
+    """
 
     def __init__(self, relation: Relation, groupings: Sequence[Sequence[str]], user: str) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
@@ -182,18 +186,15 @@ class GroupStore:
         elif renewed:
             refill(keeper.machine, old, store)
 
-    def rows_of(self, item: Encoded) -> np.ndarray:
-        """The words of the changed rows of an epoch."""
-        inputs = [self.store.inputs["key " + column.expression] for column in self.store.variables]
-        places = [place for one in inputs for place in range(one.place, one.place + one.words)]
-        return np.ascontiguousarray(item.keep[: item.rows][:, places])
-
-    def keys_of(self, words: np.ndarray, grouping: int = 0) -> np.ndarray:
-        """The key words of the groups that rows belong to, each once."""
+    def touched(self, done: Sequence[Encoded], grouping: int = 0) -> np.ndarray:
+        """The key words of the groups that changed rows belong to, each once, row after row."""
         if not self.indexes[grouping]:
             return np.zeros((1, 1), np.int64)
-        places = self._places()
-        return np.unique(words[:, [place for column in self.indexes[grouping] for place in places[column]]], axis=0)
+        inputs = [self.store.inputs["key " + column] for column in self.indexes[grouping]]
+        places = [place for one in inputs for place in range(one.place, one.place + one.words)]
+        keys = [item.keep[: item.rows, places] for item in done if item.relation is self.relation]
+        found = keys[0] if len(keys) == 1 else np.concatenate(keys)
+        return net_words(found, np.ones(len(found), np.int64))[0]
 
     def null_words(self, name: str) -> tuple[int, ...]:
         """The words of NULL in a column."""
@@ -202,7 +203,7 @@ class GroupStore:
         return tuple(codec.encode_value(None))
 
     def members(self, keys: np.ndarray, grouping: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of the groups with these keys, group after group, and how often each is there."""
+        """The words of the rows of the groups with these keys, group after group; and how often each is there."""
         table, number = self.store.table, self.store.indexes.index(self.indexes[grouping])
         group, scratch, count = table.groups[number], self._scratch.ctypes.data, len(keys)
         keys, places = np.ascontiguousarray(keys), np.arange(keys.shape[1])
@@ -219,14 +220,14 @@ class GroupStore:
         words = np.empty((table.keys + 1, len(addresses)), np.int64)
         for place in range(table.keys + 1):
             group_reads.word_of(addresses.ctypes.data, len(addresses), place, 0, words[place].ctypes.data)
-        return np.ascontiguousarray(words[:-1].T), words[-1]
+        return words[:-1], words[-1]
 
     def all_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """All rows, and how often each is there."""
+        """The words of all rows, and how often each is there."""
         table = self.store.table
         words = np.empty((table.used, table.keys + table.limbs), np.int64)
         words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
-        return words[:, : table.keys], np.ascontiguousarray(words[:, table.keys])
+        return words[:, : table.keys].T, np.ascontiguousarray(words[:, table.keys])
 
     def encoded(self, rows: pa.Table) -> np.ndarray:
         """The words of rows in the relation's columns."""
@@ -235,7 +236,7 @@ class GroupStore:
             codec = self.store.inputs["key " + column.expression].codec
             assert codec is not None
             words += codec.encode(rows.column(column.name))
-        return np.column_stack(words) if rows.num_rows else np.empty((0, sum(self.store.widths)), np.int64)
+        return np.array(words)
 
     def decoded(self, words: np.ndarray) -> pa.Table:
         """Rows in the relation's columns."""
@@ -245,10 +246,23 @@ class GroupStore:
         for column in self.store.variables:
             codec = self.store.inputs["key " + column.expression].codec
             assert codec is not None
-            code = [np.ascontiguousarray(words[:, place]) for place in places[column.expression]]
+            code = [np.ascontiguousarray(words[place]) for place in places[column.expression]]
             arrays[column.name] = codec.decode(code)
         fields = [self._field(name) for name in self._names]
         return pa.Table.from_arrays([arrays[name] for name in self._names], schema=pa.schema(fields))
+
+    def encode(self, words: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
+        """Changed rows as `Relation.encode` has them; None if the relation needs the rows themselves."""
+        relation, places = self.relation, self._places()
+        data = np.empty((len(weights), relation.width), np.int64)
+        data[:, -1] = weights
+        for item in relation.inputs.values():
+            if item.source is not None:
+                if item.kind != "key":
+                    return None
+                for place, own in enumerate(places[quote(item.source)], item.place):
+                    data[:, place] = words[own]
+        return data if relation.compute(data) else None
 
     def _field(self, name: str) -> pa.Field:
         codec = self.store.inputs["key " + quote(name)].codec
@@ -264,13 +278,22 @@ class GroupStore:
         return found
 
 
-def _netted(words: np.ndarray, signs: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, each once, with the sums of their weights; without those whose weights cancel. The first rows, which go,
-    are each there as often as `counts` says."""
-    weights = signs.astype(np.int64)
-    weights[: len(counts)] *= counts
-    found, inverse = np.unique(words, axis=0, return_inverse=True)
-    sums = np.zeros(len(found), np.int64)
-    np.add.at(sums, inverse.reshape(-1), weights)
-    kept = sums != 0
-    return found[kept], sums[kept]
+class StoredChange(OutputChange):
+    """A change of the rows of a store, given row after row in their words. It is decoded when somebody asks for it."""
+
+    def __init__(self, store: GroupStore, rows: np.ndarray, weights: np.ndarray) -> None:
+        self._store, self._words = store, np.ascontiguousarray(rows.T)
+        self.weights, self.kinds = weights, np.where(weights > 0, INSERT, DELETE)
+
+    @functools.cached_property
+    def rows(self) -> pa.Table:
+        return self._store.decoded(self._words)
+
+    def encode(self, relation: Relation) -> np.ndarray:
+        data = self._store.encode(self._words, self.weights)
+        return super().encode(relation) if data is None else data
+
+
+def copies(words: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The words of rows, each as often as its count says."""
+    return words if (counts == 1).all() else np.repeat(words, counts, axis=1)
