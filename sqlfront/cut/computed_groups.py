@@ -36,10 +36,15 @@ ROWS = "__rows"
 
 
 def in_touched_groups(
-    term: Computed, blocks: Blocks, above: Callable[[Term], Term] = lambda term: term, label: str = ""
+    term: Computed,
+    blocks: Blocks,
+    above: Callable[[Term], Term] = lambda term: term,
+    label: str = "",
+    read: frozenset[Column] | None = None,
 ) -> Common:
     """The operator as a block that DuckDB computes. `above` puts further operators on it, which keep the columns of its
-    groups; `label` names it where it is no function. NotSupportedError if the rows below cannot be a block."""
+    groups; of the others those are left out that are not `read`, if that is said. `label` names it where it is no
+    function. NotSupportedError if the rows below cannot be a block."""
     written, term = term, _over_columns(term, blocks)
     rows = _rows(term, blocks)
     columns, term = rows.columns, replace(term, input=rows)
@@ -49,6 +54,9 @@ def in_touched_groups(
     names = [name for name, _ in blocks.definitions[table].columns]
     over = above(replace(ordered, input=Scan((ROWS,), tuple(zip(names, columns, strict=True)))))
     keys = _keys(term)
+    if read is not None:
+        kept = [column for column in over.columns if column in read | keys]
+        over = projected(over, kept or over.columns[:1])  # A relation has a column.
     named = [(name, column) for name, column in zip(names, columns, strict=True) if column in keys]
     return kept_by_group(table, named, over, above(written), label or label_of(term), blocks)
 

@@ -43,6 +43,7 @@ from sqlfront.planner.algebra.scalars import (
     Ref,
     Scalar,
     cast,
+    columns_of,
     conjunction,
     conjuncts,
 )
@@ -138,8 +139,8 @@ class Blocks:
         for name, value in state.items():
             setattr(self, name, copy(value))
 
-    def collect(self, term: Term, core: JoinCore) -> None:
-        """Make a term part of a join. Raises NotSupportedError."""
+    def collect(self, term: Term, core: JoinCore, read: frozenset[Column] | None = None) -> None:
+        """Make a term part of a join, of whose columns only these may be `read`. Raises NotSupportedError."""
         if _is_constant(term):
             self.add_constant(term, core)
             return
@@ -147,12 +148,12 @@ class Blocks:
             case Scan():
                 self._scan(term, core)
             case Map(input=input, made=made):
-                self.collect(input, core)
+                self.collect(input, core, columns_of(*(one.value for one in made)))
                 for one in made:
                     if one.value != Ref(one.column):
                         core.values[one.column] = core.over_atoms(one.value)
             case Filter():
-                self._filter(term, core)
+                self._filter(term, core, read)
             case Join():
                 self._join(term, core)
             case Values(columns=columns, rows=(row,)):
@@ -167,7 +168,7 @@ class Blocks:
                 self.told[_TOLD["sets"]] = None
                 self.collect(union_of_sets(term, self), core)
             case Distinct() | Window() | Unnest():
-                self.collect(in_touched_groups(term, self), core)
+                self.collect(in_touched_groups(term, self, read=read), core)
             case _:
                 self._refuse(term)
 
@@ -263,15 +264,18 @@ class Blocks:
         alias = term.alias or term.table[-1]
         core.add_atom(alias, table, columns, catalog.keys(table), catalog.references(table), at)
 
-    def _filter(self, term: Filter, core: JoinCore) -> None:
+    def _filter(self, term: Filter, core: JoinCore, read: frozenset[Column] | None) -> None:
         below = term.input
         if isinstance(below, Join) and below.mark is not None and Not(Ref(below.mark)) in conjuncts(term.condition):
             self._join(below, core, is_false=True)
             core.add_conditions(term.condition)
             return
         first = None if self.computes_windows else first_rows(term)
+        if first is None and isinstance(below, Window):
+            self.collect(in_touched_groups(below, self, lambda rows: Filter(rows, term.condition), read=read), core)
+            return
         if first is None:
-            self.collect(term.input, core)
+            self.collect(below, core, None if read is None else read | columns_of(term.condition))
             core.add_conditions(term.condition)
             return
         number = first.numbering.column
