@@ -111,6 +111,8 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
 
     definition = view.definition
     names = [name for name, _ in definition.columns]
+    if not raw.num_rows and view.output_schema is not None:
+        return pa.Table.from_batches([], view.output_schema), np.arange(0)
     if (rows := _straight(view, raw)) is not None:
         return rows, np.arange(raw.num_rows)
     types = {column.name: column.type for column in definition.raw} or {"no column": "TINYINT"}

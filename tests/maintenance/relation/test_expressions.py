@@ -134,6 +134,7 @@ def rows_of(values, count):
         *("CASE WHEN x IN ('a', 'A') THEN 1 ELSE 0 END", "CASE i WHEN 0 THEN 5 WHEN 3 THEN 6 END", "if(p, x, y)"),
         *("coalesce(i, b, 7)", "coalesce(x, 'none')", "i::DECIMAL(18,2)", "d9::DECIMAL(18,4)", "contains(y, 'UIL')"),
         *("EXTRACT(year FROM e)", "month(ts)", "day(e)", "CAST(ts AS DATE)", "e::TIMESTAMP", "p::INTEGER", "d15 = b"),
+        *("h = 1", "h <> 18446744073709551616", "0 = h", "NOT (h = -1) AND p", "h = 92233720368547758081"),
     ],
 )  # fmt: skip
 def test_what_is_translated(expression):
