@@ -191,6 +191,7 @@ class Engine(State):
         """Tell what an epoch that stays has changed to whom it concerns."""
         if self.subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
             applied.work.after = self._log.counts()
+        applied.decode()
         self.deferred.wait(applied.waiting)
         for item in applied.encoded:
             item.relation.passed = True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.relation.base_relation import Evaluate, Relation
+    from sqlfront.storage.codecs.codec import Codec
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
@@ -45,6 +47,36 @@ class OutputChange:
         import pyarrow as pa
 
         return plain(self.rows).append_column("_weight", pa.array(self.weights))
+
+
+class EncodedChange(OutputChange):
+    """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
+
+    `words` has, for each column, its codec and an array for each word; or a constant, without a codec.
+    """
+
+    def __init__(
+        self, words: Mapping[str, tuple[Codec | None, Any]], weights: np.ndarray, decode: Callable[[], pa.Table]
+    ) -> None:
+        self._words, self._decode = words, decode
+        self.weights, self.kinds = weights, np.where(weights > 0, INSERT, DELETE)
+
+    @functools.cached_property
+    def rows(self) -> pa.Table:
+        return self._decode()
+
+    def encode(self, relation: Relation) -> np.ndarray:
+        data = np.empty((len(self), relation.width), np.int64)
+        data[:, -1] = self.weights
+        for item in relation.inputs.values():
+            if item.source is None:
+                continue
+            codec, words = self._words[item.source]
+            if item.codec is None or (codec is not None and codec.type != item.codec.type):
+                return super().encode(relation)
+            for number, word in enumerate(words if codec is not None else item.codec.encode_value(words)):
+                data[:, item.place + number] = word
+        return data if relation.compute(data) else super().encode(relation)
 
 
 def netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:

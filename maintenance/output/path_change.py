@@ -6,7 +6,7 @@ The values after the change are looked up in the tables, those before it are les
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from sqlfront.maintenance.output.output_change import (
     INSERT,
     UPDATE_POSTIMAGE,
     UPDATE_PREIMAGE,
+    EncodedChange,
     OutputChange,
     netted,
     sql_rows,
@@ -29,7 +30,7 @@ from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.model.query import output_keys, shown_tuple
+from sqlfront.planner.model.query import output_keys, shown_places, shown_tuple
 from sqlfront.storage.codecs.sums import combine
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import scan
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.storage.codecs.codec import Codec
 
 Changed = tuple["pa.Table", np.ndarray, np.ndarray]
 """SQL rows, the number of the tuple that each is of, and their weights."""
@@ -60,8 +62,12 @@ class PathChange:
         return rows, weights
 
     def read(self) -> OutputChange:
-        view, (rows, tuples, weights) = self._view, self._changed()
-        if view.definition.mode == "bag" and shown_tuple(view.definition) is not None:
+        view = self._view
+        whole = view.definition.mode == "bag" and shown_tuple(view.definition) is not None
+        if whole and (places := shown_places(view.definition)) is not None:
+            return self._encoded(places)
+        rows, tuples, weights = self._changed()
+        if whole:
             return OutputChange(rows, weights, np.where(weights > 0, INSERT, DELETE))
         return _paired(rows, tuples, weights) if output_keys(view.definition) else netted(rows, weights)
 
@@ -77,10 +83,27 @@ class PathChange:
         for member in self._view.members:
             member.delta = None
 
+    def _encoded(self, places: Sequence[int | None]) -> OutputChange:
+        """The change of a bag whose rows are raw columns, at these places, and constants (None)."""
+        view, gathered = self._view, self._gathered()
+        sides = [("change", np.arange(len(gathered.data)))]
+        words: dict[str, tuple[Codec | None, Any]] = {}
+        definition = view.definition
+        for place, text, (name, _) in zip(places, definition.projection, definition.columns, strict=True):
+            variable = None if place is None else definition.raw[place].variable
+            if variable is None:
+                words[name] = None, int(text) if text.isdigit() else None
+            else:
+                words[name] = view.codecs[variable], gathered.words(variable)
+        counts = numbers(gathered.rows(sides), COUNT)
+        return EncodedChange(words, counts, lambda: self._output(gathered, sides)[0])
+
+    def _gathered(self) -> Gathered:
+        assert self._view.delta is not None
+        return Gathered(self._view, self._view.delta, self._machine)
+
     def _changed(self) -> Changed:
-        view = self._view
-        assert view.delta is not None
-        gathered = Gathered(view, view.delta, self._machine)
+        view, gathered = self._view, self._gathered()
         if view.definition.mode == "bag":
             counts = numbers(gathered.rows([("change", np.arange(len(gathered.data)))]), COUNT)
             rows, visible = self._output(gathered, [("change", np.arange(len(counts)))])

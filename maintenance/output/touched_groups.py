@@ -9,14 +9,13 @@ the node's steps. The former rows are not computed again: a floating aggregate r
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
+from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange
 from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.maintenance.relation.filling import refill
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.output.node import Keeper, Load, Rows
     from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
+    from sqlfront.storage.codecs.codec import Codec
 
 
 class TouchedGroupsNode:
@@ -114,7 +114,8 @@ class TouchedGroupsNode:
         old, counts = self.own.members(self._own_keys(touched))
         new = self.own.encoded(self._computed([self.kept.members(keys, one) for one, keys in enumerate(touched)]))
         weights = np.concatenate([-counts, np.ones(new.shape[1], np.int64)])
-        return StoredChange(self.own, *net_words(np.concatenate([old, new], axis=1).T, weights))
+        rows, weights = net_words(np.concatenate([old, new], axis=1).T, weights)
+        return self.own.change(rows.T, weights)
 
     def _own_keys(self, touched: Sequence[np.ndarray]) -> np.ndarray:
         """The keys of the node's own rows of the groups with these keys of each grouping."""
@@ -198,9 +199,7 @@ class GroupStore:
 
     def null_words(self, name: str) -> tuple[int, ...]:
         """The words of NULL in a column."""
-        codec = self.store.inputs["key " + quote(name)].codec
-        assert codec is not None
-        return tuple(codec.encode_value(None))
+        return tuple(self._codec(name).encode_value(None))
 
     def members(self, keys: np.ndarray, grouping: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """The words of the rows of the groups with these keys, group after group; and how often each is there."""
@@ -233,9 +232,7 @@ class GroupStore:
         """The words of rows in the relation's columns."""
         words: list[np.ndarray] = []
         for column in self.store.variables:
-            codec = self.store.inputs["key " + column.expression].codec
-            assert codec is not None
-            words += codec.encode(rows.column(column.name))
+            words += self._codec(column.name).encode(rows.column(column.name))
         return np.array(words)
 
     def decoded(self, words: np.ndarray) -> pa.Table:
@@ -244,30 +241,24 @@ class GroupStore:
 
         arrays, places = {}, self._places()
         for column in self.store.variables:
-            codec = self.store.inputs["key " + column.expression].codec
-            assert codec is not None
             code = [np.ascontiguousarray(words[place]) for place in places[column.expression]]
-            arrays[column.name] = codec.decode(code)
-        fields = [self._field(name) for name in self._names]
+            arrays[column.name] = self._codec(column.name).decode(code)
+        fields = [self._codec(name).arrow_field(name) for name in self._names]
         return pa.Table.from_arrays([arrays[name] for name in self._names], schema=pa.schema(fields))
 
-    def encode(self, words: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
-        """Changed rows as `Relation.encode` has them; None if the relation needs the rows themselves."""
-        relation, places = self.relation, self._places()
-        data = np.empty((len(weights), relation.width), np.int64)
-        data[:, -1] = weights
-        for item in relation.inputs.values():
-            if item.source is not None:
-                if item.kind != "key":
-                    return None
-                for place, own in enumerate(places[quote(item.source)], item.place):
-                    data[:, place] = words[own]
-        return data if relation.compute(data) else None
+    def change(self, words: np.ndarray, weights: np.ndarray) -> EncodedChange:
+        """Rows that go and come, by their weights, as a change of the relation."""
+        places = self._places()
+        columns = {
+            column.name: (self._codec(column.name), [words[place] for place in places[column.expression]])
+            for column in self.store.variables
+        }
+        return EncodedChange(columns, weights, lambda: self.decoded(words))
 
-    def _field(self, name: str) -> pa.Field:
+    def _codec(self, name: str) -> Codec:
         codec = self.store.inputs["key " + quote(name)].codec
         assert codec is not None
-        return codec.arrow_field(name)
+        return codec
 
     def _places(self) -> dict[str, range]:
         """The places of each column's words in a row of the store, by its expression."""
@@ -276,22 +267,6 @@ class GroupStore:
             found[column.expression] = range(start, start + width)
             start += width
         return found
-
-
-class StoredChange(OutputChange):
-    """A change of the rows of a store, given row after row in their words. It is decoded when somebody asks for it."""
-
-    def __init__(self, store: GroupStore, rows: np.ndarray, weights: np.ndarray) -> None:
-        self._store, self._words = store, np.ascontiguousarray(rows.T)
-        self.weights, self.kinds = weights, np.where(weights > 0, INSERT, DELETE)
-
-    @functools.cached_property
-    def rows(self) -> pa.Table:
-        return self._store.decoded(self._words)
-
-    def encode(self, relation: Relation) -> np.ndarray:
-        data = self._store.encode(self._words, self.weights)
-        return super().encode(relation) if data is None else data
 
 
 def copies(words: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ An expression that is not translated, and rows for which the program refuses (an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
