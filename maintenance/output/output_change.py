@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlfront.maintenance.output.output import Reader, schema
+from sqlfront.maintenance.output.row_program import Words
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.relation.base_relation import Evaluate, Relation
-    from sqlfront.storage.codecs.codec import Codec
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
@@ -52,12 +52,10 @@ class OutputChange:
 class EncodedChange(OutputChange):
     """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
 
-    `words` has, for each column, its codec and an array for each word; or a constant, without a codec.
+    `words` has, for each column, its codec and an array for each word.
     """
 
-    def __init__(
-        self, words: Mapping[str, tuple[Codec | None, Any]], weights: np.ndarray, decode: Callable[[], pa.Table]
-    ) -> None:
+    def __init__(self, words: Words, weights: np.ndarray, decode: Callable[[], pa.Table]) -> None:
         self._words, self._decode = words, decode
         self.weights, self.kinds = weights, np.where(weights > 0, INSERT, DELETE)
 
@@ -72,9 +70,9 @@ class EncodedChange(OutputChange):
             if item.source is None:
                 continue
             codec, words = self._words[item.source]
-            if item.codec is None or (codec is not None and codec.type != item.codec.type):
+            if item.codec is None or codec.type != item.codec.type:
                 return super().encode(relation)
-            for number, word in enumerate(words if codec is not None else item.codec.encode_value(words)):
+            for number, word in enumerate(words):
                 data[:, item.place + number] = word
         return data if relation.compute(data) else super().encode(relation)
 

@@ -28,6 +28,7 @@ _compute = entry_point(kernels.compute)
 _MOST_OPERATIONS = 1000
 _MAX = 2**63 - 1
 _DAY = 86_400_000_000
+_LAST_DAY = 2**31 - 1  # It stands for infinity, as its opposite does.
 _INTEGERS = {"HUGEINT": (-_MAX, _MAX), "BOOLEAN": (0, 1)}
 for _bits, _name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INTEGER"), (64, "BIGINT")):
     _INTEGERS[_name] = (-(2 ** (_bits - 1)), 2 ** (_bits - 1) - 1) if _bits < 64 else (-_MAX, _MAX)
@@ -58,6 +59,7 @@ _LIKE: dict[str, Callable[[str], list[str]]] = {
     "~~": lambda text: text.split("%"),
     "!~~": lambda text: text.split("%"),
 }
+_EXTREMES = ("greatest", "least")
 _CALENDAR = {"year": kernels.YEAR, "month": kernels.MONTH, "day": kernels.DAY}
 
 
@@ -172,7 +174,11 @@ class Computation:
             return self._calendar
         if operation in _LIKE:
             return self._like
+        if operation in _EXTREMES:
+            return self._extreme
         rules = {
+            "date_diff": self._date_difference,
+            "datediff": self._date_difference,
             "IN": self._membership,
             "IS NULL": self._nullness,
             "IS NOT NULL": self._nullness,
@@ -341,6 +347,37 @@ class Computation:
             raise Untranslated
         value = self._value(child)
         return self._add(_CALENDAR[bound.operation], value if child.type == "DATE" else self._day(value))
+
+    def _date_difference(self, bound: Bound) -> int:
+        """How many days, months or years begin after one date until another one."""
+        unit, *dates = bound.children
+        if unit.value not in _CALENDAR or any(date.type not in ("DATE", "TIMESTAMP") for date in dates):
+            raise Untranslated
+        before, after = (self._since(unit.value, date) for date in dates)
+        return self._add(kernels.SUBTRACT, after, before, *_bounds("BIGINT"))
+
+    def _since(self, unit: str, date: Bound) -> int:
+        """The number of a date's day, month or year."""
+        value = self._value(date)
+        if unit == "day":
+            return self._day(value) if date.type == "TIMESTAMP" else self._add(kernels.FLOOR, value, x=1, y=_LAST_DAY)
+        day = value if date.type == "DATE" else self._day(value)
+        year = self._add(kernels.YEAR, day)
+        if unit == "year":
+            return year
+        months = self._add(kernels.MULTIPLY, year, self._word(12), *_bounds("BIGINT"))
+        return self._add(kernels.ADD, months, self._add(kernels.MONTH, day), *_bounds("BIGINT"))
+
+    def _extreme(self, bound: Bound) -> int:
+        """The greatest or the least of values that are not NULL."""
+        if bound.type == "VARCHAR" or not all(_alike(child.type, bound.type) for child in bound.children):
+            raise Untranslated
+        first, *others = map(self._value, bound.children)
+        for other in others:
+            pair = (first, other) if bound.operation == "greatest" else (other, first)
+            passed = self._add(kernels.LESS, *pair)
+            first = self._add(kernels.SELECT, passed, other, self._add(kernels.COALESCE, first, other))
+        return first
 
     def _day(self, timestamp: int) -> int:
         return self._add(kernels.FLOOR, timestamp, x=_DAY, y=_MAX)

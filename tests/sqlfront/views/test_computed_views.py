@@ -199,9 +199,15 @@ HANDED = {
         2,
     ),
     "an expression over a join": (
-        "SELECT greatest(day, size) AS k, count(*) AS n FROM sales JOIN shops USING (shop) GROUP BY k",
+        "SELECT day % size AS k, count(*) AS n FROM sales JOIN shops USING (shop) GROUP BY k",
         1,
         1,
+    ),
+    "an expression over a join that a program computes": (
+        "SELECT greatest(day, size) - 2 * day AS k, CASE WHEN day > size THEN item ELSE city END AS t, count(*) AS n "
+        "FROM sales JOIN shops USING (shop) GROUP BY k, t",
+        0,
+        0,
     ),
     "a left join": ("SELECT sales.shop, day, size FROM sales LEFT JOIN shops USING (shop)", 0, 0),
     "an anti-join": ("SELECT shop, day FROM sales WHERE NOT EXISTS (FROM shops WHERE shops.shop = sales.shop)", 0, 0),
