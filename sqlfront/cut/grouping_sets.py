@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 MOST_SETS = 500
 """The most grouping sets of a query: as many as a union may have branches."""
+_UNION = "grouping sets are a union: each set is grouped by its own columns"
 
 
-def union_of_sets(term: Aggregate, blocks: Blocks) -> Term:
+def groups_of_sets(term: Aggregate, blocks: Blocks) -> Term:
     """The groups of all sets, in the columns of the term. NotSupportedError if there are too many sets."""
     sets = term.sets or ()
     if len(sets) > MOST_SETS:
@@ -56,6 +57,7 @@ def union_of_sets(term: Aggregate, blocks: Blocks) -> Term:
     if not _is_native(grouped, blocks):
         found: Term = _in_touched_groups(grouped, blocks)
         return Map(found, tuple(Made(one, Ref(old)) for one, old in zip(term.columns, found.columns)))
+    blocks.told[_UNION] = None
     branches = [copied(_groups_of(grouped, one, blocks), blocks.new)[0] for one in sets]
     found = branches[0]
     for branch in branches[1:]:

@@ -20,7 +20,7 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
-from sqlfront.cut.grouping_sets import union_of_sets
+from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
@@ -91,7 +91,6 @@ _TOLD = {
     "mark": "a subquery in an expression is true for rows with a partner, NULL or false for others: a union",
     "single": "a scalar subquery is a left join with its only row",
     "intersect": "rows of both sides are counted, and those stay that each side has",
-    "sets": "grouping sets are a union: each set is grouped by its own columns",
     "except": "rows of both sides are counted, and those stay that the second has not",
 }
 
@@ -165,8 +164,7 @@ class Blocks:
             case Aggregate(sets=None) | Distinct(on=None) | SetOperation() | Top():
                 self.add_block(term, core)
             case Aggregate():
-                self.told[_TOLD["sets"]] = None
-                self.collect(union_of_sets(term, self), core)
+                self.collect(groups_of_sets(term, self), core)
             case Distinct() | Window() | Unnest():
                 self.collect(in_touched_groups(term, self, read=read), core)
             case _:

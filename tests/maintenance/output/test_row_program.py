@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import pyarrow as pa
+
 import sqlfront
 from tests.definition_oracle import same_bag
 
@@ -58,3 +60,16 @@ def test_rows_of_programs_are_those_of_duckdb_and_leave_nothing_behind() -> None
         for dictionary in engine.dictionaries:
             dictionary.sweep()
         assert [(dictionary.live(), dictionary.pinned) for dictionary in engine.dictionaries] == [(0, 0), (0, 0)]
+
+
+def test_the_changes_of_an_epoch_are_told_after_dictionaries_are_swept() -> None:
+    with sqlfront.connect() as con:
+        con.execute("CREATE CHANGE TABLE r (a INTEGER, s VARCHAR) WITH (retain = true)")
+        con.execute("CREATE MATERIALIZED VIEW v AS SELECT a, s, sum(a) OVER (PARTITION BY s) AS n FROM r")
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT s, median(a) AS m FROM v GROUP BY s")
+        con.apply({"r": pa.table({"a": [1], "s": ["gone"]})})
+        epoch = con.apply({"r": pa.table({"a": [1], "s": ["gone"], "_weight": [-1]})})
+        for dictionary in con.session.database.engine.dictionaries:
+            dictionary.sweep()
+        con.apply({"r": pa.table({"a": [1], "s": ["come"]})})
+        assert epoch.changes["v"].to_pylist() == [{"a": 1, "s": "gone", "n": 1, "_weight": -1}]

@@ -121,6 +121,14 @@ def rows_of(values, count):
     return as_batch([tuple(found[random.integers(len(found))] for found in values.values()) for _ in range(count)])
 
 
+@pytest.mark.parametrize("unit", ["day", "month", "year"])
+def test_differences_of_infinite_dates_are_left_to_duckdb(unit):
+    infinite = [2**31 - 1, -(2**31) + 1, 19_000, None]
+    batch = rows_of(PLAIN | {"d": infinite, "e": infinite}, 40)
+    for expression in (f"date_diff('{unit}', d, e)", f"date_diff('{unit}', e, d)"):
+        assert check(expression, batch, "key") == "refused"
+
+
 @pytest.mark.parametrize(
     "expression",
     [

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.sql.tokens import split
 from tests.definition_oracle import same_bag
 from tests.following import empty_and_drop, follow
@@ -233,6 +234,14 @@ def test_duckdb_gets_the_rows_of_the_touched_groups_in_one_query_of_each_node(
         con.execute("DELETE FROM sales WHERE shop = 3 AND amount = 1000")
     assert all(handed <= rows and asked <= queries for handed, asked in found[1:]), found
     assert found[1][0] > 0 or not rows
+
+
+def test_the_rows_of_a_shared_term_are_kept_once(con: sqlfront.Connection) -> None:
+    groups = "SELECT shop, item, count(*) AS n FROM sales GROUP BY shop, item"
+    query = "SELECT shop, median(n) AS m FROM q GROUP BY shop UNION ALL SELECT shop, stddev(n) FROM q GROUP BY shop"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS WITH q AS ({groups}) {query}")
+    nodes = [node for node in con.session.database.engine.nodes.values() if isinstance(node, TouchedGroupsNode)]
+    assert len(nodes) == 2 and len({id(node.kept.store) for node in nodes}) == 1
 
 
 def test_a_row_that_cannot_be_computed_refuses_the_epoch(con: sqlfront.Connection) -> None:
