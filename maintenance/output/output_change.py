@@ -52,7 +52,7 @@ class OutputChange:
 class EncodedChange(OutputChange):
     """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
 
-    `words` has, for each column, its codec and an array for each word.
+    `words` has the columns in their order.
     """
 
     def __init__(self, words: Words, weights: np.ndarray, decode: Callable[[], pa.Table]) -> None:
@@ -66,10 +66,11 @@ class EncodedChange(OutputChange):
     def encode(self, relation: Relation) -> np.ndarray:
         data = np.empty((len(self), relation.width), np.int64)
         data[:, -1] = self.weights
+        named = dict(zip((column.name for column in relation.columns), self._words.values(), strict=True))
         for item in relation.inputs.values():
             if item.source is None:
                 continue
-            codec, words = self._words[item.source]
+            codec, words = named[item.source]
             if item.codec is None or codec.type != item.codec.type:
                 return super().encode(relation)
             for number, word in enumerate(words):

@@ -86,7 +86,8 @@ class PathChange:
     def close(self) -> None:
         for member in self._view.members:
             member.delta = None
-        if (program := self.__dict__.get("_program")) is not None:
+        program = vars(self).pop("_program", None)  # If a change has made it.
+        if program is not None:
             program.close()
 
     def _encoded(self) -> EncodedChange | None:

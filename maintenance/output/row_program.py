@@ -17,7 +17,7 @@ from sqlfront.storage.codecs.encoding import Codec, Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
 
 Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
-"""The codec of each column, and an array for each word of a value."""
+"""The codec of each column, in their order, and an array for each word of a value."""
 
 
 class RowProgram:
@@ -35,6 +35,7 @@ class RowProgram:
         types = {raw.name: raw.type for raw in definition.raw}
         if any(codec.type != types[name] for name, codec in self._codecs.items()):
             raise NotSupportedError("a raw column is cast")
+        self._names = [name for name, _ in definition.columns]
         self._shown: dict[str, str] = {}
         self._constants: dict[str, tuple[Codec, tuple[int, ...]]] = {}
         self._items: dict[str, Input] = {}
@@ -75,7 +76,7 @@ class RowProgram:
         for name, (codec, code) in self._constants.items():
             found[name] = codec, [np.full(rows, word, np.int64) for word in code]
         if self._program is None:
-            return found
+            return self._in_order(found)
         data = np.empty((rows, self._width), np.int64)
         for name, place in self._read.items():
             for number, word in enumerate(raw[name]):
@@ -85,7 +86,10 @@ class RowProgram:
         for name, item in self._items.items():
             assert item.codec is not None
             found[name] = item.codec, [data[:, item.place]]
-        return found
+        return self._in_order(found)
+
+    def _in_order(self, found: Words) -> Words:
+        return {name: found[name] for name in self._names}
 
     def close(self) -> None:
         """Let go of the constants of the program."""

@@ -249,10 +249,7 @@ class GroupStore:
     def change(self, words: np.ndarray, weights: np.ndarray) -> EncodedChange:
         """Rows that go and come, by their weights, as a change of the relation."""
         places = self._places()
-        columns = {
-            column.name: (self._codec(column.name), [words[place] for place in places[column.expression]])
-            for column in self.store.variables
-        }
+        columns = {name: (self._codec(name), [words[place] for place in places[quote(name)]]) for name in self._names}
         return EncodedChange(columns, weights, lambda: self.decoded(words))
 
     def _codec(self, name: str) -> Codec:

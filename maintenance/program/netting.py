@@ -17,8 +17,8 @@ _net_rows = entry_point(net_rows)
 
 
 def net_encoded(address: int, rows: int, width: int, *, always: bool) -> int:
-    """Net rows of words in place, their weights being the last words; how many there are then. Rows of one sign are
-    left alone unless it is `always`, rows with weights beyond 2^32 in any case. O(rows)."""
+    """Net rows of words in place, their weights being the last words; how many there are then. Unless it is `always`,
+    rows of one sign are left alone, and those with weights beyond 2^32. O(rows)."""
     slots = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
     return int(_net_rows(address, rows, width, int(slots.ctypes.data), len(slots) - 1, always))
 

@@ -84,8 +84,7 @@ class TouchedGroups:
     `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
     group), which are the `shown_keys` of the computed `columns`, in the same order. `query` is DuckDB SQL that computes
     these over the rows of some groups, `{rows}`, under `settings` of DuckDB. `label` names the computation for EXPLAIN.
-    `single`: a group makes one row at most, as in an aggregate.
-    With `sets`, a row belongs to a group of each.
+    `single`: a group makes one row at most, as in an aggregate. With `sets`, a row belongs to a group of each.
     """
 
     table: str

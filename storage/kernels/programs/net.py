@@ -11,8 +11,10 @@ _LARGE = 1 << 32  # Sums of so many weights could leave 64 bits.
 
 @kernel("boolean(int64,int64,int64,boolean)")
 def can_net(data, rows, width, always):
-    """Whether none of the rows' weights, their last words, is large, and, unless it is `always`, some are negative and
-    some are not."""
+    """Whether it is `always`; or some of the rows' weights, their last words, are negative, some are not, and none is
+    large."""
+    if always:
+        return True
     negative = False
     positive = False
     for i in range(rows):
@@ -21,7 +23,7 @@ def can_net(data, rows, width, always):
             return False
         negative = negative or weight < 0
         positive = positive or weight > 0
-    return always or (negative and positive)
+    return negative and positive
 
 
 @kernel("int64(int64,int64,int64,int64,int64,boolean)")

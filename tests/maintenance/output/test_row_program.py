@@ -16,6 +16,8 @@ VIEWS = {
     "distinct_sums": "SELECT DISTINCT a + c AS k, coalesce(s, t, 'none') AS x FROM r JOIN u USING (b)",
     "a_condition": "SELECT a, c, greatest(a, c) AS k, 5 AS five, NULL AS nothing FROM r JOIN u USING (b) "
     "WHERE a > 1 OR c > 1",
+    "branches": "SELECT k, median(x) AS m FROM (SELECT a AS k, c AS x FROM r JOIN u USING (b) "
+    "UNION ALL SELECT a + c, b FROM r JOIN u USING (b)) GROUP BY k",
     "of_another": "SELECT k, five, median(a) AS m FROM a_condition GROUP BY k, five",
 }
 
