@@ -191,6 +191,7 @@ class Engine(State):
         """Tell what an epoch that stays has changed to whom it concerns."""
         if self.subscribers.tell(self.epoch, applied.encoded, applied.changes, applied.work.output):
             applied.work.after = self._log.counts()
+        applied.decode()
         self.deferred.wait(applied.waiting)
         for item in applied.encoded:
             item.relation.passed = True
@@ -403,7 +404,7 @@ class Engine(State):
         if not changes:
             return []
         relation = self.relations[name]
-        item = self._encoded(relation, np.concatenate([relation.encode(c.rows, c.weights) for c in changes]))
+        item = self._encoded(relation, np.concatenate([change.encode(relation) for change in changes]))
         if name in self.deferred.copied:
             item.batch, item.weights = joined([(change.rows, change.weights) for change in changes])
         item.net()

@@ -72,11 +72,8 @@ class Epoch:
     def changes(self) -> dict[str, pa.Table]:
         """The changed rows per view that is subscribed to: its columns and `_weight`, their signed multiplicity."""
         types = {one.node.name: dict(one.node.columns) for one in self._applied.work.spent() if one.node is not None}
-        changes = self._applied.changes.items()
         return {
-            shown_relation(name): change.weighted(types.get(name, {}))
-            for name, change in changes
-            if not _BLOCK.search(name)
+            shown_relation(name): change.weighted(types.get(name, {})) for name, change in self._applied.shown_changes()
         }
 
     def __repr__(self) -> str:
@@ -99,6 +96,15 @@ class Applied:
     ) -> None:
         self.encoded, self.started, self.changes = encoded, started, changes
         self.work, self.waiting = work, waiting
+
+    def shown_changes(self) -> list[tuple[str, OutputChange]]:
+        """The changes of views, not of their blocks."""
+        return [(name, change) for name, change in self.changes.items() if not _BLOCK.search(name)]
+
+    def decode(self) -> None:
+        """Decode the changes that somebody may ask for later: dictionaries may forget their words from now on."""
+        for _, change in self.shown_changes():
+            _ = change.rows
 
 
 class RowFastPath:

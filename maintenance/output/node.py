@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.tree.description import Description
     from sqlfront.maintenance.view.change_reader import ChangeReader
     from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.storage.codecs.encoding import Dictionaries
 
     Rows = tuple[Iterable[Any], int]
     Load = Callable[[str], Rows]
@@ -103,6 +104,7 @@ class Keeper(Protocol):
 
     relations: dict[str, Relation]
     machine: Machine
+    dictionaries: Dictionaries
 
     @property
     def evaluate(self) -> Evaluate: ...
@@ -173,7 +175,7 @@ class TreeNode:
     def _change_reader(self) -> ChangeReader:
         view, evaluate = self.view, self._evaluate
         if view.definition.limit is None:
-            return PathChange(view, self._machine, evaluate)
+            return PathChange(view, self._machine, evaluate, self._keeper.dictionaries)
         return noted_groups(view) or KnownRows(lambda: view_rows(view, evaluate))
 
     @contextmanager
@@ -195,5 +197,6 @@ class TreeNode:
         return describe_view(self.view, int(self._machine.counters[self.number]))
 
     def close(self) -> None:
+        self.hear(False)
         for source in [source for member in self.view.members for source in member.sources.values()]:
             self._keeper.close_store(source.relation, source.store, self.name)

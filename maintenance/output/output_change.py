@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlfront.maintenance.output.output import Reader, schema
+from sqlfront.maintenance.output.row_program import Words
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -16,7 +18,7 @@ from sqlfront.planner.model.query import Limit, shown_places
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.maintenance.relation.base_relation import Evaluate, Relation
 
 
 INSERT, DELETE, UPDATE_PREIMAGE, UPDATE_POSTIMAGE = range(4)
@@ -37,11 +39,44 @@ class OutputChange:
     def __len__(self) -> int:
         return len(self.weights)
 
+    def encode(self, relation: Relation) -> np.ndarray:
+        """The change as encoded rows of the relation that has the view's rows."""
+        return relation.encode(self.rows, self.weights)
+
     def weighted(self, types: Mapping[str, str] = _NO_TYPES) -> pa.Table:
         """The rows with their weights as column `_weight`, in plain types; `types` are DuckDB's."""
         import pyarrow as pa
 
         return plain(self.rows, types).append_column("_weight", pa.array(self.weights))
+
+
+class EncodedChange(OutputChange):
+    """Inserted and deleted rows in words, which are decoded when somebody asks for them, before dictionaries are swept.
+
+    `words` has the columns in their order.
+    """
+
+    def __init__(self, words: Words, weights: np.ndarray, decode: Callable[[], pa.Table]) -> None:
+        self._words, self._decode = words, decode
+        self.weights, self.kinds = weights, np.where(weights > 0, INSERT, DELETE)
+
+    @functools.cached_property
+    def rows(self) -> pa.Table:
+        return self._decode()
+
+    def encode(self, relation: Relation) -> np.ndarray:
+        data = np.empty((len(self), relation.width), np.int64)
+        data[:, -1] = self.weights
+        named = dict(zip((column.name for column in relation.columns), self._words.values(), strict=True))
+        for item in relation.inputs.values():
+            if item.source is None:
+                continue
+            codec, words = named[item.source]
+            if item.codec is None or codec.type != item.codec.type:
+                return super().encode(relation)
+            for number, word in enumerate(words):
+                data[:, item.place + number] = word
+        return data if relation.compute(data) else super().encode(relation)
 
 
 def netted(rows: pa.Table, weights: np.ndarray) -> OutputChange:
@@ -108,6 +143,8 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
 
     definition = view.definition
     names = [name for name, _ in definition.columns]
+    if not raw.num_rows and view.output_schema is not None:
+        return pa.Table.from_batches([], view.output_schema), np.arange(0)
     if (rows := _straight(view, raw)) is not None:
         return rows, np.arange(raw.num_rows)
     types = {column.name: column.type for column in definition.raw} or {"no column": "TINYINT"}

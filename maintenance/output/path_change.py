@@ -5,6 +5,7 @@ The values after the change are looked up in the tables, those before it are les
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,15 @@ from sqlfront.maintenance.output.output_change import (
     INSERT,
     UPDATE_POSTIMAGE,
     UPDATE_PREIMAGE,
+    EncodedChange,
     OutputChange,
     netted,
     sql_rows,
 )
 from sqlfront.maintenance.output.reading import merging, trees_read
+from sqlfront.maintenance.output.row_program import RowProgram, Words
 from sqlfront.maintenance.program.machine import Machine
-from sqlfront.maintenance.program.netting import net
+from sqlfront.maintenance.program.netting import net, net_words
 from sqlfront.maintenance.program.rows import numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.tree.view_tree import Tree
@@ -31,14 +34,17 @@ from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import output_keys, shown_tuple
 from sqlfront.storage.codecs.sums import combine
+from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import scan
 from sqlfront.storage.kernels.tables import key_lookups
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.maintenance.relation.base_relation import Evaluate
+    from sqlfront.storage.codecs.encoding import Dictionaries
 
 Changed = tuple["pa.Table", np.ndarray, np.ndarray]
 """SQL rows, the number of the tuple that each is of, and their weights."""
@@ -50,8 +56,8 @@ class PathChange:
     `evaluate` computes SQL over raw columns.
     """
 
-    def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate) -> None:
-        self._view, self._machine, self._evaluate = view, machine, evaluate
+    def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate, dictionaries: Dictionaries) -> None:
+        self._view, self._machine, self._evaluate, self._dictionaries = view, machine, evaluate, dictionaries
         for member in view.members:
             member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
 
@@ -60,8 +66,12 @@ class PathChange:
         return rows, weights
 
     def read(self) -> OutputChange:
-        view, (rows, tuples, weights) = self._view, self._changed()
-        if view.definition.mode == "bag" and shown_tuple(view.definition) is not None:
+        view = self._view
+        if view.definition.mode == "bag" and (found := self._encoded()) is not None:
+            return found
+        whole = view.definition.mode == "bag" and shown_tuple(view.definition) is not None
+        rows, tuples, weights = self._changed()
+        if whole:
             return OutputChange(rows, weights, np.where(weights > 0, INSERT, DELETE))
         return _paired(rows, tuples, weights) if output_keys(view.definition) else netted(rows, weights)
 
@@ -76,11 +86,52 @@ class PathChange:
     def close(self) -> None:
         for member in self._view.members:
             member.delta = None
+        program = vars(self).pop("_program", None)  # If a change has made it.
+        if program is not None:
+            program.close()
+
+    def _encoded(self) -> EncodedChange | None:
+        """The change of a bag in words; None if DuckDB computes it."""
+        if (program := self._program) is None:
+            return None
+        definition, gathered = self._view.definition, self._gathered()
+        sides = [("change", np.arange(len(gathered.data)))]
+        words = program.run(gathered.words, len(gathered.data))
+        if words is None:
+            return None
+        counts = numbers(gathered.rows(sides), COUNT)
+        if shown_tuple(definition) is None:
+            words, counts = _netted(words, counts)
+        elif program.is_plain:
+            return EncodedChange(words, counts, lambda: self._output(gathered, sides)[0])
+        return EncodedChange(words, counts, lambda: self._decoded(words))
+
+    @functools.cached_property
+    def _program(self) -> RowProgram | None:
+        """What computes the rows of a bag, made for the first of its changes: DuckDB binds its expressions."""
+        try:
+            return RowProgram(self._view.definition, self._view.codecs, self._dictionaries)
+        except NotSupportedError:
+            return None
+
+    def _decoded(self, words: Words) -> pa.Table:
+        """Rows in words, in the types that DuckDB has for a view's columns."""
+        import pyarrow as pa
+
+        definition, arrays, fields = self._view.definition, [], []
+        for name, (codec, own) in words.items():
+            arrays.append(codec.decode([np.ascontiguousarray(word) for word in own]))
+            fields.append(codec.arrow_field(name))
+        rows, types = pa.Table.from_arrays(arrays, schema=pa.schema(fields)), dict(definition.columns)
+        found = self._evaluate(rows, types, [quote(name) for name in types], None, definition.settings)
+        return found.rename_columns(list(types))
+
+    def _gathered(self) -> Gathered:
+        assert self._view.delta is not None
+        return Gathered(self._view, self._view.delta, self._machine)
 
     def _changed(self) -> Changed:
-        view = self._view
-        assert view.delta is not None
-        gathered = Gathered(view, view.delta, self._machine)
+        view, gathered = self._view, self._gathered()
         if view.definition.mode == "bag":
             counts = numbers(gathered.rows([("change", np.arange(len(gathered.data)))]), COUNT)
             rows, visible = self._output(gathered, [("change", np.arange(len(counts)))])
@@ -110,6 +161,14 @@ def _joined(one: Changed, other: Changed) -> Changed:
 
     rows = pa.concat_tables([one[0], other[0]])
     return rows, np.concatenate([one[1], other[1]]), np.concatenate([one[2], other[2]])
+
+
+def _netted(words: Words, weights: np.ndarray) -> tuple[Words, np.ndarray]:
+    """Rows in words, each once, with the sums of their weights."""
+    columns = [word for _, own in words.values() for word in own]
+    rows, sums = net_words(np.array(columns).T, weights)
+    found = iter(rows.T)
+    return {name: (codec, [next(found) for _ in own]) for name, (codec, own) in words.items()}, sums
 
 
 def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputChange:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.output_change import DELETE, INSERT, OutputChange
+from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange
+from sqlfront.maintenance.program.netting import net_words
 from sqlfront.maintenance.relation.bad_rows import view_of
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.description import Description, StateEntry
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.output.node import Keeper, Load, Rows
     from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
+    from sqlfront.storage.codecs.codec import Codec
 
 
 class TouchedGroupsNode:
@@ -48,14 +50,16 @@ class TouchedGroupsNode:
         self.name, self.groups, self.number, self.relation = name, rows, number, keeper.relations[rows.table]
         self.rows_computed, self._before = 0, self.relation.changes
         self._keeper, self._machine, self._evaluate = keeper, keeper.machine, keeper.evaluate
-        self.kept = GroupStore(self.relation, rows.keys, name)
+        self.kept = GroupStore(self.relation, rows.groupings, name)
 
     def open(self, load: Load) -> None:
         self.kept.open(self._keeper, None, load)
 
     def feed(self, relation: Relation) -> None:
         """Keep the node's rows as those of the relation that it feeds."""
-        self.own = GroupStore(relation, self.groups.shown_keys, self.name)
+        groups = self.groups
+        tag = (groups.sets.shown_tag,) if groups.sets is not None else ()
+        self.own = GroupStore(relation, [(*groups.shown_keys, *tag)], self.name)
         self.own.open(self._keeper, (self.compute_all().to_batches(), 0))
         self._before = self.relation.changes
         self._machine.counters[self.number] = 0
@@ -65,7 +69,7 @@ class TouchedGroupsNode:
 
     @staticmethod
     def planned(name: str, rows: TouchedGroups) -> Description:
-        by = f"by {', '.join(rows.keys)}" if rows.keys else "all rows are one group"
+        by = f"by {', '.join(rows.keys)}" if all(rows.groupings) else "all rows are one group"
         return Description(
             name,
             "touched groups",
@@ -106,74 +110,100 @@ class TouchedGroupsNode:
         """Nothing is kept of an epoch."""
 
     def output(self, done: Sequence[Encoded]) -> OutputChange:
-        delta = np.concatenate([self.kept.rows_of(item) for item in done if item.relation is self.relation])
-        keys = self.kept.keys_of(delta)
-        old, counts = self.own.members(keys)
-        new = self.own.encoded(self._computed(*self.kept.members(keys)))
-        rows, weights = _netted(np.concatenate([old, new]), np.repeat([-1, 1], [len(old), len(new)]), counts)
-        return OutputChange(self.own.decoded(rows), weights, np.where(weights > 0, INSERT, DELETE))
+        touched = [self.kept.touched(done, number) for number in range(len(self.groups.groupings))]
+        old, counts = self.own.members(self._own_keys(touched))
+        new = self.own.encoded(self._computed([self.kept.members(keys, one) for one, keys in enumerate(touched)]))
+        weights = np.concatenate([-counts, np.ones(new.shape[1], np.int64)])
+        rows, weights = net_words(np.concatenate([old, new], axis=1).T, weights)
+        return self.own.change(rows.T, weights)
+
+    def _own_keys(self, touched: Sequence[np.ndarray]) -> np.ndarray:
+        """The keys of the node's own rows of the groups with these keys of each grouping."""
+        if self.groups.sets is None:
+            return touched[0]
+        found = []
+        for number, (names, keys) in enumerate(zip(self.groups.groupings, touched, strict=True)):
+            words, place = list[np.ndarray](), 0
+            for name in self.groups.keys:
+                nulls = self.kept.null_words(name)
+                if name in names:
+                    words += list(keys[:, place : place + len(nulls)].T)
+                    place += len(nulls)
+                else:
+                    words += [np.full(len(keys), word) for word in nulls]
+            found.append(np.column_stack([*words, np.full(len(keys), number)]))
+        return np.concatenate(found)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        words, counts = self.own.all_rows()
-        yield from self.own.decoded(np.repeat(words, counts, axis=0)).to_batches()
+        yield from self.own.decoded(copies(*self.own.all_rows())).to_batches()
 
     def compute_all(self) -> pa.Table:
         """The rows of all groups, computed from the kept rows. O(rows)."""
-        return self._computed(*self.kept.all_rows())
+        return self._computed([self.kept.all_rows()] * len(self.groups.groupings))
 
-    def _computed(self, words: np.ndarray, counts: np.ndarray) -> pa.Table:
-        """The computed rows of some groups. `words` are all rows of these groups, `counts` how often each is there."""
-        taken = np.repeat(np.arange(len(words)), counts)
-        self.rows_computed += len(taken)
-        self._machine.counters[self.number] += len(taken)
+    def _computed(self, members: Sequence[tuple[np.ndarray, np.ndarray]]) -> pa.Table:
+        """The computed rows of some groups of each grouping: all rows of these groups, and how often each is there."""
+        found = [copies(*one) for one in members]
+        words = np.concatenate(found, axis=1)
+        self.rows_computed += words.shape[1]
+        self._machine.counters[self.number] += words.shape[1]
         types = {column.name: column.type for column in self.relation.columns}
-        groups = self.groups
+        rows, groups = self.kept.decoded(words), self.groups
+        if groups.sets is not None:
+            numbers = np.repeat(np.arange(len(found)), [one.shape[1] for one in found])
+            rows = rows.append_column(groups.sets.tag, [numbers])
+            types[groups.sets.tag] = "INTEGER"
         try:
-            found = self._evaluate.query(self.kept.decoded(words[taken]), types, groups.query, groups.settings)
+            computed = self._evaluate.query(rows, types, groups.query, groups.settings)
         except DataError as error:
             what = f"materialized view {view_of(self.name)} cannot compute a group of a changed row"
             hint = "correct the row, or change the query so that it has a value: TRY, CASE, max(...) in a subquery"
             raise DataError(what, where=groups.label, why=error.why, hint=hint) from error
-        return found.rename_columns([name for name, _ in groups.columns]).combine_chunks()
+        return computed.rename_columns([name for name, _ in groups.columns]).combine_chunks()
 
 
 class GroupStore:
-    """The rows of a relation in a store of all its columns, indexed by those that name a row's group."""
+    """The rows of a relation in a store of all its columns, indexed by those that name a row's group, in each of some
+    groupings.
 
-    def __init__(self, relation: Relation, keys: Sequence[str], user: str) -> None:
+    The words of rows are an array for each word of a row, in the order of the store.
+    """
+
+    def __init__(self, relation: Relation, groupings: Sequence[Sequence[str]], user: str) -> None:
         columns = tuple(LeafColumn(c.name, quote(c.name), c.type, c.name) for c in relation.columns)
         self.relation, self._names, known = relation, [column.name for column in columns], set(relation.stores)
         self.store: LeafStore = relation.open_store(columns, (), (), (), 0)
         self._fresh = self.store.key not in known
-        self.index = tuple(quote(key) for key in keys)
+        self.indexes = [tuple(map(quote, keys)) for keys in groupings]
         self.store.users.add(user)
         self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
 
     def open(self, keeper: Keeper, rows: Rows | None, load: Load | None = None) -> None:
         """Index the store by group; fill it with rows, by default the relation's, unless others have it filled."""
         old, store = self.store.table, self.store
-        renewed = self.relation.reindex(store, [self.index], [False])
+        renewed = self.relation.reindex(store, self.indexes, [False] * len(self.indexes))
         if self._fresh:
             keeper.fill(self.relation, store, rows, load)
         elif renewed:
             refill(keeper.machine, old, store)
 
-    def rows_of(self, item: Encoded) -> np.ndarray:
-        """The words of the changed rows of an epoch."""
-        inputs = [self.store.inputs["key " + column.expression] for column in self.store.variables]
-        places = [place for one in inputs for place in range(one.place, one.place + one.words)]
-        return np.ascontiguousarray(item.keep[: item.rows][:, places])
-
-    def keys_of(self, words: np.ndarray) -> np.ndarray:
-        """The key words of the groups that rows belong to, each once."""
-        if not self.index:
+    def touched(self, done: Sequence[Encoded], grouping: int = 0) -> np.ndarray:
+        """The key words of the groups that changed rows belong to, each once, row after row."""
+        if not self.indexes[grouping]:
             return np.zeros((1, 1), np.int64)
-        places = self._places()
-        return np.unique(words[:, [place for column in self.index for place in places[column]]], axis=0)
+        inputs = [self.store.inputs["key " + column] for column in self.indexes[grouping]]
+        places = [place for one in inputs for place in range(one.place, one.place + one.words)]
+        keys = [item.keep[: item.rows, places] for item in done if item.relation is self.relation]
+        found = keys[0] if len(keys) == 1 else np.concatenate(keys)
+        return net_words(found, np.ones(len(found), np.int64))[0]
 
-    def members(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of the groups with these keys, group after group, and how often each is there."""
-        table, number = self.store.table, self.store.indexes.index(self.index)
+    def null_words(self, name: str) -> tuple[int, ...]:
+        """The words of NULL in a column."""
+        return tuple(self._codec(name).encode_value(None))
+
+    def members(self, keys: np.ndarray, grouping: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """The words of the rows of the groups with these keys, group after group; and how often each is there."""
+        table, number = self.store.table, self.store.indexes.index(self.indexes[grouping])
         group, scratch, count = table.groups[number], self._scratch.ctypes.data, len(keys)
         keys, places = np.ascontiguousarray(keys), np.arange(keys.shape[1])
         found, sizes = np.empty(count, np.int64), np.empty(count, np.int64)
@@ -189,23 +219,21 @@ class GroupStore:
         words = np.empty((table.keys + 1, len(addresses)), np.int64)
         for place in range(table.keys + 1):
             group_reads.word_of(addresses.ctypes.data, len(addresses), place, 0, words[place].ctypes.data)
-        return np.ascontiguousarray(words[:-1].T), words[-1]
+        return words[:-1], words[-1]
 
     def all_rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """All rows, and how often each is there."""
+        """The words of all rows, and how often each is there."""
         table = self.store.table
         words = np.empty((table.used, table.keys + table.limbs), np.int64)
         words = words[: upkeep.copy_rows(table.address, 0, table.used, words.ctypes.data)]
-        return words[:, : table.keys], np.ascontiguousarray(words[:, table.keys])
+        return words[:, : table.keys].T, np.ascontiguousarray(words[:, table.keys])
 
     def encoded(self, rows: pa.Table) -> np.ndarray:
         """The words of rows in the relation's columns."""
         words: list[np.ndarray] = []
         for column in self.store.variables:
-            codec = self.store.inputs["key " + column.expression].codec
-            assert codec is not None
-            words += codec.encode(rows.column(column.name))
-        return np.column_stack(words) if rows.num_rows else np.empty((0, sum(self.store.widths)), np.int64)
+            words += self._codec(column.name).encode(rows.column(column.name))
+        return np.array(words)
 
     def decoded(self, words: np.ndarray) -> pa.Table:
         """Rows in the relation's columns."""
@@ -213,17 +241,21 @@ class GroupStore:
 
         arrays, places = {}, self._places()
         for column in self.store.variables:
-            codec = self.store.inputs["key " + column.expression].codec
-            assert codec is not None
-            code = [np.ascontiguousarray(words[:, place]) for place in places[column.expression]]
-            arrays[column.name] = codec.decode(code)
-        fields = [self._field(name) for name in self._names]
+            code = [np.ascontiguousarray(words[place]) for place in places[column.expression]]
+            arrays[column.name] = self._codec(column.name).decode(code)
+        fields = [self._codec(name).arrow_field(name) for name in self._names]
         return pa.Table.from_arrays([arrays[name] for name in self._names], schema=pa.schema(fields))
 
-    def _field(self, name: str) -> pa.Field:
+    def change(self, words: np.ndarray, weights: np.ndarray) -> EncodedChange:
+        """Rows that go and come, by their weights, as a change of the relation."""
+        places = self._places()
+        columns = {name: (self._codec(name), [words[place] for place in places[quote(name)]]) for name in self._names}
+        return EncodedChange(columns, weights, lambda: self.decoded(words))
+
+    def _codec(self, name: str) -> Codec:
         codec = self.store.inputs["key " + quote(name)].codec
         assert codec is not None
-        return codec.arrow_field(name)
+        return codec
 
     def _places(self) -> dict[str, range]:
         """The places of each column's words in a row of the store, by its expression."""
@@ -234,13 +266,6 @@ class GroupStore:
         return found
 
 
-def _netted(words: np.ndarray, signs: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, each once, with the sums of their weights; without those whose weights cancel. The first rows, which go,
-    are each there as often as `counts` says."""
-    weights = signs.astype(np.int64)
-    weights[: len(counts)] *= counts
-    found, inverse = np.unique(words, axis=0, return_inverse=True)
-    sums = np.zeros(len(found), np.int64)
-    np.add.at(sums, inverse.reshape(-1), weights)
-    kept = sums != 0
-    return found[kept], sums[kept]
+def copies(words: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The words of rows, each as often as its count says."""
+    return words if (counts == 1).all() else np.repeat(words, counts, axis=1)

@@ -1,4 +1,4 @@
-"""Netting rows in Arrow: equal rows become one, their weights are added up, what cancels goes."""
+"""Netting rows, encoded or in Arrow: equal rows become one, their weights are added up, what cancels goes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.programs.net import net_rows
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_net_rows = entry_point(net_rows)
+
+
+def net_encoded(address: int, rows: int, width: int, *, always: bool) -> int:
+    """Net rows of words in place, their weights being the last words; how many there are then. Unless it is `always`,
+    rows of one sign are left alone, and those with weights beyond 2^32. O(rows)."""
+    slots = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
+    return int(_net_rows(address, rows, width, int(slots.ctypes.data), len(slots) - 1, always))
+
+
+def net_words(words: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of words, each once, in the order in which they come first, and the sums of their weights, none of which is
+    0. O(rows)."""
+    data = np.empty((len(words), words.shape[1] + 1), np.int64)  # Row after row, however the words lie.
+    data[:, :-1], data[:, -1] = words, weights
+    data = data[: net_encoded(int(data.ctypes.data), len(data), data.shape[1], always=True)] if len(data) else data
+    return data[:, :-1], data[:, -1]
 
 
 def net(columns: Sequence[Any], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from sqlfront.maintenance.program.machine import RelationPrograms
+from sqlfront.maintenance.program.netting import net_encoded
 from sqlfront.maintenance.relation.base_relation import Relation
-from sqlfront.storage.kernels.jit import entry_point
-from sqlfront.storage.kernels.programs.net import net_rows
-
-_net_rows = entry_point(net_rows)
 
 
 class Encoded:
@@ -38,9 +35,7 @@ class Encoded:
     def net(self) -> None:
         """Add up equal rows, where a row may meet many. O(rows)."""
         if self.programs.lists and self.rows > 1:
-            slots = np.zeros(1 << (2 * self.rows - 1).bit_length(), np.int64)
-            width = self.relation.width
-            self.rows = _net_rows(self.address, self.rows, width, int(slots.ctypes.data), len(slots) - 1)
+            self.rows = net_encoded(self.address, self.rows, self.relation.width, always=False)
 
     def entry(self) -> tuple[int, int, int, int, int]:
         return *self.programs.addresses, self.address, self.rows

@@ -7,7 +7,7 @@ An expression that is not translated, and rows for which the program refuses (an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ _compute = entry_point(kernels.compute)
 _MOST_OPERATIONS = 1000
 _MAX = 2**63 - 1
 _DAY = 86_400_000_000
+_LAST_DAY = 2**31 - 1  # It stands for infinity, as its opposite does.
 _INTEGERS = {"HUGEINT": (-_MAX, _MAX), "BOOLEAN": (0, 1)}
 for _bits, _name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INTEGER"), (64, "BIGINT")):
     _INTEGERS[_name] = (-(2 ** (_bits - 1)), 2 ** (_bits - 1) - 1) if _bits < 64 else (-_MAX, _MAX)
@@ -58,6 +59,7 @@ _LIKE: dict[str, Callable[[str], list[str]]] = {
     "~~": lambda text: text.split("%"),
     "!~~": lambda text: text.split("%"),
 }
+_EXTREMES = ("greatest", "least")
 _CALENDAR = {"year": kernels.YEAR, "month": kernels.MONTH, "day": kernels.DAY}
 
 
@@ -120,7 +122,7 @@ class Computation:
         self._laid_out = [_pattern(parts) for parts in self._patterns]
         for register, (kind, a, b, x, y) in enumerate(self._registers):
             if kind == kernels.LOAD:
-                a = columns[self._columns[a].name]
+                a = columns[self._columns[a].name] + b
             elif kind == kernels.LIKE:
                 x, y = int(self._laid_out[x][0].ctypes.data), self._dictionaries.varchar.state
             program.append((kind, register, a, b, x, y))
@@ -172,7 +174,11 @@ class Computation:
             return self._calendar
         if operation in _LIKE:
             return self._like
+        if operation in _EXTREMES:
+            return self._extreme
         rules = {
+            "date_diff": self._date_difference,
+            "datediff": self._date_difference,
             "IN": self._membership,
             "IS NULL": self._nullness,
             "IS NOT NULL": self._nullness,
@@ -185,17 +191,18 @@ class Computation:
             raise Untranslated
         return rules[operation]
 
-    def _load(self, number: int, *, any_width: bool = False) -> int:
+    def _load(self, number: int, word: int | None = None) -> int:
+        """A column's only word; or this `word` of it."""
         column = self._columns[number]
         try:
             codec = codec_for(column.type, self._dictionaries)
         except NotSupportedError:
             raise Untranslated from None
-        if codec.words != 1 and not any_width:
+        if codec.words != 1 and word is None:
             raise Untranslated
         if column not in self.reads:
             self.reads.append(column)
-        return self._add(kernels.LOAD, number, x=_RESERVED.get(column.type, NULL_CODE))
+        return self._add(kernels.LOAD, number, word or 0, x=_RESERVED.get(column.type, NULL_CODE))
 
     def _constant(self, bound: Bound) -> int:
         value = bound.value
@@ -207,11 +214,7 @@ class Computation:
             return self._word(self._pinned[value])
         if bound.type in ("FLOAT", "DOUBLE"):
             return self._word(codec_for("DOUBLE", self._dictionaries).encode_value(float(value))[0])
-        if isinstance(value, dict):
-            value = (value["upper"] << 64) + value["lower"]
-        if not isinstance(value, int):
-            raise Untranslated
-        code = int(value) + (NULL_CODE + 1 if bound.type == "UBIGINT" else 0)
+        code = _whole(value) + (NULL_CODE + 1 if bound.type == "UBIGINT" else 0)
         if not -_MAX <= code <= _MAX:
             raise Untranslated
         return self._word(code)
@@ -220,6 +223,11 @@ class Computation:
         left, right = bound.children
         if not _alike(left.type, right.type):
             raise Untranslated
+        if left.type == "HUGEINT" and bound.operation in ("=", "<>"):
+            column, constant = (right, left) if left.operation == "CONSTANT" else (left, right)
+            if column.operation == "COLUMN" and constant.operation == "CONSTANT":
+                equal = self._wide_equality(column, constant)
+                return equal if bound.operation == "=" else self._add(kernels.NOT, equal)
         if bound.operation in (">", ">="):
             left, right = right, left
         if bound.operation in _ORDERS:
@@ -227,6 +235,16 @@ class Computation:
                 raise Untranslated
             return self._add(_ORDERS[bound.operation], self._value(left), self._value(right))
         return self._add(_EQUALITIES[bound.operation], self._value(left), self._value(right))
+
+    def _wide_equality(self, column: Bound, constant: Bound) -> int:
+        """Whether a column of two words is a constant. Where its second word is another one, the first is compared with
+        itself, which tells NULL from false."""
+        high, low = codec_for(column.type, self._dictionaries).encode_value(_whole(constant.value))
+        first, second = (self._load(column.value, word) for word in range(2))
+        unequal = self._add(kernels.UNEQUAL, first, first)
+        equal = self._add(kernels.EQUAL, first, self._word(high))
+        same = self._add(kernels.NOT_DISTINCT, second, self._word(low))
+        return self._add(kernels.SELECT, same, equal, unequal)
 
     def _connective(self, bound: Bound) -> int:
         if any(child.type != "BOOLEAN" for child in bound.children):
@@ -250,7 +268,7 @@ class Computation:
 
     def _nullness(self, bound: Bound) -> int:
         (child,) = bound.children
-        value = self._load(child.value, any_width=True) if child.operation == "COLUMN" else self._value(child)
+        value = self._load(child.value, 0) if child.operation == "COLUMN" else self._value(child)
         kind = kernels.NOT_DISTINCT if bound.operation == "IS NULL" else kernels.DISTINCT
         return self._add(kind, value, self._word(NULL_CODE))
 
@@ -330,6 +348,37 @@ class Computation:
         value = self._value(child)
         return self._add(_CALENDAR[bound.operation], value if child.type == "DATE" else self._day(value))
 
+    def _date_difference(self, bound: Bound) -> int:
+        """How many days, months or years begin after one date until another one."""
+        unit, *dates = bound.children
+        if unit.value not in _CALENDAR or any(date.type not in ("DATE", "TIMESTAMP") for date in dates):
+            raise Untranslated
+        before, after = (self._since(unit.value, date) for date in dates)
+        return self._add(kernels.SUBTRACT, after, before, *_bounds("BIGINT"))
+
+    def _since(self, unit: str, date: Bound) -> int:
+        """The number of a date's day, month or year."""
+        value = self._value(date)
+        if unit == "day":
+            return self._day(value) if date.type == "TIMESTAMP" else self._add(kernels.FLOOR, value, x=1, y=_LAST_DAY)
+        day = value if date.type == "DATE" else self._day(value)
+        year = self._add(kernels.YEAR, day)
+        if unit == "year":
+            return year
+        months = self._add(kernels.MULTIPLY, year, self._word(12), *_bounds("BIGINT"))
+        return self._add(kernels.ADD, months, self._add(kernels.MONTH, day), *_bounds("BIGINT"))
+
+    def _extreme(self, bound: Bound) -> int:
+        """The greatest or the least of values that are not NULL."""
+        if bound.type == "VARCHAR" or not all(_alike(child.type, bound.type) for child in bound.children):
+            raise Untranslated
+        first, *others = map(self._value, bound.children)
+        for other in others:
+            pair = (first, other) if bound.operation == "greatest" else (other, first)
+            passed = self._add(kernels.LESS, *pair)
+            first = self._add(kernels.SELECT, passed, other, self._add(kernels.COALESCE, first, other))
+        return first
+
     def _day(self, timestamp: int) -> int:
         return self._add(kernels.FLOOR, timestamp, x=_DAY, y=_MAX)
 
@@ -363,6 +412,15 @@ def _bounds(type: str) -> tuple[int, int]:
         return _INTEGERS[type]
     high = min(10 ** int(type[8:].split(",")[0]) - 1, _MAX)
     return -high, high
+
+
+def _whole(value: Any) -> int:
+    """A whole number as DuckDB stores it in a constant."""
+    if isinstance(value, dict):
+        value = (value["upper"] << 64) + value["lower"]
+    if not isinstance(value, int):
+        raise Untranslated
+    return int(value)
 
 
 def _alike(left: str, right: str) -> bool:

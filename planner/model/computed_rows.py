@@ -65,13 +65,26 @@ class ComputedRows(Protocol):
 
 
 @dataclass(frozen=True)
+class GroupingSets:
+    """Several groupings of the same rows: `keys` are those of each set, among the keys of the groups.
+
+    DuckDB gets a row once for each set, whose number is the column `tag` of `{rows}`. Of the computed columns
+    `shown_tag` is this number.
+    """
+
+    keys: tuple[tuple[str, ...], ...]
+    tag: str
+    shown_tag: str
+
+
+@dataclass(frozen=True)
 class TouchedGroups:
     """Groups, or partitions, of a relation's rows that DuckDB computes: in an epoch only those with changed rows.
 
     `table` is the relation; rows of one group have the same values in its columns `keys` (none: all rows are one
     group), which are the `shown_keys` of the computed `columns`, in the same order. `query` is DuckDB SQL that computes
     these over the rows of some groups, `{rows}`, under `settings` of DuckDB. `label` names the computation for EXPLAIN.
-    `single`: a group makes one row at most, as in an aggregate.
+    `single`: a group makes one row at most, as in an aggregate. With `sets`, a row belongs to a group of each.
     """
 
     table: str
@@ -82,6 +95,12 @@ class TouchedGroups:
     label: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     single: bool = False
+    sets: GroupingSets | None = None
+
+    @property
+    def groupings(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of each grouping of the rows."""
+        return self.sets.keys if self.sets is not None else (self.keys,)
 
     @property
     def tables(self) -> frozenset[str]:
@@ -90,7 +109,7 @@ class TouchedGroups:
 
     @property
     def cost(self) -> Cost:
-        return TOUCHED if self.keys else TOUCHED_WHOLE
+        return TOUCHED if all(self.groupings) else TOUCHED_WHOLE
 
     @property
     def output(self) -> Bound:
@@ -101,7 +120,7 @@ class TouchedGroups:
 
     @property
     def note(self) -> str:
-        kept = "which are kept by group" if self.keys else "all rows being one group"
+        kept = "which are kept by group" if all(self.groupings) else "all rows being one group"
         return f"{self.label}: DuckDB computes the groups that a change touches, from their rows, {kept}"
 
     @property

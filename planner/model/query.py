@@ -403,10 +403,15 @@ def shown_places(definition: Definition) -> list[int | None] | None:
     found: list[int | None] = []
     for expression, (_, type_) in zip(definition.projection, definition.columns, strict=True):
         place, own = raw.get(expression.strip().strip('"'), (None, None))
-        if own != type_ and not _CONSTANT.fullmatch(expression):
+        if own != type_ and not is_constant(expression):
             return None
         found.append(place)
     return None if definition.having else found
+
+
+def is_constant(expression: str) -> bool:
+    """Whether an output column is a number or NULL."""
+    return _CONSTANT.fullmatch(expression) is not None
 
 
 _CONSTANT = re.compile(r"\d+|CAST\(NULL AS [A-Z ]+(\(\d+,\d+\))?\)")

@@ -68,13 +68,13 @@ class BlockBinder:
         """The join that a block is over; row numbers are columns of it if they are more than places of first rows."""
         kept, core = self._blocks.state(), JoinCore()
         try:
-            self._blocks.collect(shape.core, core)
+            self._blocks.collect(shape.core, core, shape.read)
         except NotSupportedError:
             if self._blocks.computes_windows or not has_windows(shape):
                 raise
             self._blocks.restore(kept)
             self._blocks.computes_windows, core = True, JoinCore()
-            self._blocks.collect(shape.core, core)
+            self._blocks.collect(shape.core, core, shape.read)
         return core
 
     def _bound(

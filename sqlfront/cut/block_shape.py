@@ -42,6 +42,17 @@ class Shape:
     scalar: bool = False
     boolean: bool = False
 
+    @property
+    def read(self) -> frozenset[Column]:
+        """The columns of the core that the block reads."""
+        numbering = () if self.first is None else (self.first.numbering,)
+        made = (*self.aggregates, *numbering)
+        values = [*self.items, *(one.value for order in self.orders for one in order)]
+        values += [value for one in made for value in (*one.arguments, one.filter, *(item.value for item in one.order))]
+        values += [value for one in numbering for value in one.partition]
+        values += [] if self.having is None else [self.having]
+        return columns_of(*values) | frozenset(self.groups)
+
     def substitute(self, values: dict[Column, Scalar]) -> None:
         """Put computed columns' values in their places."""
         self.items = [substitute(value, values) for value in self.items]

@@ -5,7 +5,7 @@ The rows below the operator are a block of their own. The operator is printed as
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -25,20 +25,26 @@ from sqlfront.planner.algebra.terms import (
 )
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.algebra.total_orders import with_total_orders
-from sqlfront.planner.model.computed_rows import TouchedGroups
+from sqlfront.planner.model.computed_rows import GroupingSets, TouchedGroups
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
 Computed = Aggregate | Window | Distinct | Unnest
-_ROWS = "__rows"
+ROWS = "__rows"
+"""The table that a computed term reads: the rows of some groups."""
 
 
 def in_touched_groups(
-    term: Computed, blocks: Blocks, above: Callable[[Term], Term] = lambda term: term, label: str = ""
+    term: Computed,
+    blocks: Blocks,
+    above: Callable[[Term], Term] = lambda term: term,
+    label: str = "",
+    read: frozenset[Column] | None = None,
 ) -> Common:
     """The operator as a block that DuckDB computes. `above` puts further operators on it, which keep the columns of its
-    groups; `label` names it where it is no function. NotSupportedError if the rows below cannot be a block."""
+    groups; of the others those are left out that are not `read`, if that is said. `label` names it where it is no
+    function. NotSupportedError if the rows below cannot be a block."""
     written, term = term, _over_columns(term, blocks)
     rows = _rows(term, blocks)
     columns, term = rows.columns, replace(term, input=rows)
@@ -46,22 +52,41 @@ def in_touched_groups(
     blocks.completed[written] = ordered
     table = blocks.table_of(rows)
     names = [name for name, _ in blocks.definitions[table].columns]
-    over = above(replace(ordered, input=Scan((_ROWS,), tuple(zip(names, columns, strict=True)))))
+    over = above(replace(ordered, input=Scan((ROWS,), tuple(zip(names, columns, strict=True)))))
+    keys = _keys(term)
+    if read is not None:
+        kept = [column for column in over.columns if column in read | keys]
+        over = projected(over, kept or over.columns[:1])  # A relation has a column.
+    named = [(name, column) for name, column in zip(names, columns, strict=True) if column in keys]
+    return kept_by_group(table, named, over, above(written), label or label_of(term), blocks)
+
+
+def kept_by_group(
+    table: str,
+    keys: Sequence[tuple[str, Column]],
+    over: Term,
+    written: Term,
+    label: str,
+    blocks: Blocks,
+    sets: GroupingSets | None = None,
+) -> Common:
+    """The block of groups that DuckDB computes by `over`, a term over `ROWS`, for the term that is `written`. `keys`
+    are the columns of the groups, by their names in the table. The last column over `sets` is the number of the set."""
     shown = {column: f"c{place}" for place, column in enumerate(over.columns)}
-    keys = [(name, shown[column]) for name, column in zip(names, columns, strict=True) if column in _keys(term)]
     groups = TouchedGroups(
         table,
         tuple(name for name, _ in keys),
-        to_sql(over, tuple(shown.items())).replace(f'"{_ROWS}"', "{rows}"),
+        to_sql(over, tuple(shown.items())).replace(f'"{ROWS}"', "{rows}"),
         tuple((name, column.type) for column, name in shown.items()),
-        tuple(name for _, name in keys),
-        label or _label(term),
-        single=isinstance(over, Aggregate),
+        tuple(shown[column] for _, column in keys),
+        label,
+        single=isinstance(over, Aggregate) or sets is not None,
+        sets=sets,
     )
     name = f'"__derived"."{len(blocks.definitions) + 1}"'
     blocks.definitions[name] = groups
     blocks.shared[name] = name
-    return Common(name, above(written), over.columns)
+    return Common(name, written, over.columns)
 
 
 def _over_columns(term: Computed, blocks: Blocks) -> Computed:
@@ -115,7 +140,7 @@ def _keys(term: Computed) -> frozenset[Column]:
             return frozenset.intersection(*(columns_of(*one.partition) for one in functions))
 
 
-def _label(term: Computed) -> str:
+def label_of(term: Computed) -> str:
     """A name, for people, of the part that DuckDB computes."""
     match term:
         case Aggregate(aggregates=aggregates):

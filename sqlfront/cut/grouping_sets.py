@@ -1,31 +1,47 @@
-"""Grouping sets become the union of the groups of each set, so a change touches one group of each.
+"""Grouping sets: a change touches one group of each.
 
-A set groups the rows by its own columns; the other columns are NULL there, and GROUPING() is a constant. Each set is a
-block of its own, native where its aggregates are. The sets of a native form each join the tables; else they have the
-rows of one block in common.
+A set groups the rows by its own columns; the other columns are NULL there, and GROUPING() is a constant. Where the
+aggregates are native, the sets are a union of the groups of each, which join the tables or read one block. Else DuckDB
+computes the touched groups of all sets in one query over rows that have the number of a set.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sqlfront.binding.select_items import unique_names
+from sqlfront.cut.computed_groups import ROWS, kept_by_group, label_of
 from sqlfront.cut.measures_of import AVERAGES, SummedArguments
 from sqlfront.planner.algebra.column_use import columns_read
 from sqlfront.planner.algebra.missing_partners import is_plain
-from sqlfront.planner.algebra.rewriting import copied, projected
-from sqlfront.planner.algebra.scalars import TRUE, Column, Constant, IsNull, Not, Ref, Scalar, function_name, null
-from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Common, Made, Map, SetOperation, Term
+from sqlfront.planner.algebra.rewriting import copied, passed, projected
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Call,
+    Column,
+    Constant,
+    IsNull,
+    Not,
+    Ref,
+    Scalar,
+    function_name,
+    null,
+)
+from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Common, Filter, Made, Map, Scan, SetOperation, Term
 from sqlfront.planner.algebra.total_orders import with_total_orders
+from sqlfront.planner.model.computed_rows import GroupingSets
 
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
 MOST_SETS = 500
 """The most grouping sets of a query: as many as a union may have branches."""
+_UNION = "grouping sets are a union: each set is grouped by its own columns"
 
 
-def union_of_sets(term: Aggregate, blocks: Blocks) -> Term:
+def groups_of_sets(term: Aggregate, blocks: Blocks) -> Term:
     """The groups of all sets, in the columns of the term. NotSupportedError if there are too many sets."""
     sets = term.sets or ()
     if len(sets) > MOST_SETS:
@@ -38,6 +54,10 @@ def union_of_sets(term: Aggregate, blocks: Blocks) -> Term:
     if ordered.aggregates != term.aggregates:
         blocks.completed[term] = ordered
     grouped = replace(term, input=_shared(term, rows, blocks))
+    if not _is_native(grouped, blocks):
+        found: Term = _in_touched_groups(grouped, blocks)
+        return Map(found, tuple(Made(one, Ref(old)) for one, old in zip(term.columns, found.columns)))
+    blocks.told[_UNION] = None
     branches = [copied(_groups_of(grouped, one, blocks), blocks.new)[0] for one in sets]
     found = branches[0]
     for branch in branches[1:]:
@@ -47,21 +67,97 @@ def union_of_sets(term: Aggregate, blocks: Blocks) -> Term:
 
 def _shared(term: Aggregate, rows: Term, blocks: Blocks) -> Common:
     """The rows that all sets group."""
-    if is_plain(rows) and not blocks.is_native(replace(term, input=rows, sets=None, grouping=())):
-        return blocks.common(rows)
-    return Common(f"sets {blocks.new.column('', 'BOOLEAN').number}", rows, rows.columns)
+    if not is_plain(rows) or _is_native(replace(term, input=rows), blocks):
+        return Common(f"sets {blocks.new.column('', 'BOOLEAN').number}", rows, rows.columns)
+    return blocks.common(rows)
+
+
+def _is_native(term: Aggregate, blocks: Blocks) -> bool:
+    """Whether the groups by all columns are a sum over the rows."""
+    return blocks.is_native(replace(term, sets=None, grouping=()))
+
+
+def _in_touched_groups(term: Aggregate, blocks: Blocks) -> Common:
+    """The groups of all sets as one block that DuckDB computes; its last column is the number of the set."""
+    rows = term.input
+    table = blocks.table_of(rows)
+    names = [name for name, _ in blocks.definitions[table].columns]
+    tag = unique_names([*names, "grouping set"])[-1]
+    number = blocks.new.column(tag, "INTEGER")
+    ordered = with_total_orders(term, rows.columns)
+    scan = Scan((ROWS,), (*zip(names, rows.columns), (tag, number)))
+    over = _computed(replace(ordered, input=scan), number, blocks)
+    named = [(name, column) for name, column in zip(names, rows.columns) if column in term.groups]
+    keys = tuple(tuple(name for name, column in named if column in one) for one in term.sets or ())
+    sets = GroupingSets(keys, tag, f"c{len(over.columns) - 1}")
+    return kept_by_group(table, named, over, term, label_of(term), blocks, sets)
+
+
+def _computed(term: Aggregate, number: Column, blocks: Blocks) -> Term:
+    """The groups of all sets, and the number of the set, over rows that have it. A set without columns has its row over
+    no rows too."""
+    sets = term.sets or ()
+    masked = {column: blocks.new.like(column) for column in term.groups}
+    whole = [place for place, one in enumerate(sets) if not one]
+    by_column = {column: [place for place, one in enumerate(sets) if column in one] for column in term.groups}
+    own = (Made(new, _chosen(number, Ref(column), by_column[column])) for column, new in masked.items())
+    grouped: Term = Filter(term.input, Not(_among(number, whole))) if whole else term.input
+    rows = Map(grouped, (*passed(term.input.columns), *own))
+    columns = (*term.columns, number)
+
+    def made(values: dict[Column, Scalar]) -> tuple[Made, ...]:
+        return tuple(Made(column, values.get(column, Ref(column))) for column in columns)
+
+    bits: dict[Column, Scalar] = {
+        column: Call(
+            f"[{', '.join(str(_bits(grouped, one)) for one in sets)}][{{0}} + 1]", (Ref(number),), column.type,
+            can_fail=False,
+        )
+        for column, grouped in term.grouping
+    }  # fmt: skip
+    groups = Aggregate(rows, (number, *masked.values()), term.aggregates)
+    unmasked: dict[Column, Scalar] = {column: Ref(new) for column, new in masked.items()}
+    found: Term = Map(groups, made(unmasked | bits))
+    for place in whole:
+        one = Filter(term.input, _among(number, [place]))
+        aggregates = _divided(term.aggregates) if term.groups else term.aggregates
+        values = _constants(term, sets[place]) | {number: Constant(str(place), number.type)}
+        all_rows = Map(Aggregate(one, (), aggregates), made(values))
+        found = SetOperation("union", True, found, all_rows, columns)
+    return found
+
+
+def _among(number: Column, places: Sequence[int]) -> Scalar:
+    """Whether the set is one of these."""
+    return Call("{0} IN (" + ", ".join(map(str, places)) + ")", (Ref(number),), "BOOLEAN", can_fail=False)
+
+
+def _chosen(number: Column, value: Scalar, places: Sequence[int]) -> Scalar:
+    """A value in these sets, NULL in others."""
+    if not places:
+        return null(value.type)
+    return Call("CASE WHEN {0} THEN {1} END", (_among(number, places), value), value.type, can_fail=False)
 
 
 def _groups_of(term: Aggregate, one: frozenset[Column], blocks: Blocks) -> Map:
     """The groups of one set, with a column for each of the term's."""
     groups = tuple(column for column in term.groups if column in one)
     aggregates = term.aggregates if groups or not term.groups else _divided(term.aggregates)
-    values: dict[Column, Scalar] = {column: null(column.type) for column in term.groups if column not in one}
-    for column, columns in term.grouping:
-        bits = "".join("01"[grouped not in one] for grouped in columns)
-        values[column] = Constant(str(int(bits, 2)), column.type)
+    values = _constants(term, one)
     made = tuple(Made(blocks.new.like(column), values.get(column, Ref(column))) for column in term.columns)
     return Map(Aggregate(term.input, groups, aggregates), made)
+
+
+def _constants(term: Aggregate, one: frozenset[Column]) -> dict[Column, Scalar]:
+    """What a set has in place of the columns that it does not group by, and of GROUPING()."""
+    values: dict[Column, Scalar] = {column: null(column.type) for column in term.groups if column not in one}
+    bits = {column: Constant(str(_bits(grouped, one)), column.type) for column, grouped in term.grouping}
+    return values | bits
+
+
+def _bits(columns: Sequence[Column], one: frozenset[Column]) -> int:
+    """GROUPING() of these columns in a set."""
+    return int("".join("01"[column not in one] for column in columns), 2)
 
 
 def _divided(aggregates: tuple[Aggregated, ...]) -> tuple[Aggregated, ...]:

@@ -20,7 +20,7 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
-from sqlfront.cut.grouping_sets import union_of_sets
+from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import AtomColumn, JoinCore
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
@@ -43,6 +43,7 @@ from sqlfront.planner.algebra.scalars import (
     Ref,
     Scalar,
     cast,
+    columns_of,
     conjunction,
     conjuncts,
 )
@@ -90,7 +91,6 @@ _TOLD = {
     "mark": "a subquery in an expression is true for rows with a partner, NULL or false for others: a union",
     "single": "a scalar subquery is a left join with its only row",
     "intersect": "rows of both sides are counted, and those stay that each side has",
-    "sets": "grouping sets are a union: each set is grouped by its own columns",
     "except": "rows of both sides are counted, and those stay that the second has not",
 }
 
@@ -138,8 +138,8 @@ class Blocks:
         for name, value in state.items():
             setattr(self, name, copy(value))
 
-    def collect(self, term: Term, core: JoinCore) -> None:
-        """Make a term part of a join. Raises NotSupportedError."""
+    def collect(self, term: Term, core: JoinCore, read: frozenset[Column] | None = None) -> None:
+        """Make a term part of a join, of whose columns only these may be `read`. Raises NotSupportedError."""
         if _is_constant(term):
             self.add_constant(term, core)
             return
@@ -147,12 +147,12 @@ class Blocks:
             case Scan():
                 self._scan(term, core)
             case Map(input=input, made=made):
-                self.collect(input, core)
+                self.collect(input, core, columns_of(*(one.value for one in made)))
                 for one in made:
                     if one.value != Ref(one.column):
                         core.values[one.column] = core.over_atoms(one.value)
             case Filter():
-                self._filter(term, core)
+                self._filter(term, core, read)
             case Join():
                 self._join(term, core)
             case Values(columns=columns, rows=(row,)):
@@ -164,10 +164,9 @@ class Blocks:
             case Aggregate(sets=None) | Distinct(on=None) | SetOperation() | Top():
                 self.add_block(term, core)
             case Aggregate():
-                self.told[_TOLD["sets"]] = None
-                self.collect(union_of_sets(term, self), core)
+                self.collect(groups_of_sets(term, self), core)
             case Distinct() | Window() | Unnest():
-                self.collect(in_touched_groups(term, self), core)
+                self.collect(in_touched_groups(term, self, read=read), core)
             case _:
                 self._refuse(term)
 
@@ -263,15 +262,18 @@ class Blocks:
         alias = term.alias or term.table[-1]
         core.add_atom(alias, table, columns, catalog.keys(table), catalog.references(table), at)
 
-    def _filter(self, term: Filter, core: JoinCore) -> None:
+    def _filter(self, term: Filter, core: JoinCore, read: frozenset[Column] | None) -> None:
         below = term.input
         if isinstance(below, Join) and below.mark is not None and Not(Ref(below.mark)) in conjuncts(term.condition):
             self._join(below, core, is_false=True)
             core.add_conditions(term.condition)
             return
         first = None if self.computes_windows else first_rows(term)
+        if first is None and isinstance(below, Window):
+            self.collect(in_touched_groups(below, self, lambda rows: Filter(rows, term.condition), read=read), core)
+            return
         if first is None:
-            self.collect(term.input, core)
+            self.collect(below, core, None if read is None else read | columns_of(term.condition))
             core.add_conditions(term.condition)
             return
         number = first.numbering.column

@@ -27,10 +27,12 @@ class Evaluator:
     """SQL over a batch of rows, by DuckDB on private connections.
 
     A query is prepared once per schema, text and settings: parsing and binding cost more than a small batch. Scans of
-    one statement may ask from several threads; one computes at a time.
+    one statement may ask from several threads; one computes at a time. `queries` counts what DuckDB was asked, `rows`
+    what it was handed.
     """
 
     def __init__(self) -> None:
+        self.queries = self.rows = 0
         self._prepared: dict[tuple[pa.Schema, str, Settings], tuple[_Rows, str, Any]] = {}
         self._cursors: dict[tuple[bool, Settings], Any] = {}
         self._lock = threading.Lock()
@@ -100,6 +102,7 @@ class Evaluator:
             with self._lock:
                 source, name, con = self._prepare(table.schema, casts, query, guarded, settings)
                 source.table = table
+                self.queries, self.rows = self.queries + 1, self.rows + table.num_rows
                 try:
                     expect_copy()
                     result: pa.Table = con.execute(f"EXECUTE {name}").to_arrow_table()

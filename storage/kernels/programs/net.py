@@ -9,9 +9,12 @@ from sqlfront.storage.kernels.tables.hashing import hash_words
 _LARGE = 1 << 32  # Sums of so many weights could leave 64 bits.
 
 
-@kernel("boolean(int64,int64,int64)")
-def has_both_signs(data, rows, width):
-    """Whether some of the rows' weights, their last words, are negative and some are not, and none is large."""
+@kernel("boolean(int64,int64,int64,boolean)")
+def can_net(data, rows, width, always):
+    """Whether it is `always`; or some of the rows' weights, their last words, are negative, some are not, and none is
+    large."""
+    if always:
+        return True
     negative = False
     positive = False
     for i in range(rows):
@@ -23,11 +26,12 @@ def has_both_signs(data, rows, width):
     return negative and positive
 
 
-@kernel("int64(int64,int64,int64,int64,int64)")
-def net_rows(data, rows, width, slots, mask):
-    """Add up the weights of equal rows in place, if their signs differ at all; those of 0 go. Returns how many rows
-    are left, in the order in which they came first. `slots` are `mask` + 1 words of 0, more than there are rows."""
-    if not has_both_signs(data, rows, width):
+@kernel("int64(int64,int64,int64,int64,int64,boolean)")
+def net_rows(data, rows, width, slots, mask, always):
+    """Add up the weights of equal rows in place; those of 0 go. Rows whose signs do not differ at all are left alone
+    unless it is `always`. Returns how many rows are left, in the order in which they came first. `slots` are `mask` + 1
+    words of 0, more than there are rows."""
+    if not can_net(data, rows, width, always):
         return rows
     kinds = 0
     for i in range(rows):

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sqlfront.maintenance.output.output_change import OutputChange
-from sqlfront.maintenance.output.touched_groups import GroupStore
+from sqlfront.maintenance.output.touched_groups import GroupStore, copies
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.maintenance.relation.encoded import Encoded
 from sqlfront.maintenance.tree.description import Description, StateEntry
@@ -39,6 +39,7 @@ class NaiveRows:
     label: str = ""
     settings: tuple[tuple[str, str], ...] = ()
     single: bool = False
+    sets: object = None
     cost: Cost = LINEAR
     output: Bound = LINEAR_BOUND
     note: str = "everything is computed anew"
@@ -64,7 +65,7 @@ class NaiveNode:
     def __init__(self, name: str, rows: NaiveRows, number: int, keeper: Keeper) -> None:
         self.name, self.rows, self.number, self._keeper = name, rows, number, keeper
         self.relation = keeper.relations[rows.table]
-        self.kept, self._before = GroupStore(self.relation, (), name), self.relation.changes
+        self.kept, self._before = GroupStore(self.relation, [()], name), self.relation.changes
 
     @property
     def relations(self) -> set[str]:
@@ -78,7 +79,7 @@ class NaiveNode:
         self.kept.open(self._keeper, None, load)
 
     def feed(self, relation: Relation) -> None:
-        self.own = GroupStore(relation, (), self.name)
+        self.own = GroupStore(relation, [()], self.name)
         self.own.open(self._keeper, (self._computed().to_batches(), 0))
 
     def close(self) -> None:
@@ -93,12 +94,12 @@ class NaiveNode:
     def output(self, done: Sequence[Encoded]) -> OutputChange:
         old, counts = self.own.all_rows()
         new = self.own.encoded(self._computed())
-        weights = np.concatenate([-counts, np.ones(len(new), np.int64)])
-        return OutputChange(self.own.decoded(np.concatenate([old, new])), weights, weights)
+        weights = np.concatenate([-counts, np.ones(new.shape[1], np.int64)])
+        return OutputChange(self.own.decoded(np.concatenate([old, new], axis=1)), weights, weights)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         words, counts = self.own.all_rows()
-        yield from self.own.decoded(np.repeat(words, counts, axis=0)).to_batches()
+        yield from self.own.decoded(copies(words, counts)).to_batches()
 
     @staticmethod
     def planned(name: str, rows: NaiveRows) -> Description:
@@ -119,7 +120,7 @@ class NaiveNode:
     def _computed(self) -> pa.Table:
         words, counts = self.kept.all_rows()
         types = {column.name: column.type for column in self.relation.columns}
-        rows = self.kept.decoded(np.repeat(words, counts, axis=0))
+        rows = self.kept.decoded(copies(words, counts))
         self._keeper.machine.counters[self.number] += rows.num_rows
         found = self._keeper.evaluate.query(rows, types, self.rows.query, self.rows.settings)
         return found.rename_columns([name for name, _ in self.rows.columns]).combine_chunks()

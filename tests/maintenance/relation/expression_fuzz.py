@@ -121,9 +121,14 @@ def _number(draw: st.DrawFn, depth: int) -> str:
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return _pick(draw, *_NUMBERS, *_NUMBERS, *_CONSTANTS, "h", "d30", "ub")
     a, b = _number(draw, depth - 1), _number(draw, depth - 1)
-    kind = draw(st.integers(0, 9))
+    kind = draw(st.integers(0, 11))
     if kind < 4:
         return f"({a} {_pick(draw, '+', '-', '*', '*')} {b})"
+    if kind == 10:
+        return f"{_pick(draw, 'greatest', 'least')}({a}, {b})"
+    if kind == 11:
+        unit = _pick(draw, "day", "month", "year", "hour")
+        return f"date_diff('{unit}', {_moment(draw, depth - 1)}, {_moment(draw, depth - 1)})"
     if kind == 4:
         return f"(-{a})"
     if kind == 5:

@@ -121,6 +121,14 @@ def rows_of(values, count):
     return as_batch([tuple(found[random.integers(len(found))] for found in values.values()) for _ in range(count)])
 
 
+@pytest.mark.parametrize("unit", ["day", "month", "year"])
+def test_differences_of_infinite_dates_are_left_to_duckdb(unit):
+    infinite = [2**31 - 1, -(2**31) + 1, 19_000, None]
+    batch = rows_of(PLAIN | {"d": infinite, "e": infinite}, 40)
+    for expression in (f"date_diff('{unit}', d, e)", f"date_diff('{unit}', e, d)"):
+        assert check(expression, batch, "key") == "refused"
+
+
 @pytest.mark.parametrize(
     "expression",
     [
@@ -134,6 +142,9 @@ def rows_of(values, count):
         *("CASE WHEN x IN ('a', 'A') THEN 1 ELSE 0 END", "CASE i WHEN 0 THEN 5 WHEN 3 THEN 6 END", "if(p, x, y)"),
         *("coalesce(i, b, 7)", "coalesce(x, 'none')", "i::DECIMAL(18,2)", "d9::DECIMAL(18,4)", "contains(y, 'UIL')"),
         *("EXTRACT(year FROM e)", "month(ts)", "day(e)", "CAST(ts AS DATE)", "e::TIMESTAMP", "p::INTEGER", "d15 = b"),
+        *("date_diff('day', d, e)", "datediff('month', d, e)", "date_diff('year', ts, e)", "date_diff('day', ts, ts)"),
+        *("greatest(i, b, 7)", "least(d15, 1.5)", "greatest(d, e)", "greatest(f, g)", "least(i)"),
+        *("h = 1", "h <> 18446744073709551616", "0 = h", "NOT (h = -1) AND p", "h = 92233720368547758081"),
     ],
 )  # fmt: skip
 def test_what_is_translated(expression):

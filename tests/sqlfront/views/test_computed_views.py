@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.output.touched_groups import TouchedGroupsNode
 from sqlfront.sql.tokens import split
 from tests.definition_oracle import same_bag
 from tests.following import empty_and_drop, follow
@@ -183,6 +184,73 @@ def test_a_change_costs_the_rows_of_its_group_whatever_else_there_is(query: str)
         con.close()
     assert min(found.values()) >= 21, found  # The group has 21 rows.
     assert max(found.values()) <= 1.5 * min(found.values()), found  # Probes of hash tables differ by chance.
+
+
+HANDED = {
+    "groups": ("SELECT shop, median(amount) AS m FROM sales GROUP BY shop", 21, 1),
+    "texts": ("SELECT shop, string_agg(item, ',' ORDER BY day) AS l FROM sales GROUP BY shop", 21, 1),
+    "partitions": ("SELECT shop, day, sum(day) OVER (PARTITION BY shop ORDER BY day) AS s FROM sales", 21, 1),
+    "filtered partitions": ("SELECT shop, day FROM sales QUALIFY day > avg(day) OVER (PARTITION BY shop)", 21, 1),
+    "partitions of which no column is read": (
+        "SELECT count(*) AS n FROM (SELECT sum(shop) OVER (PARTITION BY day) AS s FROM sales) WHERE s > 40",
+        11,
+        1,
+    ),
+    "groups of several sets": (
+        "SELECT shop, day, median(amount) AS m FROM sales GROUP BY GROUPING SETS ((shop), (shop, day))",
+        21 + 2,
+        1,
+    ),
+    "groups of groups": (
+        "SELECT shop, median(m) AS k FROM "
+        "(SELECT shop, item, quantile_disc(day, 0.9) AS m FROM sales GROUP BY shop, item) GROUP BY shop",
+        21 + 1,
+        2,
+    ),
+    "an expression over a join": (
+        "SELECT day % (size + 1) AS k, count(*) AS n FROM sales JOIN shops USING (shop) GROUP BY k",
+        1,
+        1,
+    ),
+    "an expression over a join that a program computes": (
+        "SELECT greatest(day, size) - 2 * day AS k, CASE WHEN day > size THEN item ELSE city END AS t, count(*) AS n "
+        "FROM sales JOIN shops USING (shop) GROUP BY k, t",
+        0,
+        0,
+    ),
+    "a left join": ("SELECT sales.shop, day, size FROM sales LEFT JOIN shops USING (shop)", 0, 0),
+    "an anti-join": ("SELECT shop, day FROM sales WHERE NOT EXISTS (FROM shops WHERE shops.shop = sales.shop)", 0, 0),
+}
+"""Queries with the rows, at most, that DuckDB gets for a new row of one shop, and the queries that it is asked."""
+
+
+@pytest.mark.parametrize("kind", HANDED)
+def test_duckdb_gets_the_rows_of_the_touched_groups_in_one_query_of_each_node(
+    con: sqlfront.Connection, kind: str
+) -> None:
+    query, rows, queries = HANDED[kind]
+    con.execute("INSERT INTO sales SELECT i % 10, i // 10, 'pen', i, i FROM range(200) AS t(i)")
+    con.execute("INSERT INTO shops SELECT i, 'Ulm', i FROM range(10) AS t(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    evaluate = con.session.database.engine.evaluate
+    found = []
+    for day in (30, 7, 31):  # The first change tells the types of columns.
+        before, asked = evaluate.rows, evaluate.queries
+        con.execute(f"INSERT INTO sales VALUES (3, {day}, 'pen', 1000, 1)")
+        found.append((evaluate.rows - before, evaluate.queries - asked))
+        assert same_bag(con.execute("FROM v").fetchall(), con.execute(query).fetchall())
+        con.execute("DELETE FROM sales WHERE shop = 3 AND amount = 1000")
+    assert all(handed <= rows and asked <= queries for handed, asked in found[1:]), found
+    assert found[1][0] > 0 or not rows
+
+
+def test_the_rows_of_a_shared_term_are_kept_once(con: sqlfront.Connection) -> None:
+    groups = "SELECT shop, item, count(*) AS n FROM sales GROUP BY shop, item"
+    listed = "SELECT shop, len(string_agg(item, ',' ORDER BY n)) FROM q GROUP BY shop"
+    query = f"SELECT shop, median(n) AS m FROM q GROUP BY shop UNION ALL {listed}"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS WITH q AS ({groups}) {query}")
+    nodes = [node for node in con.session.database.engine.nodes.values() if isinstance(node, TouchedGroupsNode)]
+    assert len(nodes) == 2 and len({id(node.kept.store) for node in nodes}) == 1
 
 
 def test_a_row_that_cannot_be_computed_refuses_the_epoch(con: sqlfront.Connection) -> None:
