@@ -39,8 +39,8 @@ def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> 
 
 
 def run_shortly(session: Session, text: str, params: Any) -> bool:
-    """Do without DuckDB what a small query asks of a view, or a small write of a change table; False, with nothing
-    done, for all other texts."""
+    """Do without DuckDB what a small query asks of a view, or a small write of a change table, and let single writes of
+    captured tables tell their changes; False, with nothing done, for all other texts."""
     database = session.database
     kind = plain_kind(text) if isinstance(text, str) and not database.keeps_nothing else None
     if kind is None:
@@ -51,4 +51,4 @@ def run_shortly(session: Session, text: str, params: Any) -> bool:
     with translated(session.reading_error):
         if kind == "query":
             return short_reads.read_shortly(session, text, params)
-        return bool(database.change_tables) and short_writes.write_shortly(session, text, params)
+        return short_writes.write_shortly(session, text, params)

@@ -145,6 +145,17 @@ def shape_of(text: str) -> tuple[str, tuple[Any, ...]] | None:
     return "".join([*parts, text[last:]]), tuple(values)
 
 
+def place_in(text: str, place: int, parameters: int) -> int:
+    """Where in a text the `place` of its shape is that has so many parameters before it."""
+    for found in _PART.finditer(text):
+        if not parameters:
+            break
+        if not found["name"]:
+            place += found.end() - found.start() - 1
+            parameters -= 1
+    return place
+
+
 def given_values(literals: Sequence[Any], params: Any) -> Sequence[Any] | None:
     """The values of a shape's parameters: the text's literals, and in their places those that are given."""
     given = literals.count(UNKNOWN)

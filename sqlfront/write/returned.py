@@ -1,8 +1,9 @@
 """Writes in autocommit, as one epoch each, that read nothing of ours.
 
-INSERT and DELETE tell their changes by RETURNING: DuckDB writes each row once and reads none, as our triggers pass over
-what such a session writes. All other writes leave theirs in the delta table of the table that they write. What another
-writer has committed is not looked for: it is taken in before the next read, or if the epoch does not fit without it.
+INSERT and DELETE tell their changes by RETURNING, and so does an UPDATE, after a query for the rows as they were: our
+triggers pass over what such a session writes. All other writes leave their changes in the delta table of the table that
+they write. What another writer has committed is not looked for: it is taken in before the next read, or if the epoch
+does not fit without it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from sqlfront.database.transactions import Rows
     from sqlfront.maintenance.relation.base_relation import Relation
 
-_SIGNS = {"insert": 1, "delete": -1}
+SIGNS = {"insert": 1, "delete": -1}
 _FEW = 8
 """So many rows are applied as Python values, without Arrow."""
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUBLE|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)")
@@ -52,14 +53,52 @@ class Columns:
         return all(_is_near(row[place]) for place in self.dates for row in rows)
 
 
+@dataclass(frozen=True)
+class Telling:
+    """A statement that tells by RETURNING which rows come (`sign` 1) or go (-1).
+
+    For the rows that an UPDATE takes away, `before` is the end of a query, from FROM on. A `sure` UPDATE cannot fail: it
+    is not run where there are none."""
+
+    text: str
+    sign: int
+    params: Any = None
+    before: str = ""
+    before_params: Any = None
+    sure: bool = False
+
+    def run(self, con: Any, relation: Relation, columns: Columns) -> tuple[int, Rows, list[int]] | None:
+        """The number of rows that it counts, and the rows that change with their weights; None if they are not known
+        exactly."""
+        old: Rows = []
+        if self.before:
+            con.execute(f"SELECT {columns.names} {self.before}", self.before_params)
+            found = _returned(con, relation, columns)
+            if found is None or (self.sure and not len(found)):
+                return None if found is None else (0, [], [])
+            old = found
+        as_user(partial(con.execute, f"{self.text}\nRETURNING {columns.names}", self.params))
+        rows = _returned(con, relation, columns)
+        if rows is None or (self.before and len(rows) != len(old)):
+            return None
+        weights = [-1] * len(old) + [self.sign] * len(rows)
+        return len(rows), _joined(relation, old, rows) if len(old) else rows, weights
+
+
 def write_returned(session: Session, statement: PassThrough, key: Key, params: Any) -> int | None:
-    """Run a write of the captured table `key` as one epoch; how many rows it changed. None, and nothing is changed, if
-    the triggers have to capture it."""
+    """Run an INSERT or a DELETE of the captured table `key` as one epoch; how many rows it changed. None, with nothing
+    changed, if the triggers have to capture it."""
+    if statement.kind not in SIGNS or statement.inner or statement.upsert or statement.returning:
+        return None
+    return write_told(session, key, [Telling(statement.text, SIGNS[statement.kind], params)])
+
+
+def write_told(session: Session, key: Key, statements: Sequence[Telling]) -> int | None:
+    """Run the first of the statements that changes rows of the captured table `key`, as one epoch; how many rows it
+    changed. None, with nothing changed, if the triggers have to capture it."""
     import duckdb
 
     database, con = session.database, session.duck
-    if statement.kind not in _SIGNS or statement.inner or statement.upsert or statement.returning:
-        return None
     relation = database.engine.relations.get(database.relation_key(captured_table(database, key)))
     if relation is None or not database.capture.alone:
         return None
@@ -68,25 +107,27 @@ def write_returned(session: Session, statement: PassThrough, key: Key, params: A
     transaction = session.transaction = Transaction(database, con)
     transaction.touch()
     started = time.perf_counter()
-    columns = _columns(relation)
+    columns, told = _columns(relation), None
     try:
         with nullcontext() if columns.plain else lossless(con):
-            as_user(partial(con.execute, f"{statement.text}\nRETURNING {columns.names}", params))
-            rows = _returned(con, relation, columns)
+            for statement in statements:
+                told = statement.run(con, relation, columns)
+                if told is None or told[0]:
+                    break
     except (duckdb.BinderException, duckdb.ParserException):  # A clause that RETURNING does not go with, or no column.
-        rows = None
+        told = None
     except BaseException:
         session.transaction = None
         rollback(con)
         raise
     session.transaction = None
-    if rows is None:
+    if told is None:
         rollback(con)
         return None
     transaction.writing = time.perf_counter() - started
-    weights = [_SIGNS[statement.kind]] * len(rows)
+    count, rows, weights = told
     transaction.commit_told(relation.name, rows, weights, returned=True)
-    return len(rows)
+    return count
 
 
 def commit_captured(session: Session, transaction: Transaction, key: Key) -> None:
@@ -119,6 +160,20 @@ def _returned(con: Any, relation: Relation, columns: Columns) -> Rows | None:
     if not columns.keeps(first):
         return None
     return first if columns.plain and len(first) <= _FEW else _rest(con, relation, first)
+
+
+def _joined(relation: Relation, first: Rows, then: Rows) -> Rows:
+    """Rows and more rows, as Python values if both are."""
+    import pyarrow as pa
+
+    if isinstance(first, list) and isinstance(then, list):
+        return first + then
+    tables = [rows for rows in (first, then) if isinstance(rows, pa.Table)]
+    made = [
+        rows if isinstance(rows, pa.Table) else pa.Table.from_batches([relation.as_batch(rows)]).cast(tables[0].schema)
+        for rows in (first, then)
+    ]
+    return pa.concat_tables(made)
 
 
 def _rest(con: Any, relation: Relation, first: Rows, *, weighted: bool = False) -> pa.Table:

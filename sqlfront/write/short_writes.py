@@ -1,8 +1,9 @@
-"""Writes of a few rows of a change table that say all in literals: INSERT VALUES, and UPDATE and DELETE by a key.
+"""Writes that are recognised by the shape of their text; their plans are remembered as reads' (read/short_reads.py).
 
-They go to the engine as Python values, without DuckDB and without a look at the rest of the table. A text is recognised
-by its shape (read/short_reads.py), and its plan is remembered as a read's is. What casts a value, a key that is not
-declared, a conflict clause, a durable table and a transaction go the general way.
+Writes of a few rows of a change table that say all in literals, INSERT VALUES, and UPDATE and DELETE by a key, go to
+the engine as Python values, without DuckDB and without a look at the rest of the table. What casts a value, a key that
+is not declared, a conflict clause, a durable table and a transaction go the general way. Writes of captured tables are
+DuckDB's (told_writes.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.name_parts import NAME, TABLE, listed, listed_names, split_name
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError
+from sqlfront.write.told_writes import ToldWrite, the_write, told_write
 
 if TYPE_CHECKING:
     from sqlfront.database.entries import ChangeTable
@@ -122,30 +124,42 @@ def write_shortly(session: Session, text: str, params: Any) -> bool:
     with session.database.lock:
         plan = session.plans.get(shape, UNKNOWN)
         plan = _planned(session, shape) if plan is UNKNOWN else plan
-        if plan is None or plan.table.lost is not None:
+        if plan is None:
             return False
-        try:
-            rows = plan.run(session, values)
-        except TypeError:  # A minus before a string.
-            return False
+        if not isinstance(plan, ToldWrite):
+            rows = _run(session, plan, values)
+    if isinstance(plan, ToldWrite):
+        rows = plan.run(session, text, literals, params)
     if rows is None:
         return False
     session.set_count(rows)
     return True
 
 
-def _planned(session: Session, shape: str) -> Insert | ByKey | None:
+def _run(session: Session, plan: Insert | ByKey, values: Sequence[Any]) -> int | None:
+    try:
+        return None if plan.table.lost is not None else plan.run(session, values)
+    except TypeError:  # A minus before a string.
+        return None
+
+
+def _planned(session: Session, shape: str) -> Insert | ByKey | ToldWrite | None:
     """The plan of a shape. It is remembered if its table's name is."""
-    found = _INSERT.fullmatch(shape) or _UPDATE.fullmatch(shape) or _DELETE.fullmatch(shape)
-    if found is None:
+    database, statement = session.database, the_write(shape)
+    if statement is None:
         session.plans[shape] = None
         return None
-    parts = tuple(split_name(found["table"]))
-    table = session.database.change_tables.get(meant(session, parts) or ("", "")) if parts else None
-    if parts not in session.meant:
+    parts = statement.targets[0].parts
+    key = meant(session, parts)
+    if key is None or parts not in session.meant:
         return None
-    usable = table is not None and not table.durable and not defaults_of(session).collated
-    plan = _plan(session, found, table) if usable and table is not None else None
+    table = database.change_tables.get(key)
+    plan: Insert | ByKey | ToldWrite | None = None
+    if table is None:
+        plan = told_write(statement, key) if database.capture.captures(key) else None
+    elif not table.durable and not defaults_of(session).collated:
+        found = _INSERT.fullmatch(shape) or _UPDATE.fullmatch(shape) or _DELETE.fullmatch(shape)
+        plan = None if found is None else _plan(session, found, table)
     session.plans[shape] = plan
     return plan
 

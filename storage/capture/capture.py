@@ -96,6 +96,10 @@ class Capture:
         """The captured tables."""
         return [captured.table for captured in self._captured.values()]
 
+    def captures(self, key: tuple[str, str]) -> bool:
+        """Whether the table of this key is captured."""
+        return key in self._captured
+
     def columns(self, table: QualifiedName) -> tuple[str, ...]:
         """The captured columns of a table; empty if it is not captured."""
         captured = self._captured.get(table.key)

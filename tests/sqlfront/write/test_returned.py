@@ -1,10 +1,11 @@
-"""Single INSERTs and DELETEs tell their changes themselves: what that spares, and where the triggers must do it."""
+"""Single INSERTs, UPDATEs and DELETEs tell their changes: what that spares, and where the triggers must do it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import sqlfront
@@ -65,8 +66,71 @@ def test_a_write_tells_its_changes(con: Any, told: list[int], statement: str, pa
     check(con)
 
 
+@pytest.mark.parametrize(
+    ("statement", "params", "changed"),
+    [
+        ("UPDATE t SET n = n + 1 WHERE k < 3", None, 2),
+        ("update t as x set n = ?, g = 'it''s' where x.k = 1 and (g = 'a' or n in (?, 3)) ;", [7, 20], 1),
+        ("UPDATE t SET k = 20 + k, g = NULL", None, 3),
+        ("UPDATE t SET n = 5 WHERE g = 'a' AND k = ?", [9], 0),
+        ("UPDATE t SET n = CASE WHEN (SELECT count(*) FROM log) = 0 THEN 1 END WHERE NOT (k BETWEEN 2 AND 9)", None, 1),
+        ('UPDATE "t" SET "g" = \'?\' WHERE "t"."k" <> 2', None, 2),
+    ],
+)
+def test_an_update_asks_for_the_rows_as_they_were(
+    con: Any, told: list[int], statement: str, params: Any, changed: int
+) -> None:
+    plain = duckdb.connect()
+    plain.execute("CREATE TABLE log (x INTEGER); CREATE TABLE t (k INTEGER PRIMARY KEY, g VARCHAR, n BIGINT)")
+    plain.execute("INSERT INTO t VALUES (1, 'a', 10), (2, 'b', 20), (3, NULL, 30)")
+    plain.execute(statement, params)
+    for _ in range(2):  # The second one has the plan of the first.
+        con.execute("BEGIN; DELETE FROM t; INSERT INTO t (k, g, n) VALUES (1, 'a', 10), (2, 'b', 20), (3, NULL, 30)")
+        con.execute("COMMIT; FROM v")
+        assert con.execute(statement, params).fetchall() == [(changed,)]
+        assert (
+            con.execute("SELECT k, g, n FROM t ORDER BY k").fetchall() == plain.execute("FROM t ORDER BY k").fetchall()
+        )
+        assert con.session.database.capture.pending(con.session.duck).tables == {}
+        check(con)
+    assert told == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE t SET n = 1 WHERE random() < 0.5",
+        "UPDATE t SET n = 1 WHERE abs(k) < 3",
+        "UPDATE t SET n = 1 WHERE k IN (SELECT k FROM t WHERE n > 10)",
+        "UPDATE t SET n = q.n FROM (SELECT 1 AS k, 2 AS n) AS q WHERE t.k = q.k",
+        "WITH q AS (SELECT 1) UPDATE t SET n = 1 WHERE k = 1",
+        "UPDATE t SET n = 1 WHERE k = 1 RETURNING n",
+    ],
+)
+def test_an_update_whose_rows_are_not_known_before_is_captured_by_triggers(
+    con: Any, told: list[int], statement: str
+) -> None:
+    con.execute(statement)
+    assert told == []
+    check(con)
+
+
+def test_an_update_that_fails_changes_nothing(con: Any, told: list[int]) -> None:
+    before = con.execute("SELECT * FROM v ORDER BY ALL").fetchall()
+    for statement, message in [
+        ("UPDATE t SET k = 1", "duplicate key"),
+        ("UPDATE t SET nope = 1 WHERE k = 1", "nope"),
+        ("UPDATE t SET n = 1 WHERE nope = 1", "nope"),
+        ("UPDATE t SET n = 1 WHERE k = 'x'", "Could not convert"),
+    ]:
+        with pytest.raises(sqlfront.Error, match=message):
+            con.execute(statement)
+    assert con.execute("SELECT * FROM v ORDER BY ALL").fetchall() == before
+    check(con)
+
+
 def test_other_writes_are_captured_by_triggers(con: Any, told: list[int]) -> None:
-    con.execute("UPDATE t SET n = n + 1 WHERE k < 3")
+    con.execute("UPDATE t SET n = n + 1 WHERE abs(k) < 3")
     con.execute("INSERT INTO t (k, n) VALUES (1, 5) ON CONFLICT DO UPDATE SET n = 6")
     assert con.execute("INSERT INTO t (k, n) VALUES (6, 1) RETURNING k").fetchall() == [(6,)]
     con.executemany("INSERT INTO t (k, n) VALUES (?, ?)", [(7, 1), (8, 2)])

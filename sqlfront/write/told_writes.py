@@ -1,0 +1,140 @@
+"""Single writes of captured tables, recognised by the shape of their text: they tell their changes themselves.
+
+The kind, the table and the place of WHERE are found once for a shape and remembered (read/short_reads.py). For an
+UPDATE the rows as they were are asked for by its own WHERE, in its transaction. So WHERE must give the same answer
+twice: it compares columns of the table and constants, and calls no function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from sqlfront.database.elsewhere import bodies_found
+from sqlfront.read.short_reads import UNKNOWN, place_in
+from sqlfront.sql.query_trees import query_tree
+from sqlfront.sql.statements import PassThrough, parse_statement
+from sqlfront.sql.tokens import Token, tokenize
+from sqlfront.storage.errors import StaleRead
+from sqlfront.write.returned import SIGNS, Telling, write_told
+
+if TYPE_CHECKING:
+    from sqlfront.database.names import Key
+    from sqlfront.database.sessions import Session
+
+_REPEATABLE = (
+    exp.Select,
+    exp.Star,
+    exp.From,
+    exp.Table,
+    exp.TableAlias,
+    exp.Where,
+    exp.Column,
+    exp.Identifier,
+    exp.Literal,
+    exp.Placeholder,
+    exp.Boolean,
+    exp.Null,
+    exp.Paren,
+    exp.Neg,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.Is,
+    exp.Between,
+    exp.In,
+    exp.Tuple,
+)
+"""What WHERE may be made of."""
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The FROM of the query for an UPDATE's rows, and where its WHERE begins: a place in the shape, behind so many of
+    its parameters. No place: there is no WHERE."""
+
+    table: str
+    place: int | None
+    parameters: int
+
+    def before(self, text: str) -> str:
+        """The query from FROM on, in the words of a text of the shape."""
+        return (
+            self.table if self.place is None else f"{self.table} {text[place_in(text, self.place, self.parameters) :]}"
+        )
+
+
+@dataclass(frozen=True)
+class ToldWrite:
+    """An INSERT, an UPDATE or a DELETE of the captured table `key`."""
+
+    key: Key
+    sign: int
+    tail: Tail | None
+
+    def run(self, session: Session, text: str, literals: Sequence[Any], params: Any) -> int | None:
+        """How many rows the write has changed; None, with nothing done, if it has to go the general way."""
+        if not session.database.capture.alone or not session.reads_nothing(text):
+            return None
+        text = text.rstrip().removesuffix(";")
+        telling = Telling(text, self.sign, params)
+        if self.tail is not None:
+            first = literals[: self.tail.parameters].count(UNKNOWN)
+            telling = Telling(text, 1, params, self.tail.before(text), params and params[first:])
+        session.reading = None
+        try:
+            with bodies_found(session), session.passing_over():
+                return write_told(session, self.key, [telling])
+        except StaleRead:  # It reads one of ours by another name; nothing has been changed.
+            session.reading = None
+            return None
+
+
+def told_write(statement: PassThrough, key: Key) -> ToldWrite | None:
+    """The plan of a shape that is this statement."""
+    if statement.upsert or statement.returning or statement.inner:
+        return None
+    if statement.kind in SIGNS:
+        return ToldWrite(key, SIGNS[statement.kind], None)
+    tail = _tail(statement) if statement.kind == "update" else None
+    return None if tail is None else ToldWrite(key, 1, tail)
+
+
+def _tail(statement: PassThrough) -> Tail | None:
+    """Where the rows stand that an UPDATE of one table changes; None if only DuckDB can tell."""
+    text, target = statement.text, statement.targets[0]
+    words = {token.keyword: token for token in reversed(_outside(tokenize(text, target.end)))}
+    if "set" not in words or "from" in words or text[: target.start].strip().casefold() != "update":
+        return None
+    table, where = f"FROM {text[target.start : words['set'].start]}", words.get("where")
+    query = query_tree(f"SELECT * {table}{'' if where is None else text[where.start :]}")
+    if query is None or not all(isinstance(node, _REPEATABLE) for node in query.walk()):
+        return None
+    return Tail(table, where.start if where else None, text[: where.start].count("?") if where else 0)
+
+
+def _outside(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens that are in no parentheses."""
+    depth, found = 0, []
+    for token in tokens:
+        depth -= token.text == ")"
+        if depth == 0:
+            found.append(token)
+        depth += token.text == "("
+    return found
+
+
+def the_write(shape: str) -> PassThrough | None:
+    """The statement of a shape that is one write of one table."""
+    found = parse_statement(shape)
+    statement = found[0] if len(found) == 1 else None
+    return statement if isinstance(statement, PassThrough) and len(statement.targets) == 1 else None
