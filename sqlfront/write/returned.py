@@ -12,7 +12,7 @@ import datetime
 import re
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,9 @@ from weakref import WeakKeyDictionary
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import Key, captured_table
-from sqlfront.database.transactions import Transaction, rollback
+from sqlfront.database.transactions import Transaction, apply_first, rollback
 from sqlfront.database.user_settings import lossless
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.statements import PassThrough
 from sqlfront.storage.sql_text import quote
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Relation
 
 SIGNS = {"insert": 1, "delete": -1}
-_FEW = 8
+FEW = 8
 """So many rows are applied as Python values, without Arrow."""
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUBLE|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)")
 """Types that Arrow restores without DuckDB's setting for it, which costs two statements, and Python nearly."""
@@ -57,8 +58,9 @@ class Columns:
 class Telling:
     """A statement that tells by RETURNING which rows come (`sign` 1) or go (-1).
 
-    For the rows that an UPDATE takes away, `before` is the end of a query, from FROM on. A `sure` UPDATE cannot fail: it
-    is not run where there are none."""
+    For the rows that an UPDATE takes away, `before` is the end of a query, from FROM on. A `sure` UPDATE cannot fail:
+    it is run only where there are some.
+    """
 
     text: str
     sign: int
@@ -99,8 +101,8 @@ def write_told(session: Session, key: Key, statements: Sequence[Telling]) -> int
     import duckdb
 
     database, con = session.database, session.duck
-    relation = database.engine.relations.get(database.relation_key(captured_table(database, key)))
-    if relation is None or not database.capture.alone:
+    relation = told_relation(session, key)
+    if relation is None:
         return None
     session.tell(True)
     con.begin()
@@ -130,20 +132,53 @@ def write_told(session: Session, key: Key, statements: Sequence[Telling]) -> int
     return count
 
 
+def told_relation(session: Session, key: Key) -> Relation | None:
+    """The relation of a captured table whose writes may tell their changes themselves: no trigger changes more."""
+    return captured_relation(session, key) if session.database.capture.alone else None
+
+
+def captured_relation(session: Session, key: Key) -> Relation | None:
+    """The relation of a captured table, if a view reads it."""
+    database = session.database
+    return database.engine.relations.get(database.relation_key(captured_table(database, key)))
+
+
+def insert_known(session: Session, relation: Relation, text: str, params: Any, rows: Rows) -> int:
+    """Run an INSERT of a few rows whose values in the relation are known, as one epoch; how many there are.
+
+    The views have the rows before DuckDB commits its own transaction, and give them back if it fails.
+    """
+    database = session.database
+    session.tell(True)
+    session.reading = None
+    with database.lock, Uninterrupted() as signals, ExitStack() as undo:
+        started = time.perf_counter()
+        applied = apply_first(database, relation.name, rows, [1] * len(rows))
+        undo.callback(database.engine.undo, applied)
+        signals.check()
+        writing = time.perf_counter()
+        as_user(partial(session.duck.execute, text, params)).fetchall()
+        undo.pop_all()
+        applied.work.took("writing in DuckDB", time.perf_counter() - writing)
+        database.capture.note_returned()
+        database.engine.commit(applied, started)
+        database.note_epoch()
+    return len(rows)
+
+
 def commit_captured(session: Session, transaction: Transaction, key: Key) -> None:
     """Commit, as one epoch, a transaction that has written the captured table `key` and nothing else of ours."""
     database, con = session.database, session.duck
-    table = captured_table(database, key)
-    relation = database.engine.relations.get(database.relation_key(table))
+    relation = captured_relation(session, key)
     if relation is None:
         transaction.commit()
         return
     columns = _columns(relation)
     try:
         with nullcontext() if columns.plain else lossless(con):
-            database.capture.take_own(con, table, [column.name for column in relation.columns])
-            rows = con.fetchmany(_FEW + 1) if columns.plain and not columns.dates else []
-            taken = rows if 0 < len(rows) <= _FEW else _rest(con, relation, rows, weighted=True)
+            database.capture.take_own(con, captured_table(database, key), [column.name for column in relation.columns])
+            rows = con.fetchmany(FEW + 1) if columns.plain and not columns.dates else []
+            taken = rows if 0 < len(rows) <= FEW else _rest(con, relation, rows, weighted=True)
     except BaseException:
         rollback(con)
         raise
@@ -156,10 +191,10 @@ def commit_captured(session: Session, transaction: Transaction, key: Key) -> Non
 
 def _returned(con: Any, relation: Relation, columns: Columns) -> Rows | None:
     """The rows that a write has returned, a few as Python values; None if Python has not all of these."""
-    first = con.fetchmany(_FEW + 1) if columns.plain else []
+    first = con.fetchmany(FEW + 1) if columns.plain else []
     if not columns.keeps(first):
         return None
-    return first if columns.plain and len(first) <= _FEW else _rest(con, relation, first)
+    return first if columns.plain and len(first) <= FEW else _rest(con, relation, first)
 
 
 def _joined(relation: Relation, first: Rows, then: Rows) -> Rows:

@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from sqlfront.database.elsewhere import bodies_found
+from sqlfront.database.names import captured_table
 from sqlfront.read.short_reads import UNKNOWN, place_in
 from sqlfront.sql.query_trees import query_tree
 from sqlfront.sql.statements import PassThrough, parse_statement
 from sqlfront.sql.tokens import Token, tokenize
+from sqlfront.storage.capture.setup import columns
 from sqlfront.storage.errors import StaleRead
-from sqlfront.write.returned import SIGNS, Telling, write_told
+from sqlfront.write.returned import (
+    FEW,
+    SIGNS,
+    Telling,
+    captured_relation,
+    insert_known,
+    told_relation,
+    write_told,
+)
+from sqlfront.write.value_rows import GivenRows, exact_rows, given_rows
 
 if TYPE_CHECKING:
     from sqlfront.database.names import Key
@@ -79,12 +90,20 @@ class ToldWrite:
 
     key: Key
     sign: int
-    tail: Tail | None
+    tail: Tail | None = None
+    rows: GivenRows | None = None
 
-    def run(self, session: Session, text: str, literals: Sequence[Any], params: Any) -> int | None:
+    def run(
+        self, session: Session, text: str, literals: Sequence[Any], values: Sequence[Any], params: Any
+    ) -> int | None:
         """How many rows the write has changed; None, with nothing done, if it has to go the general way."""
-        if not session.database.capture.alone or not session.reads_nothing(text):
+        relation = told_relation(session, self.key)
+        if relation is None or not session.reads_nothing(text):
             return None
+        rows = None if self.rows is None else exact_rows(self.rows, relation.columns, values)
+        if rows is not None:
+            with bodies_found(session):
+                return insert_known(session, relation, text, params, rows)
         text = text.rstrip().removesuffix(";")
         telling = Telling(text, self.sign, params)
         if self.tail is not None:
@@ -99,14 +118,21 @@ class ToldWrite:
             return None
 
 
-def told_write(statement: PassThrough, key: Key) -> ToldWrite | None:
+def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite | None:
     """The plan of a shape that is this statement."""
-    if statement.upsert or statement.returning or statement.inner:
+    relation = captured_relation(session, key)
+    if relation is None or statement.upsert or statement.returning or statement.inner:
         return None
+    if statement.kind == "insert":
+        table = captured_table(session.database, key)
+        names, generated = columns(session.duck, session.database.name, table)
+        every = [name for name in names if name not in generated]
+        rows = given_rows(statement.text, every, relation.columns)
+        return ToldWrite(key, 1, rows=rows if rows is not None and len(rows) <= FEW else None)
     if statement.kind in SIGNS:
-        return ToldWrite(key, SIGNS[statement.kind], None)
+        return ToldWrite(key, SIGNS[statement.kind])
     tail = _tail(statement) if statement.kind == "update" else None
-    return None if tail is None else ToldWrite(key, 1, tail)
+    return None if tail is None else ToldWrite(key, 1, tail=tail)
 
 
 def _tail(statement: PassThrough) -> Tail | None:

@@ -51,6 +51,7 @@ _MERGE = re.compile(
 )
 _VALUES, _PARTS = re.compile(_VALUE, re.IGNORECASE), re.compile(_OF_SOURCE, re.IGNORECASE)
 _PAIRS = re.compile(rf"({NAME})\s*=\s*({_OF_SOURCE})", re.IGNORECASE)
+_EQUALS = re.compile(rf"({NAME}\s*\.\s*{NAME})\s*=\s*({NAME}\s*\.\s*{NAME})", re.IGNORECASE)
 _ITEMS = re.compile(_ITEM, re.IGNORECASE)
 _DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18, "HUGEINT": 38, "FLOAT": 38, "DOUBLE": 38}
 """How many digits surely fit into a type."""
@@ -67,11 +68,12 @@ def two_statements(session: Session, text: str, table: QualifiedName) -> tuple[T
 
 
 def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[Telling, Telling] | None:
-    items, values = _ITEMS.findall(found["source"]), dict[str, str]()
+    items, values, typed = _ITEMS.findall(found["source"]), dict[str, str](), dict[str, str]()
     for value, cast, name in items:
         if cast and not _fits(value, cast.upper()):
             return None
         values[_folded(name)[0]] = value
+        typed[_folded(name)[0]] = f"CAST({value} AS {cast})" if cast else value
     if len(values) < len(items):
         return None
     alias, row = _folded(found["alias"])[0], _PARTS.findall(found["row"])
@@ -89,16 +91,31 @@ def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[Telling, Tellin
     if len(named) != len(row) or not _distinct(named) or not _distinct([name for name, _ in sets]):
         return None
     names = f" ({found['columns']})" if found["columns"] else ""
-    target, source, condition = found["target"], found["source"], found["condition"]
-    return (
-        Telling(
-            f"UPDATE {target} SET {found['sets']} FROM {source} WHERE {condition}",
-            sign=1,
-            before=f"FROM {target} SEMI JOIN {source} ON {condition}",
-            sure=True,
-        ),
-        Telling(f"INSERT INTO {found['table']}{names} SELECT {found['row']} FROM {source}", sign=1),
+    same = _same(found["condition"], alias, values, typed, types)
+    if same is None:
+        return None
+    target = found["target"]
+    assigned = (
+        f"{quote(name)} = {value if _VALUES.fullmatch(value) else typed[_folded(value)[1]]}" for name, value in sets
     )
+    update = f"UPDATE {target} SET {', '.join(assigned)} WHERE {same}"
+    insert = f"INSERT INTO {found['table']}{names} SELECT {found['row']} FROM {found['source']}"
+    return Telling(update, sign=1, before=f"FROM {target} WHERE {same}", sure=True), Telling(insert, sign=1)
+
+
+def _same(
+    condition: str, alias: str, values: dict[str, str], typed: dict[str, str], types: dict[str, str]
+) -> str | None:
+    """The condition with literals in place of the source's columns; None if one may be no value of the column that it
+    is compared with."""
+    pairs = []
+    for left, right in _EQUALS.findall(condition):
+        column, source = (left, right) if _folded(right)[0] == alias else (right, left)
+        (other, name), (own, given) = _folded(column), _folded(source)
+        if own != alias or other == alias or not _fits(values.get(given, ""), types.get(name)):
+            return None
+        pairs.append(f"{column} = {typed[given]}")
+    return " AND ".join(pairs)
 
 
 def _upsert(found: re.Match[str], shape: Shape) -> tuple[Telling, Telling] | None:

@@ -12,6 +12,7 @@ import sqlfront
 from sqlfront.database.transactions import Transaction
 from sqlfront.storage.capture import setup
 from sqlfront.storage.capture.trigger_sql import trigger_ddl
+from sqlfront.write import told_writes
 
 
 @pytest.fixture
@@ -28,16 +29,21 @@ def con() -> Any:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each write has told by RETURNING."""
+    """How many rows each write has told, by RETURNING or as values of its text."""
     counts: list[int] = []
-    commit = Transaction.commit_told
+    commit, insert = Transaction.commit_told, told_writes.insert_known
 
     def noted(self: Transaction, relation: str, rows: Any, weights: Any, *, returned: bool) -> None:
         if returned:
             counts.append(sum(weights))
         commit(self, relation, rows, weights, returned=returned)
 
+    def inserted(*arguments: Any) -> int:
+        counts.append(insert(*arguments))
+        return counts[-1]
+
     monkeypatch.setattr(Transaction, "commit_told", noted)
+    monkeypatch.setattr(told_writes, "insert_known", inserted)
     return counts
 
 
@@ -178,6 +184,52 @@ def test_a_row_of_another_writer_is_deleted(con: Any, told: list[int]) -> None:
     assert told == [-1, 1]
     assert con.execute("SELECT s, c FROM v WHERE g = 'o'").fetchall() == [(7, 2)]
     check(con)
+
+
+def test_rows_of_an_insert_are_known_before_duckdb_has_them(con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All columns that the views read stand in the text, as values that DuckDB keeps as they are."""
+    con.execute(
+        "CREATE TABLE r (a BIGINT, b VARCHAR NOT NULL, c DATE, d DECIMAL(4, 1) CHECK (d < 90), e TINYINT UNIQUE)"
+    )
+    con.execute(
+        "CREATE MATERIALIZED VIEW x AS SELECT b, sum(a) AS s, sum(d) AS d, max(e) AS e FROM r GROUP BY b; FROM x"
+    )
+    asked = list[bool]()
+    insert = told_writes.insert_known
+    monkeypatch.setattr(told_writes, "insert_known", lambda *given: asked.append(True) or insert(*given))
+    plain = duckdb.connect()
+    plain.execute(
+        "CREATE TABLE r (a BIGINT, b VARCHAR NOT NULL, c DATE, d DECIMAL(4, 1) CHECK (d < 90), e TINYINT UNIQUE)"
+    )
+    for statement, params, known in [
+        ("INSERT INTO r VALUES (1, 'it''s', NULL, 7, 1), (-2, '', NULL, NULL, NULL);", None, True),
+        ("insert into R (e, d, b, c, a) values (?, 3, ?, null, -5)", [2, "y"], True),
+        ("INSERT INTO r VALUES (1, 'y', NULL, 7, 2)", None, True),  # A duplicate.
+        ("INSERT INTO r VALUES (1, 'y', NULL, 95, 4)", None, True),  # The check.
+        ("INSERT INTO r VALUES (1, NULL, NULL, 5, 4)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 5, 400)", None, None),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 12345, 5)", None, None),
+        ("INSERT INTO r VALUES ('7', 'x', NULL, 5, 5)", None, False),
+        ("INSERT INTO r VALUES (1, 5, NULL, 5, 6)", None, False),
+        ("INSERT INTO r VALUES (?, 'x', NULL, 5, 7)", [2.5], False),
+        ("INSERT INTO r (a, b, d, e) VALUES (1, 'x', 5, 8)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', '2024-02-29', 1, 9)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 1.25, 9)", None, False),
+        ("INSERT INTO r VALUES (9223372036854775808, 'x', NULL, 1, 10)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 1, 11), (1, 'x', NULL, 1)", None, False),
+    ]:
+        asked.clear()
+        answers = []
+        for one in (con, plain):
+            try:
+                answers.append(one.execute(statement, params).fetchall())
+            except (sqlfront.Error, duckdb.Error) as error:
+                answers.append(str(error).partition("\n")[0][:50])
+        assert answers[0] == answers[1], statement
+        assert known is None or bool(asked) == known, statement
+        assert con.execute("FROM r ORDER BY ALL").fetchall() == plain.execute("FROM r ORDER BY ALL").fetchall()
+        check(con, "x")
+    assert con.session.database.capture.pending(con.session.duck).tables == {}
 
 
 def test_triggers_of_the_user_change_more_than_is_returned(con: Any, told: list[int]) -> None:
