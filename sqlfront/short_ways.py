@@ -22,6 +22,7 @@ def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> 
         return False
     session.reading = None
     if kind == "write":
+        session.database.unseen.add(id(session))
         session.tell(False)
     try:
         with session.passing_over(), translated(session.reading_error):

@@ -288,9 +288,9 @@ class View:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         session, database = self._connection.session, self._connection.session.database
-        session.ready()
+        session.ready(writes=False)
         with database.lock:
-            session.start_reading([self._entry.maintained.name])
+            session.start_reading([self._entry.maintained.name], alone=True)
             database.refuse_dropped(self._entry)
             database.make_readable(self._entry, session.current_reading())
             yield
@@ -299,9 +299,9 @@ class View:
     def _looking(self) -> Iterator[None]:
         """Look at what is kept, without bringing a deferred view up to date."""
         session, database = self._connection.session, self._connection.session.database
-        session.ready()
+        session.ready(writes=False)
         with database.lock:
-            session.start_reading()
+            session.start_reading(alone=True)
             database.refuse_dropped(self._entry)
             database.refuse_lost(self._entry)
             database.engine.pulled.catch_up(self._entry.maintained.relations)

@@ -69,7 +69,7 @@ def read_shortly(session: Session, text: str, params: Any) -> bool:
         plan = _planned(session, shape) if plan is UNKNOWN else plan
         if plan is None:
             return False
-        session.start_reading([plan.entry.maintained.name])
+        session.start_reading([plan.entry.maintained.name], alone=True)
         database.make_readable(plan.entry, session.current_reading())
         rows = plan.read(session, values)
     if rows is None:
