@@ -59,7 +59,7 @@ class Telling:
     """A statement that tells by RETURNING which rows come (`sign` 1) or go (-1).
 
     For the rows that an UPDATE takes away, `before` is the end of a query, from FROM on. A `sure` UPDATE cannot fail:
-    it is run only where there are some.
+    it is run only where there are some. `many` rows are expected: they are fetched as Arrow data.
     """
 
     text: str
@@ -68,6 +68,7 @@ class Telling:
     before: str = ""
     before_params: Any = None
     sure: bool = False
+    many: bool = False
 
     def run(self, con: Any, relation: Relation, columns: Columns) -> tuple[int, Rows, list[int]] | None:
         """The number of rows that it counts, and the rows that change with their weights; None if they are not known
@@ -75,16 +76,23 @@ class Telling:
         old: Rows = []
         if self.before:
             con.execute(f"SELECT {columns.names} {self.before}", self.before_params)
-            found = _returned(con, relation, columns)
+            found = self._fetched(con, relation, columns)
             if found is None or (self.sure and not len(found)):
                 return None if found is None else (0, [], [])
             old = found
         as_user(partial(con.execute, f"{self.text}\nRETURNING {columns.names}", self.params))
-        rows = _returned(con, relation, columns)
+        rows = self._fetched(con, relation, columns)
         if rows is None or (self.before and len(rows) != len(old)):
             return None
         weights = [-1] * len(old) + [self.sign] * len(rows)
         return len(rows), _joined(relation, old, rows) if len(old) else rows, weights
+
+    def _fetched(self, con: Any, relation: Relation, columns: Columns) -> Rows | None:
+        """The rows of the connection's result, a few as Python values; None if Python has not all of these."""
+        first = con.fetchmany(FEW + 1) if columns.plain and not self.many else []
+        if not columns.keeps(first):
+            return None
+        return first if columns.plain and not self.many and len(first) <= FEW else _rest(con, relation, first)
 
 
 def write_returned(session: Session, statement: PassThrough, key: Key, params: Any) -> int | None:
@@ -187,14 +195,6 @@ def commit_captured(session: Session, transaction: Transaction, key: Key) -> Non
     else:
         changed, weights = taken.drop_columns(["_weight"]), taken.column("_weight").to_numpy()
     transaction.commit_told(relation.name, changed, weights, returned=False)
-
-
-def _returned(con: Any, relation: Relation, columns: Columns) -> Rows | None:
-    """The rows that a write has returned, a few as Python values; None if Python has not all of these."""
-    first = con.fetchmany(FEW + 1) if columns.plain else []
-    if not columns.keeps(first):
-        return None
-    return first if columns.plain and len(first) <= FEW else _rest(con, relation, first)
 
 
 def _joined(relation: Relation, first: Rows, then: Rows) -> Rows:

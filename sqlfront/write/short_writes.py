@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.names import meant
@@ -20,6 +20,7 @@ from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.name_parts import NAME, TABLE, listed, split_name
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError
+from sqlfront.write.returned import FEW
 from sqlfront.write.told_writes import ToldWrite, the_write, told_write
 from sqlfront.write.value_rows import Given, GivenRows, exact_rows, given, given_rows
 
@@ -108,6 +109,8 @@ def write_shortly(session: Session, text: str, params: Any) -> bool:
             rows = _run(session, plan, values)
     if isinstance(plan, ToldWrite):
         rows = plan.run(session, text, literals, values, params)
+        if rows is not None and plan.many != (rows > FEW):
+            session.plans[shape] = replace(plan, many=rows > FEW)
     if rows is None:
         return False
     session.set_count(rows)

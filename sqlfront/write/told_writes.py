@@ -8,7 +8,7 @@ twice: it compares columns of the table and constants, and calls no function.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -86,12 +86,13 @@ class Tail:
 
 @dataclass(frozen=True)
 class ToldWrite:
-    """An INSERT, an UPDATE or a DELETE of the captured table `key`."""
+    """An INSERT, an UPDATE or a DELETE of the captured table `key`; `many`: the last changed more than a few rows."""
 
     key: Key
     sign: int
     tail: Tail | None = None
     rows: GivenRows | None = None
+    many: bool = False
 
     def run(
         self, session: Session, text: str, literals: Sequence[Any], values: Sequence[Any], params: Any
@@ -105,10 +106,10 @@ class ToldWrite:
             with bodies_found(session):
                 return insert_known(session, relation, text, params, rows)
         text = text.rstrip().removesuffix(";")
-        telling = Telling(text, self.sign, params)
+        telling = Telling(text, self.sign, params, many=self.many)
         if self.tail is not None:
             first = literals[: self.tail.parameters].count(UNKNOWN)
-            telling = Telling(text, 1, params, self.tail.before(text), params and params[first:])
+            telling = replace(telling, before=self.tail.before(text), before_params=params and params[first:])
         session.reading = None
         try:
             with bodies_found(session), session.passing_over():
