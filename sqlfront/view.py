@@ -57,7 +57,8 @@ class View:
         """The row of a group by its GROUP BY columns, in the view's column order; None if there is none.
 
         O(1), without SQL where each column is a key, a count or a sum. Before, other writers of DuckDB's tables are
-        looked for: one small query, which views over change tables do not need.
+        looked for, by one small query. Views over change tables do not need it, nor does a database in memory whose
+        sessions have told what they wrote.
         ProgrammingError for a view without GROUP BY, or with GROUP BY columns that it does not put out.
         """
         quick, session = self._quick, self._connection.session
