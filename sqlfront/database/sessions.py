@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.database.concern import Concern, concerning, naming
 from sqlfront.database.database import Database
@@ -23,7 +23,7 @@ from sqlfront.database.scans import ReadSession
 from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.sql.recognise import hides_names, plain_kind, words
+from sqlfront.sql.recognise import hides_names, words
 from sqlfront.sql.remembered import follow
 from sqlfront.storage.capture.trigger_sql import tell
 from sqlfront.storage.errors import InterfaceError, StaleRead
@@ -115,16 +115,12 @@ class Session:
             with self.database.lock, Uninterrupted():
                 self._bind_scans()
 
-    def unconcerned(self, text: str) -> Literal["query", "write"] | None:
-        """What a text is that concerns nothing of ours, once the session is ready for it; None if it may."""
-        kind = plain_kind(text) if isinstance(text, str) else None
-        if kind is None:
-            return None
-        self.ready(writes=False)
+    def is_unconcerned(self, text: str) -> bool:
+        """Whether a plain query or write concerns nothing of ours."""
         if self.database.keeps_nothing:
-            return kind
+            return True
         names = self._concern().names
-        return kind if names is not None and names.isdisjoint(words(text)) else None
+        return names is not None and names.isdisjoint(words(text))
 
     def reads_nothing(self, text: str) -> bool:
         """Whether a write names nothing by which it could read a view or change table; see `scanned`."""

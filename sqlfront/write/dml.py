@@ -29,7 +29,7 @@ from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.sql_text import quote
-from sqlfront.write.returned import commit_captured, write_returned, write_told
+from sqlfront.write.returned import commit_captured, told_relation, write_returned, write_told
 from sqlfront.write.two_statements import two_statements
 
 if TYPE_CHECKING:
@@ -119,12 +119,13 @@ def _write_twice(session: Session, statement: PassThrough, key: Key) -> int | No
     it is not of that form, or one fails, or neither meets a row (a key with a collation)."""
     import duckdb
 
+    relation = None if statement.returning else told_relation(session, key)
     table = captured_table(session.database, key)
-    texts = None if statement.returning else two_statements(session, statement.text, table)
-    if texts is None:
+    texts = None if relation is None else two_statements(session, statement.text, table)
+    if relation is None or texts is None:
         return None
     try:
-        return write_told(session, key, texts) or None
+        return write_told(session, relation, texts) or None
     except duckdb.Error:
         return None
 

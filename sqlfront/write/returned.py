@@ -100,21 +100,20 @@ def write_returned(session: Session, statement: PassThrough, key: Key, params: A
     changed, if the triggers have to capture it."""
     if statement.kind not in SIGNS or statement.inner or statement.upsert or statement.returning:
         return None
-    return write_told(session, key, [Telling(statement.text, SIGNS[statement.kind], params)])
+    relation = told_relation(session, key)
+    telling = Telling(statement.text, SIGNS[statement.kind], params)
+    return None if relation is None else write_told(session, relation, [telling])
 
 
-def write_told(session: Session, key: Key, statements: Sequence[Telling]) -> int | None:
-    """Run the first of the statements that changes rows of the captured table `key`, as one epoch; how many rows it
+def write_told(session: Session, relation: Relation, statements: Sequence[Telling]) -> int | None:
+    """Run the first of the statements that changes rows of the relation's table, as one epoch; how many rows it
     changed. None, with nothing changed, if the triggers have to capture it."""
     import duckdb
 
-    database, con = session.database, session.duck
-    relation = told_relation(session, key)
-    if relation is None:
-        return None
+    con = session.duck
     session.tell(True)
     con.begin()
-    transaction = session.transaction = Transaction(database, con)
+    transaction = session.transaction = Transaction(session.database, con)
     transaction.touch()
     started = time.perf_counter()
     columns, told = _columns(relation), None

@@ -137,7 +137,7 @@ def _planned(session: Session, shape: str) -> Insert | ByKey | ToldWrite | None:
     table = database.change_tables.get(key)
     plan: Insert | ByKey | ToldWrite | None = None
     if table is None:
-        plan = told_write(session, statement, key) if database.capture.captures(key) else None
+        plan = told_write(session, statement, key) if database.capture.named(key) is not None else None
     elif not table.durable and not defaults_of(session).collated:
         plan = _plan(session, shape, table)
     session.plans[shape] = plan

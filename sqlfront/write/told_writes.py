@@ -113,7 +113,7 @@ class ToldWrite:
         session.reading = None
         try:
             with bodies_found(session), session.passing_over():
-                return write_told(session, self.key, [telling])
+                return write_told(session, relation, [telling])
         except StaleRead:  # It reads one of ours by another name; nothing has been changed.
             session.reading = None
             return None
