@@ -11,8 +11,8 @@ from __future__ import annotations
 import datetime
 import re
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from sqlfront.database.transactions import Transaction, apply_first, rollback
 from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.statements import PassThrough
+from sqlfront.storage.errors import InternalError
 from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Relation
 
 SIGNS = {"insert": 1, "delete": -1}
+_CHANGED = "__sqlfront_changed"
 FEW = 8
 """So many rows are applied as Python values, without Arrow."""
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUBLE|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)")
@@ -139,6 +141,43 @@ def write_told(session: Session, relation: Relation, statements: Sequence[Tellin
     return count
 
 
+def write_few(session: Session, relation: Relation, telling: Telling) -> int | None:
+    """Run an INSERT or a DELETE as one epoch, without BEGIN and COMMIT; how many rows it changed. None, with nothing
+    changed, if there are more than a few, or if it fails: it is run again then.
+
+    DuckDB commits a query that writes in a CTE when it is asked for a row behind its last one. Until then `abort` takes
+    everything back. The last row stands for the end, so the views have all others before DuckDB commits.
+    """
+    import duckdb
+
+    con, columns = session.duck, _columns(relation)
+    if not columns.plain:
+        return None
+    end = ", NULL" * len(relation.columns)
+    query = f"SELECT true, {columns.names} FROM {_CHANGED} UNION ALL SELECT false{end}"
+    session.tell(True)
+    started, rows = time.perf_counter(), list[tuple[Any, ...]]()
+    try:
+        text = f"WITH {_CHANGED} AS ({telling.text}\nRETURNING {columns.names}) {query}"
+        as_user(partial(con.execute, text, telling.params))
+        while len(rows) <= FEW and (row := con.fetchone())[0]:
+            rows.append(row[1:])
+        if len(rows) > FEW or not columns.keeps(rows):
+            con.abort()
+            return None
+        writing = time.perf_counter() - started
+        with _known(session, relation, rows, [telling.sign] * len(rows), writing):
+            if con.fetchone() is not None:
+                raise InternalError("DuckDB has put the end of a query before its other rows")
+    except duckdb.Error:
+        con.abort()
+        return None
+    except BaseException:
+        con.abort()
+        raise
+    return len(rows)
+
+
 def told_relation(session: Session, key: Key) -> Relation | None:
     """The relation of a captured table whose writes may tell their changes themselves: no trigger changes more."""
     return captured_relation(session, key) if session.database.capture.alone else None
@@ -155,22 +194,33 @@ def insert_known(session: Session, relation: Relation, text: str, params: Any, r
 
     The views have the rows before DuckDB commits its own transaction, and give them back if it fails.
     """
-    database = session.database
     session.tell(True)
     session.reading = None
-    with database.lock, Uninterrupted() as signals, ExitStack() as undo:
-        started = time.perf_counter()
-        applied = apply_first(database, relation.name, rows, [1] * len(rows))
-        undo.callback(database.engine.undo, applied)
-        signals.check()
-        writing = time.perf_counter()
+    with _known(session, relation, rows, [1] * len(rows)):
         as_user(partial(session.duck.execute, text, params)).fetchall()
-        undo.pop_all()
-        applied.work.took("writing in DuckDB", time.perf_counter() - writing)
-        database.capture.note_returned()
-        database.engine.commit(applied, started)
-        database.note_epoch()
     return len(rows)
+
+
+@contextmanager
+def _known(
+    session: Session, relation: Relation, rows: Rows, weights: list[int], writing: float = 0.0
+) -> Iterator[None]:
+    """Commit these changes in DuckDB by the block, and in the views, which have them before: both or neither."""
+    database = session.database
+    with database.lock, Uninterrupted() as signals, ExitStack() as undo:
+        started, applied = time.perf_counter(), None
+        if rows:
+            applied = apply_first(database, relation.name, rows, weights)
+            undo.callback(database.engine.undo, applied)
+        signals.check()
+        committing = time.perf_counter()
+        yield
+        undo.pop_all()
+        if applied is not None:
+            applied.work.took("writing in DuckDB", writing + time.perf_counter() - committing)
+            database.capture.note_returned()
+            database.engine.commit(applied, started - writing)
+            database.note_epoch()
 
 
 def commit_captured(session: Session, transaction: Transaction, key: Key) -> None:
@@ -228,15 +278,15 @@ def _is_near(value: Any) -> bool:
     return value is None or (isinstance(value, datetime.date) and 1 < value.year < 9999)
 
 
-_known: WeakKeyDictionary[Relation, Columns] = WeakKeyDictionary()
+_listed: WeakKeyDictionary[Relation, Columns] = WeakKeyDictionary()
 
 
 def _columns(relation: Relation) -> Columns:
     """A relation's columns; asked for once."""
-    found = _known.get(relation)
+    found = _listed.get(relation)
     if found is None:
         names = ", ".join(quote(column.name) for column in relation.columns)
         dates = tuple(place for place, column in enumerate(relation.columns) if column.type in ("DATE", "TIMESTAMP"))
         plain = all(_PLAIN.fullmatch(column.type) for column in relation.columns)
-        found = _known[relation] = Columns(names, plain, dates)
+        found = _listed[relation] = Columns(names, plain, dates)
     return found

@@ -7,6 +7,7 @@ twice: it compares columns of the table and constants, and calls no function.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from sqlfront.database.elsewhere import bodies_found
+from sqlfront.database.failures import translated
 from sqlfront.database.names import captured_table
 from sqlfront.read.short_reads import UNKNOWN, place_in
 from sqlfront.sql.query_trees import query_tree
@@ -28,6 +30,7 @@ from sqlfront.write.returned import (
     captured_relation,
     insert_known,
     told_relation,
+    write_few,
     write_told,
 )
 from sqlfront.write.value_rows import GivenRows, exact_rows, given_rows
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from sqlfront.database.names import Key
     from sqlfront.database.sessions import Session
 
+_NEXT_ROW = re.compile(r"\)\s*,\s*\(")
 _REPEATABLE = (
     exp.Select,
     exp.Star,
@@ -86,12 +90,16 @@ class Tail:
 
 @dataclass(frozen=True)
 class ToldWrite:
-    """An INSERT, an UPDATE or a DELETE of the captured table `key`; `many`: the last changed more than a few rows."""
+    """An INSERT, an UPDATE or a DELETE of the captured table `key`.
+
+    `few`: nothing is lost if it runs twice, as what has more than a few rows may. `many`: it had them last time.
+    """
 
     key: Key
     sign: int
     tail: Tail | None = None
     rows: GivenRows | None = None
+    few: bool = False
     many: bool = False
 
     def run(
@@ -112,8 +120,9 @@ class ToldWrite:
             telling = replace(telling, before=self.tail.before(text), before_params=params and params[first:])
         session.reading = None
         try:
-            with bodies_found(session), session.passing_over():
-                return write_told(session, relation, [telling])
+            with bodies_found(session), session.passing_over(), translated(session.reading_error):
+                count = write_few(session, relation, telling) if self.few and not self.many else None
+                return write_told(session, relation, [telling]) if count is None else count
         except StaleRead:  # It reads one of ours by another name; nothing has been changed.
             session.reading = None
             return None
@@ -129,9 +138,10 @@ def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite 
         names, generated = columns(session.duck, session.database.name, table)
         every = [name for name in names if name not in generated]
         rows = given_rows(statement.text, every, relation.columns)
-        return ToldWrite(key, 1, rows=rows if rows is not None and len(rows) <= FEW else None)
+        few = not statement.reads and len(_NEXT_ROW.findall(statement.text)) < FEW
+        return ToldWrite(key, 1, rows=rows if few else None, few=few)
     if statement.kind in SIGNS:
-        return ToldWrite(key, SIGNS[statement.kind])
+        return ToldWrite(key, SIGNS[statement.kind], few=True)
     tail = _tail(statement) if statement.kind == "update" else None
     return None if tail is None else ToldWrite(key, 1, tail=tail)
 

@@ -12,7 +12,7 @@ import sqlfront
 from sqlfront.database.transactions import Transaction
 from sqlfront.storage.capture import setup
 from sqlfront.storage.capture.trigger_sql import trigger_ddl
-from sqlfront.write import told_writes
+from sqlfront.write import returned, told_writes
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def con() -> Any:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each write has told, by RETURNING or as values of its text."""
     counts: list[int] = []
-    commit, insert = Transaction.commit_told, told_writes.insert_known
+    commit, insert, few = Transaction.commit_told, told_writes.insert_known, told_writes.write_few
 
     def noted(self: Transaction, relation: str, rows: Any, weights: Any, *, returned: bool) -> None:
         if returned:
@@ -42,6 +42,12 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(insert(*arguments))
         return counts[-1]
 
+    def deleted(session: Any, relation: Any, telling: Any) -> int | None:
+        count = few(session, relation, telling)
+        counts.extend([] if count is None else [count * telling.sign])
+        return count
+
+    monkeypatch.setattr(told_writes, "write_few", deleted)
     monkeypatch.setattr(Transaction, "commit_told", noted)
     monkeypatch.setattr(told_writes, "insert_known", inserted)
     return counts
@@ -230,6 +236,60 @@ def test_rows_of_an_insert_are_known_before_duckdb_has_them(con: Any, monkeypatc
         assert con.execute("FROM r ORDER BY ALL").fetchall() == plain.execute("FROM r ORDER BY ALL").fetchall()
         check(con, "x")
     assert con.session.database.capture.pending(con.session.duck).tables == {}
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM t WHERE k = 2", "INSERT INTO t (k, n) VALUES (9, 1)"])
+def test_a_few_rows_are_committed_after_the_views_have_them(
+    con: Any, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB commits when it is asked for a row behind the last: no other cursor sees the rows before."""
+    other = con.session.database.root.cursor()
+    rows, ran = other.execute("FROM t ORDER BY k").fetchall(), list[str]()
+    apply, few = returned.apply_first, told_writes.write_few
+
+    def applied(*arguments: Any) -> Any:
+        assert other.execute("FROM t ORDER BY k").fetchall() == rows
+        ran.append("applied")
+        if len(ran) == 1:
+            raise sqlfront.DataError("a view refuses the epoch")
+        return apply(*arguments)
+
+    def first(*arguments: Any) -> Any:
+        count = few(*arguments)
+        ran.append(f"few: {count}")
+        return count
+
+    monkeypatch.setattr(returned, "apply_first", applied)
+    monkeypatch.setattr(told_writes, "write_few", first)
+    with pytest.raises(sqlfront.DataError, match="refuses"):
+        con.execute(statement)
+    assert other.execute("FROM t ORDER BY k").fetchall() == rows
+    check(con)
+    assert con.execute(statement).fetchall() == [(1,)]
+    assert other.execute("FROM t ORDER BY k").fetchall() != rows
+    assert ran == ["applied", "applied", "few: 1"]
+    check(con)
+
+
+@pytest.mark.parametrize("rows", [7, 8, 9, 40])
+def test_more_than_a_few_rows(con: Any, told: list[int], rows: int) -> None:
+    con.execute("INSERT INTO t (k, n) SELECT 10 + i, i FROM range(100) r(i)")
+    told.clear()
+    for begin in (10, 10 + rows):  # The plan of the second one expects as many.
+        assert con.execute(f"DELETE FROM t WHERE k >= {begin} AND k < {begin + rows}").fetchall() == [(rows,)]
+        check(con)
+    values = ", ".join(f"({10 + i}, 1.5)" for i in range(rows))
+    assert con.execute(f"INSERT INTO t (k, n) VALUES {values}").fetchall() == [(rows,)]
+    assert con.execute(f"UPDATE t SET n = 4 WHERE k < {10 + rows} AND k >= 10").fetchall() == [(rows,)]
+    check(con)
+
+
+def test_a_view_by_a_name_that_is_not_known_is_read_all_the_same(con: Any) -> None:
+    con.session.duck.execute("CREATE VIEW hidden AS SELECT 70 + c AS k, s FROM v WHERE g = 'a'")
+    assert con.execute("INSERT INTO t (k, n) SELECT k, s FROM hidden").fetchall() == [(1,)]
+    con.session.duck.execute("CREATE VIEW more AS SELECT 70 + c AS k FROM v WHERE g = 'a'")
+    assert con.execute("DELETE FROM t WHERE k IN (SELECT k FROM more)").fetchall() == [(1,)]
+    check(con)
 
 
 def test_triggers_of_the_user_change_more_than_is_returned(con: Any, told: list[int]) -> None:
