@@ -20,6 +20,8 @@ MERGE = "MERGE INTO t USING (SELECT {} AS k, {} AS n) AS s ON t.k = s.k WHEN MAT
 TWICE = [
     f"{INTO} (1, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n, g = 'it''s'",
     f"{INTO} (5, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
+    f"{INTO} (1, 'x', 700) ON CONFLICT (k) DO UPDATE SET g = 'z'",
+    f"{INTO} (1, 'b', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
     f"{INTO} (NULL, 'b', -7) ON CONFLICT (g) DO UPDATE SET n = excluded.n",
     f"{INTO} (9, 'b', 7) on conflict (G) do update set N = Excluded.K;",
     "INSERT INTO main.t VALUES (2, 'c', 7, '2024-02-29') ON CONFLICT (k) DO UPDATE SET d = excluded.d, g = NULL",
