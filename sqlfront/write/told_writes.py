@@ -83,9 +83,8 @@ class Tail:
 
     def before(self, text: str) -> str:
         """The query from FROM on, in the words of a text of the shape."""
-        return (
-            self.table if self.place is None else f"{self.table} {text[place_in(text, self.place, self.parameters) :]}"
-        )
+        where = "" if self.place is None else text[place_in(text, self.place, self.parameters) :]
+        return f"{self.table} {where}"
 
 
 @dataclass(frozen=True)
@@ -119,8 +118,9 @@ class ToldWrite:
             first = literals[: self.tail.parameters].count(UNKNOWN)
             telling = replace(telling, before=self.tail.before(text), before_params=params and params[first:])
         session.reading = None
+        watched = session.database.progress.watch(text)
         try:
-            with bodies_found(session), session.passing_over(), translated(session.reading_error):
+            with watched, bodies_found(session), session.passing_over(), translated(session.reading_error):
                 count = write_few(session, relation, telling) if self.few and not self.many else None
                 return write_told(session, relation, [telling]) if count is None else count
         except StaleRead:  # It reads one of ours by another name; nothing has been changed.
