@@ -82,7 +82,7 @@ class Connection:
         """
         self.session.check_open()
         text = sql if dialect is None else self._translated(sql, arguments.text(dialect, "dialect"))
-        if short_ways.pass_on(self.session, text, params) or short_ways.run_shortly(self.session, text, params):
+        if short_ways.run(self.session, text, params):
             return self
         statements = parse_statement(text)
         for statement in statements:
@@ -109,7 +109,7 @@ class Connection:
         """Run one statement with each set of parameters, as one epoch."""
         self.session.ready()
         sets = arguments.several(parameter_sets, "parameter_sets")
-        if short_ways.pass_on(self.session, sql, sets, many=True):
+        if short_ways.run(self.session, sql, sets, many=True):
             return self
         statements = parse_statement(sql)
         if len(statements) != 1:

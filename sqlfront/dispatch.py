@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # What surely leaves captured tables as they are. Others may write: EXECUTE, EXPLAIN ANALYZE, CALL.
 _QUIET = {"begin", "select", "copy_to", "create_table_as", "show_tables", "describe", "prepare", "attach", "use", "set"}
 # What writes nothing, or says itself whether it tells its changes.
-_MAY_TELL = {"select", "show_tables", "describe", "insert", "delete"}
+_MAY_TELL = {"select", "show_tables", "describe", "insert", "update", "delete", "merge"}
 _WRITES = {"insert", "update", "delete", "merge", "truncate", "copy_from"}
 
 

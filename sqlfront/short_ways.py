@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlfront.database.failures import translated
 from sqlfront.database.frames import as_user
@@ -14,14 +14,32 @@ if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
 
 
-def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> bool:
-    """Run a text that concerns nothing of ours as it is, in DuckDB's own time; its result is left on the connection.
-    False, with nothing done, if it may concern us."""
-    kind = session.unconcerned(text)
+def run(session: Session, text: str, params: Any, *, many: bool = False) -> bool:
+    """Run a plain query or write, with its result left on the connection; False, with nothing done, for other texts.
+
+    What concerns nothing of ours runs as it is, in DuckDB's own time. A small query of a view and a small write of a
+    change table do without DuckDB, and a write of a captured table tells its changes.
+    """
+    kind = plain_kind(text) if isinstance(text, str) else None
     if kind is None:
         return False
+    session.ready(writes=False)
+    if session.is_unconcerned(text):
+        return _pass_on(session, kind, text, params, many)
+    if many or session.database.keeps_nothing:
+        return False
+    from sqlfront.read import short_reads
+    from sqlfront.write import short_writes
+
+    shortly = short_reads.read_shortly if kind == "query" else short_writes.write_shortly
+    with translated(session.reading_error):
+        return shortly(session, text, params)
+
+
+def _pass_on(session: Session, kind: Literal["query", "write"], text: str, params: Any, many: bool) -> bool:
     session.reading = None
     if kind == "write":
+        session.database.unseen.add(id(session))
         session.tell(False)
     try:
         with session.passing_over(), translated(session.reading_error):
@@ -36,19 +54,3 @@ def pass_on(session: Session, text: str, params: Any, *, many: bool = False) -> 
     elif kind == "write" and session.transaction is not None:
         session.transaction.touch()
     return True
-
-
-def run_shortly(session: Session, text: str, params: Any) -> bool:
-    """Do without DuckDB what a small query asks of a view, or a small write of a change table; False, with nothing
-    done, for all other texts."""
-    database = session.database
-    kind = plain_kind(text) if isinstance(text, str) and not database.keeps_nothing else None
-    if kind is None:
-        return False
-    from sqlfront.read import short_reads
-    from sqlfront.write import short_writes
-
-    with translated(session.reading_error):
-        if kind == "query":
-            return short_reads.read_shortly(session, text, params)
-        return bool(database.change_tables) and short_writes.write_shortly(session, text, params)

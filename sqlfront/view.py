@@ -57,7 +57,8 @@ class View:
         """The row of a group by its GROUP BY columns, in the view's column order; None if there is none.
 
         O(1), without SQL where each column is a key, a count or a sum. Before, other writers of DuckDB's tables are
-        looked for: one small query, which views over change tables do not need.
+        looked for, by one small query. Views over change tables do not need it, nor does a database in memory whose
+        sessions have told what they wrote.
         ProgrammingError for a view without GROUP BY, or with GROUP BY columns that it does not put out.
         """
         quick, session = self._quick, self._connection.session
@@ -288,9 +289,9 @@ class View:
     @contextmanager
     def _reading(self) -> Iterator[None]:
         session, database = self._connection.session, self._connection.session.database
-        session.ready()
+        session.ready(writes=False)
         with database.lock:
-            session.start_reading([self._entry.maintained.name])
+            session.start_reading([self._entry.maintained.name], alone=True)
             database.refuse_dropped(self._entry)
             database.make_readable(self._entry, session.current_reading())
             yield
@@ -299,9 +300,9 @@ class View:
     def _looking(self) -> Iterator[None]:
         """Look at what is kept, without bringing a deferred view up to date."""
         session, database = self._connection.session, self._connection.session.database
-        session.ready()
+        session.ready(writes=False)
         with database.lock:
-            session.start_reading()
+            session.start_reading(alone=True)
             database.refuse_dropped(self._entry)
             database.refuse_lost(self._entry)
             database.engine.pulled.catch_up(self._entry.maintained.relations)

@@ -70,10 +70,11 @@ class Direct:
         found = self._finder.find([words[place] for place in self._order])
         if found is None:
             return None
-        if not any(found[present] == 0 for _, present in self._counted):
-            return tuple([found[place] for place in self._places])
-        nulls = {column for column, present in self._counted if found[present] == 0}
-        return tuple([None if column in nulls else found[place] for column, place in enumerate(self._places)])
+        row: list[Any] = [found[place] for place in self._places]
+        for column, present in self._counted:
+            if not found[present]:
+                row[column] = None
+        return tuple(row)
 
 
 def _direct(view: MaintainedView, variables: Sequence[str], walk: Walk) -> Direct | None:

@@ -51,9 +51,9 @@ class Database:
 
         self.path, self.config = path, dict(config or {})
         duckdb_config, own = split_config(self.config)
-        self.root = duckdb.connect(path, config=duckdb_config)
+        self._root = duckdb.connect(path, config=duckdb_config)
         self.progress = Progress(lambda: self.engine.machine.scanned, wanted=own["sqlfront_progress"])
-        [(self.name, self.read_only)] = self.root.execute(
+        [(self.name, self.read_only)] = self._root.execute(
             "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
         ).fetchall()
         self.lock = threading.RLock()
@@ -69,6 +69,8 @@ class Database:
         self.revision = 0
         self.macros: dict[str, str] | None = {} if self.in_memory else None
         self.definitions = 0  # Grows when plain views or macros may have been defined.
+        self.unseen: set[int] = set()  # Sessions (their id) that may have written past capture since they last looked.
+        self.is_alone = self.in_memory  # Whether nobody but our sessions can write: no other way leads to the memory.
         self.is_prepared = False  # Whether this process has made the bookkeeping tables.
         self.epoch_limit: int | None = None
         self.token = ""
@@ -98,7 +100,7 @@ class Database:
             try:
                 restore(found)
             except BaseException:
-                found.root.close()
+                found._root.close()
                 raise
             if not found.in_memory:
                 _open_databases[key] = found
@@ -158,7 +160,7 @@ class Database:
                 del _open_databases[key]
             if self._reader is not None:
                 self._reader.close()
-            self.root.close()
+            self._root.close()
 
     # Names ---------------------------------------------------------------------------------------
 
@@ -357,10 +359,20 @@ class Database:
 
         return Scan(lambda: pa.schema(fields), batches, session)
 
+    @property
+    def root(self) -> Any:
+        """The DuckDB connection: whoever takes it may write past the sessions."""
+        self.is_alone = False
+        return self._root
+
+    def cursor(self) -> Any:
+        """A DuckDB cursor of ours, for sessions and for bookkeeping."""
+        return self._root.cursor()
+
     def reader_cursor(self) -> Any:
         """A DuckDB cursor of our own for bookkeeping reads; use it under the engine's lock."""
         if self._reader is None:
-            self._reader = self.root.cursor()
+            self._reader = self.cursor()
         return self._reader
 
     def session(self, snapshot: Snapshot | None = None) -> ReadSession:

@@ -65,7 +65,7 @@ def compact_logs(database: Database, *, now: bool) -> None:
         grown = [t for t in database.change_tables.values() if database.log.wants_compaction(t.scan, now=now)]
         if not grown:
             return
-        con = database.root.cursor()
+        con = database.cursor()
         try:
             with transaction(con):
                 for table in grown:

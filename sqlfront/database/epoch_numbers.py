@@ -27,7 +27,7 @@ def save_epoch(database: Database) -> None:
 
 
 def _write_epoch(database: Database, reserved: int) -> None:
-    con = database.root.cursor()
+    con = database.cursor()
     with transaction(con):
         con.execute(f"DELETE FROM {SCHEMA}.state")
         con.execute(f"INSERT INTO {SCHEMA}.state VALUES (?, ?)", [database.engine.epoch, reserved])

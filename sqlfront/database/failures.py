@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.util
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.storage import errors
@@ -45,47 +45,57 @@ def polars_frame(table: pa.Table) -> Any:
 _INTERRUPTED = re.compile(r"failed: (KeyboardInterrupt|.*Python exception: .*\nKeyboardInterrupt)", re.DOTALL)
 
 
-@contextmanager
-def translated(scan_error: Callable[[], BaseException | None] | None) -> Iterator[None]:
+def translated(scan_error: Callable[[], BaseException | None] | None) -> AbstractContextManager[None]:
     """Raise sqlfront errors for DuckDB's; `scan_error` tells what a scan of ours raised inside DuckDB."""
-    import duckdb
+    return _Translated(scan_error)
 
-    try:
-        yield
-    except duckdb.Error as error:
-        inner = scan_error() if scan_error is not None else None
-        if isinstance(inner, (errors.Error, KeyboardInterrupt)):
-            raise inner from error
-        if _INTERRUPTED.search(str(error)):  # It came while DuckDB was reading an object.
-            raise KeyboardInterrupt from error
-        raise translate(error) from error
-    except errors.DataError as error:
-        if "KeyboardInterrupt" in str(error.__cause__):  # It came while DuckDB was reading a batch of ours.
-            raise KeyboardInterrupt from error
-        raise
-    except RuntimeError as error:
-        if str(error) != "Query interrupted":
-            raise
-        raise KeyboardInterrupt from error  # What DuckDB makes of SIGINT.
-    except OSError as error:
-        inner = scan_error() if scan_error is not None else None
-        if isinstance(inner, (errors.Error, KeyboardInterrupt)):
-            raise inner from error
-        raise
-    except UnicodeDecodeError as error:  # DuckDB cut its message inside a character.
-        raise errors.ProgrammingError(error.object.decode(errors="replace")) from error
-    except UnicodeEncodeError as error:
-        raise errors.ProgrammingError(
-            f"the text has a character that is not Unicode at position {error.start}",
-            why=error.reason,
-            hint="remove the lone surrogate",
-        ) from error
-    except OverflowError as error:
-        raise errors.DataError(
-            "a value of the result is beyond the range of its Python type",
-            why=str(error),
-            hint="fetch with to_arrow_table(), or cast the column to VARCHAR",
-        ) from error
+
+class _Translated:
+    """A class, as it is entered several times in a statement: a generator takes three times as long."""
+
+    __slots__ = ("_scan_error",)
+
+    def __init__(self, scan_error: Callable[[], BaseException | None] | None) -> None:
+        self._scan_error = scan_error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception):
+            found = self._found(error)
+            if found is not None:
+                raise found from error
+
+    def _found(self, error: Exception) -> BaseException | None:
+        """What to raise instead of an error; None for the error itself."""
+        import duckdb
+
+        if isinstance(error, (duckdb.Error, OSError)):
+            inner = self._scan_error() if self._scan_error is not None else None
+            if isinstance(inner, (errors.Error, KeyboardInterrupt)):
+                return inner
+        if isinstance(error, duckdb.Error):  # Else a SIGINT came while DuckDB was reading an object.
+            return KeyboardInterrupt() if _INTERRUPTED.search(str(error)) else translate(error)
+        if isinstance(error, errors.DataError):  # SIGINT came while DuckDB was reading a batch of ours.
+            return KeyboardInterrupt() if "KeyboardInterrupt" in str(error.__cause__) else None
+        if isinstance(error, RuntimeError):  # What DuckDB makes of SIGINT.
+            return KeyboardInterrupt() if str(error) == "Query interrupted" else None
+        if isinstance(error, UnicodeDecodeError):  # DuckDB cut its message inside a character.
+            return errors.ProgrammingError(error.object.decode(errors="replace"))
+        if isinstance(error, UnicodeEncodeError):
+            return errors.ProgrammingError(
+                f"the text has a character that is not Unicode at position {error.start}",
+                why=error.reason,
+                hint="remove the lone surrogate",
+            )
+        if isinstance(error, OverflowError):
+            return errors.DataError(
+                "a value of the result is beyond the range of its Python type",
+                why=str(error),
+                hint="fetch with to_arrow_table(), or cast the column to VARCHAR",
+            )
+        return None
 
 
 def translate(error: Exception) -> errors.Error:

@@ -100,9 +100,11 @@ def require_own(database: Database, current: str) -> None:
         )
 
 
-def captured_table(database: Database, key: Key | None) -> QualifiedName:
+def captured_table(database: Database, key: Key) -> QualifiedName:
     """The captured table of this key, spelled as the catalog spells it."""
-    return next(table for table in database.capture.tables() if table.key == key)
+    table = database.capture.named(key)
+    assert table is not None, f"{key} is not captured"
+    return table
 
 
 def shown(name: QualifiedName) -> str:

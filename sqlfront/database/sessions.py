@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Iterator, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlfront.database.concern import Concern, concerning, naming
 from sqlfront.database.database import Database
@@ -23,7 +23,7 @@ from sqlfront.database.scans import ReadSession
 from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
-from sqlfront.sql.recognise import hides_names, plain_kind, words
+from sqlfront.sql.recognise import hides_names, words
 from sqlfront.sql.remembered import follow
 from sqlfront.storage.capture.trigger_sql import tell
 from sqlfront.storage.errors import InterfaceError, StaleRead
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
     from sqlfront.maintenance.epoch import RowFastPath
     from sqlfront.sql.statements import PassThrough
+
+
+_CLOSED = 0
+"""In place of the sessions that are closed."""
 
 
 class Served(Protocol):
@@ -59,7 +63,7 @@ class Session:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.duck = database.root.cursor()
+        self.duck = database.cursor()
         follow(self.duck)
         self.transaction = None
         self.reading: ReadSession | None = None
@@ -75,7 +79,7 @@ class Session:
         self.revision, self.closed, self.has_result = -1, False, False
         self._naming: tuple[tuple[int, int], dict[str, Set[str] | None]] = (-1, -1), {}
         self._concerning: tuple[tuple[int, int], Concern] = (-1, -1), Concern(None, None)
-        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._streams: weakref.WeakSet[Stream] | None = None
         database.enter(self)
 
     @property
@@ -94,9 +98,12 @@ class Session:
         if self.closed:
             raise InterfaceError("the connection is closed", hint="sqlfront.connect again")
 
-    def ready(self) -> None:
-        """Refuse a closed connection, drop an unread result, bind the scans of new views."""
+    def ready(self, *, writes: bool = True) -> None:
+        """Refuse a closed connection, drop an unread result, bind the scans of new views. `writes`: what follows may
+        change tables, or what captures their changes, without telling."""
         self.check_open()
+        if writes:
+            self.database.unseen.add(id(self))
         self._end_served()
         if self.transaction is not None:
             self.transaction.look()
@@ -108,16 +115,12 @@ class Session:
             with self.database.lock, Uninterrupted():
                 self._bind_scans()
 
-    def unconcerned(self, text: str) -> Literal["query", "write"] | None:
-        """What a text is that concerns nothing of ours, once the session is ready for it; None if it may."""
-        kind = plain_kind(text) if isinstance(text, str) else None
-        if kind is None:
-            return None
-        self.ready()
+    def is_unconcerned(self, text: str) -> bool:
+        """Whether a plain query or write concerns nothing of ours."""
         if self.database.keeps_nothing:
-            return kind
+            return True
         names = self._concern().names
-        return kind if names is not None and names.isdisjoint(words(text)) else None
+        return names is not None and names.isdisjoint(words(text))
 
     def reads_nothing(self, text: str) -> bool:
         """Whether a write names nothing by which it could read a view or change table; see `scanned`."""
@@ -164,6 +167,9 @@ class Session:
         self.duck.close()
         self.closed = True
         self.forget_names()
+        if id(self) in self.database.unseen:
+            self.database.unseen.add(_CLOSED)
+            self.database.unseen.discard(id(self))
         self.database.leave(self)
 
     # Reading -------------------------------------------------------------------------------------
@@ -183,12 +189,17 @@ class Session:
         used = words(text)
         return [view for view, names in self._naming[1].items() if names is None or not names.isdisjoint(used)]
 
-    def start_reading(self, deferred: Collection[str] = ()) -> None:
+    def start_reading(self, deferred: Collection[str] = (), *, alone: bool = False) -> None:
         """Begin the reading of a statement, after taking in what other writers have committed, and what waits for the
-        `deferred` views that it may read."""
+        `deferred` views that it may read. The reading `alone`, made ready as what does not write, looks for nothing if
+        all sessions have told what they wrote."""
         database = self.database
         if database.views or database.change_tables:
-            catch_up(database)
+            if not alone:
+                catch_up(database)
+            elif database.unseen or not database.is_alone:
+                catch_up(database)
+                database.unseen.difference_update((id(self), _CLOSED))
             database.catch_up_views(deferred)
             self.reading = self._new_reading()
         else:
@@ -217,6 +228,7 @@ class Session:
     def stream(self, reader: pa.RecordBatchReader) -> Stream:
         """A lazy result, which ends when the session goes on to another statement."""
         stream = Stream(reader, self.fetching)
+        self._streams = weakref.WeakSet() if self._streams is None else self._streams
         self._streams.add(stream)
         return stream
 
@@ -317,6 +329,7 @@ class Session:
             self.served = None
 
     def _end_streams(self) -> None:
-        for stream in list(self._streams):
-            stream.close()
-        self._streams.clear()
+        if self._streams is not None:
+            for stream in list(self._streams):
+                stream.close()
+            self._streams = None

@@ -107,7 +107,7 @@ class Transaction:
             started = ending = time.perf_counter()
             with committing(self._con) as undo:
                 if len(rows):
-                    applied = _apply_first(database, relation, rows, weights)
+                    applied = apply_first(database, relation, rows, weights)
                     undo.callback(database.engine.undo, applied)
                     applied.work.took("writing in DuckDB", self.writing)
                     ending = time.perf_counter()
@@ -284,7 +284,7 @@ def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[
     return found
 
 
-def _apply_first(database: Database, relation: str, rows: Rows, weights: Sequence[int]) -> Applied:
+def apply_first(database: Database, relation: str, rows: Rows, weights: Sequence[int]) -> Applied:
     """Apply the changes of a table before those that other writers have committed, unless they do not fit without: a
     deleted row may be one of these."""
     import numpy as np

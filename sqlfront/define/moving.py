@@ -66,7 +66,7 @@ def _named(name: str | None) -> str:
 def refuse_copy(session: Session) -> None:
     """Detach an attached copy of our own file: its views would read the rows of ours. IntegrityError then."""
     token = session.database.token
-    with session.database.root.cursor() as con:
+    with session.database.cursor() as con:
         attached = con.execute(
             "SELECT DISTINCT database_name FROM duckdb_tables() WHERE schema_name = ? AND database_name <> ?",
             [SCHEMA, session.database.name],
@@ -106,7 +106,7 @@ def _refuse_import(session: Session, text: str) -> None:
 
     quoted, dollars = (_STRING.findall(text) or [("", "")])[-1]
     folder = quoted.replace("''", "'") or dollars
-    with session.database.root.cursor() as con, suppress(duckdb.Error):  # DuckDB itself tells what is not there.
+    with session.database.cursor() as con, suppress(duckdb.Error):  # DuckDB itself tells what is not there.
         [(found,)] = con.execute(
             "SELECT coalesce(bool_or(contains(content, ?)), false) FROM read_text(?)",
             [SCAN_PREFIX, f"{folder}/schema.sql"],

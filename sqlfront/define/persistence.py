@@ -75,7 +75,7 @@ def restore(database: Database) -> None:
 
     if database.in_memory:
         return
-    con = database.root.cursor()
+    con = database.cursor()
     known = con.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",
         [database.name, SCHEMA],

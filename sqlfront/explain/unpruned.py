@@ -29,7 +29,7 @@ def unpruned(database: Database, query: exp.Expr) -> str:
     if not _numbers(query, inner=True):
         return printed(query)
     everywhere, outermost = _hidden(query, inner=True), _hidden(query, inner=False)
-    with database.root.cursor() as con:  # An error would abort a transaction of the user's.
+    with database.cursor() as con:  # An error would abort a transaction of the user's.
         register_all(database, con)
         for text in dict.fromkeys((everywhere, outermost)):
             try:

@@ -25,7 +25,7 @@ class FeedCursor:
 
     def __init__(self, database: Database, definition: Definition, subscription: Subscription) -> None:
         self._subscription = subscription
-        self._con = database.root.cursor()
+        self._con = database.cursor()
         self._columns = [
             *definition.columns,
             ("_change_type", "VARCHAR"),

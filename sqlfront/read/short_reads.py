@@ -69,7 +69,7 @@ def read_shortly(session: Session, text: str, params: Any) -> bool:
         plan = _planned(session, shape) if plan is UNKNOWN else plan
         if plan is None:
             return False
-        session.start_reading([plan.entry.maintained.name])
+        session.start_reading([plan.entry.maintained.name], alone=True)
         database.make_readable(plan.entry, session.current_reading())
         rows = plan.read(session, values)
     if rows is None:
@@ -143,6 +143,17 @@ def shape_of(text: str) -> tuple[str, tuple[Any, ...]] | None:
         parts += [text[last : found.start()], "?"]
         last = found.end()
     return "".join([*parts, text[last:]]), tuple(values)
+
+
+def place_in(text: str, place: int, parameters: int) -> int:
+    """Where in a text the `place` of its shape is that has so many parameters before it."""
+    for found in _PART.finditer(text):
+        if not parameters:
+            break
+        if not found["name"]:
+            place += found.end() - found.start() - 1
+            parameters -= 1
+    return place
 
 
 def given_values(literals: Sequence[Any], params: Any) -> Sequence[Any] | None:

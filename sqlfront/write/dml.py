@@ -30,7 +30,7 @@ from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
 from sqlfront.storage.sql_text import quote
-from sqlfront.write.returned import commit_captured, write_returned
+from sqlfront.write.returned import commit_captured, told_relation, write_returned, write_told
 from sqlfront.write.two_statements import two_statements
 
 if TYPE_CHECKING:
@@ -117,21 +117,16 @@ def _write_alone(session: Session, statement: PassThrough, key: Key, params: Any
 
 def _write_twice(session: Session, statement: PassThrough, key: Key) -> int | None:
     """Run an upsert or a MERGE of one row as two statements; how many rows it changed. None, and nothing is changed, if
-    it is not of that form, or one fails, or neither meets just what the statement would (a key with a collation)."""
+    it is not of that form, or one fails, or neither meets a row (a key with a collation)."""
     import duckdb
 
+    relation = None if statement.returning else told_relation(session, key)
     table = captured_table(session.database, key)
-    texts = None if statement.returning else two_statements(session, statement.text, table)
-    if texts is None:
+    texts = None if relation is None else two_statements(session, statement.text, table)
+    if relation is None or texts is None:
         return None
     try:
-        with unit(session, key):
-            [(count,)] = session.duck.execute(texts[0]).fetchall()
-            if not count:
-                [(count,)] = session.duck.execute(texts[1]).fetchall()
-                if count != 1:
-                    raise duckdb.ConstraintException
-            return int(count)
+        return write_told(session, relation, texts) or None
     except duckdb.Error:
         return None
 

@@ -1,8 +1,9 @@
 """Writes in autocommit, as one epoch each, that read nothing of ours.
 
-INSERT and DELETE tell their changes by RETURNING: DuckDB writes each row once and reads none, as our triggers pass over
-what such a session writes. All other writes leave theirs in the delta table of the table that they write. What another
-writer has committed is not looked for: it is taken in before the next read, or if the epoch does not fit without it.
+INSERT and DELETE tell their changes by RETURNING, and so does an UPDATE, after a query for the rows as they were: our
+triggers pass over what such a session writes. All other writes leave their changes in the delta table of the table that
+they write. What another writer has committed is not looked for: it is taken in before the next read, or if the epoch
+does not fit without it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import datetime
 import re
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,10 +21,12 @@ from weakref import WeakKeyDictionary
 from sqlfront.database.failures import expect_copy
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import Key, captured_table
-from sqlfront.database.transactions import Transaction, rollback
+from sqlfront.database.transactions import Transaction, apply_first, rollback
 from sqlfront.database.user_settings import lossless
+from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.statements import PassThrough
 from sqlfront.storage.codecs.transport import column_sql
+from sqlfront.storage.errors import InternalError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +35,9 @@ if TYPE_CHECKING:
     from sqlfront.database.transactions import Rows
     from sqlfront.maintenance.relation.base_relation import Relation
 
-_SIGNS = {"insert": 1, "delete": -1}
-_FEW = 8
+SIGNS = {"insert": 1, "delete": -1}
+_CHANGED = "__sqlfront_changed"
+FEW = 8
 """So many rows are applied as Python values, without Arrow."""
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUBLE|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)")
 """Types that Arrow restores without DuckDB's setting for it, which costs two statements, and Python nearly."""
@@ -53,57 +57,187 @@ class Columns:
         return all(_is_near(row[place]) for place in self.dates for row in rows)
 
 
+@dataclass(frozen=True)
+class Telling:
+    """A statement that tells by RETURNING which rows come (`sign` 1) or go (-1).
+
+    For the rows that an UPDATE takes away, `before` is the end of a query, from FROM on. A `sure` UPDATE cannot fail:
+    it is run only where there are some. `many` rows are expected: they are fetched as Arrow data.
+    """
+
+    text: str
+    sign: int
+    params: Any = None
+    before: str = ""
+    before_params: Any = None
+    sure: bool = False
+    many: bool = False
+
+    def run(self, con: Any, relation: Relation, columns: Columns) -> tuple[int, Rows, list[int]] | None:
+        """The number of rows that it counts, and the rows that change with their weights; None if they are not known
+        exactly."""
+        old: Rows = []
+        if self.before:
+            con.execute(f"SELECT {columns.names} {self.before}", self.before_params)
+            found = self._fetched(con, relation, columns)
+            if found is None or (self.sure and not len(found)):
+                return None if found is None else (0, [], [])
+            old = found
+        as_user(partial(con.execute, f"{self.text}\nRETURNING {columns.names}", self.params))
+        rows = self._fetched(con, relation, columns)
+        if rows is None or (self.before and len(rows) != len(old)):
+            return None
+        weights = [-1] * len(old) + [self.sign] * len(rows)
+        return len(rows), _joined(relation, old, rows) if len(old) else rows, weights
+
+    def _fetched(self, con: Any, relation: Relation, columns: Columns) -> Rows | None:
+        """The rows of the connection's result, a few as Python values; None if Python has not all of these."""
+        first = con.fetchmany(FEW + 1) if columns.plain and not self.many else []
+        if not columns.keeps(first):
+            return None
+        return first if columns.plain and not self.many and len(first) <= FEW else _rest(con, relation, first)
+
+
 def write_returned(session: Session, statement: PassThrough, key: Key, params: Any) -> int | None:
-    """Run a write of the captured table `key` as one epoch; how many rows it changed. None, and nothing is changed, if
-    the triggers have to capture it."""
+    """Run an INSERT or a DELETE of the captured table `key` as one epoch; how many rows it changed. None, with nothing
+    changed, if the triggers have to capture it."""
+    if statement.kind not in SIGNS or statement.inner or statement.upsert or statement.returning:
+        return None
+    relation = told_relation(session, key)
+    telling = Telling(statement.text, SIGNS[statement.kind], params)
+    return None if relation is None else write_told(session, relation, [telling])
+
+
+def write_told(session: Session, relation: Relation, statements: Sequence[Telling]) -> int | None:
+    """Run the first of the statements that changes rows of the relation's table, as one epoch; how many rows it
+    changed. None, with nothing changed, if the triggers have to capture it."""
     import duckdb
 
-    database, con = session.database, session.duck
-    if statement.kind not in _SIGNS or statement.inner or statement.upsert or statement.returning:
-        return None
-    relation = database.engine.relations.get(database.relation_key(captured_table(database, key)))
-    if relation is None or not database.capture.alone:
-        return None
+    con = session.duck
     session.tell(True)
     con.begin()
-    transaction = session.transaction = Transaction(database, con)
+    transaction = session.transaction = Transaction(session.database, con)
     transaction.touch()
     started = time.perf_counter()
-    columns = _columns(relation)
+    columns, told = _columns(relation), None
     try:
         with nullcontext() if columns.plain else lossless(con):
-            as_user(partial(con.execute, f"{statement.text}\nRETURNING {columns.names}", params))
-            rows = _returned(con, relation, columns)
+            for statement in statements:
+                told = statement.run(con, relation, columns)
+                if told is None or told[0]:
+                    break
     except (duckdb.BinderException, duckdb.ParserException):  # A clause that RETURNING does not go with, or no column.
-        rows = None
+        told = None
     except BaseException:
         session.transaction = None
         rollback(con)
         raise
     session.transaction = None
-    if rows is None:
+    if told is None:
         rollback(con)
         return None
     transaction.writing = time.perf_counter() - started
-    weights = [_SIGNS[statement.kind]] * len(rows)
+    count, rows, weights = told
     transaction.commit_told(relation.name, rows, weights, returned=True)
+    return count
+
+
+def write_few(session: Session, relation: Relation, telling: Telling) -> int | None:
+    """Run an INSERT or a DELETE as one epoch, without BEGIN and COMMIT; how many rows it changed. None, with nothing
+    changed, if there are more than a few, or if it fails: it is run again then.
+
+    DuckDB commits a query that writes in a CTE when it is asked for a row behind its last one. Until then `abort` takes
+    everything back. The last row stands for the end, so the views have all others before DuckDB commits.
+    """
+    import duckdb
+
+    con, columns = session.duck, _columns(relation)
+    if not columns.plain:
+        return None
+    end = ", NULL" * len(relation.columns)
+    query = f"SELECT true, {columns.names} FROM {_CHANGED} UNION ALL SELECT false{end}"
+    session.tell(True)
+    started, rows = time.perf_counter(), list[tuple[Any, ...]]()
+    try:
+        text = f"WITH {_CHANGED} AS ({telling.text}\nRETURNING {columns.names}) {query}"
+        as_user(partial(con.execute, text, telling.params))
+        while len(rows) <= FEW and (row := con.fetchone())[0]:
+            rows.append(row[1:])
+        if len(rows) > FEW or not columns.keeps(rows):
+            con.abort()
+            return None
+        writing = time.perf_counter() - started
+        with _known(session, relation, rows, [telling.sign] * len(rows), writing):
+            if con.fetchone() is not None:
+                raise InternalError("DuckDB has put the end of a query before its other rows")
+    except duckdb.Error:
+        con.abort()
+        return None
+    except BaseException:
+        con.abort()
+        raise
     return len(rows)
+
+
+def told_relation(session: Session, key: Key) -> Relation | None:
+    """The relation of a captured table whose writes may tell their changes themselves: no trigger changes more."""
+    return captured_relation(session, key) if session.database.capture.alone else None
+
+
+def captured_relation(session: Session, key: Key) -> Relation | None:
+    """The relation of a captured table, if a view reads it."""
+    database = session.database
+    return database.engine.relations.get(database.relation_key(captured_table(database, key)))
+
+
+def insert_known(session: Session, relation: Relation, text: str, params: Any, rows: Rows) -> int:
+    """Run an INSERT of a few rows whose values in the relation are known, as one epoch; how many there are.
+
+    The views have the rows before DuckDB commits its own transaction, and give them back if it fails.
+    """
+    session.tell(True)
+    session.reading = None
+    with _known(session, relation, rows, [1] * len(rows)):
+        as_user(partial(session.duck.execute, text, params)).fetchall()
+    return len(rows)
+
+
+@contextmanager
+def _known(
+    session: Session, relation: Relation, rows: Rows, weights: list[int], writing: float = 0.0
+) -> Iterator[None]:
+    """Commit these changes in DuckDB by the block, and in the views, which have them before: both or neither."""
+    database = session.database
+    with database.lock, Uninterrupted() as signals, ExitStack() as undo:
+        started, applied = time.perf_counter(), None
+        if rows:
+            applied = apply_first(database, relation.name, rows, weights)
+            undo.callback(database.engine.undo, applied)
+        signals.check()
+        committing = time.perf_counter()
+        yield
+        undo.pop_all()
+        if applied is not None:
+            applied.work.took("writing in DuckDB", writing + time.perf_counter() - committing)
+            database.capture.note_returned()
+            database.engine.commit(applied, started - writing)
+            database.note_epoch()
 
 
 def commit_captured(session: Session, transaction: Transaction, key: Key) -> None:
     """Commit, as one epoch, a transaction that has written the captured table `key` and nothing else of ours."""
     database, con = session.database, session.duck
-    table = captured_table(database, key)
-    relation = database.engine.relations.get(database.relation_key(table))
+    relation = captured_relation(session, key)
     if relation is None:
         transaction.commit()
         return
     columns = _columns(relation)
     try:
         with nullcontext() if columns.plain else lossless(con):
-            database.capture.take_own(con, table, {column.name: column.type for column in relation.columns})
-            rows = con.fetchmany(_FEW + 1) if columns.plain and not columns.dates else []
-            taken = rows if 0 < len(rows) <= _FEW else _rest(con, relation, rows, weighted=True)
+            types = {column.name: column.type for column in relation.columns}
+            database.capture.take_own(con, captured_table(database, key), types)
+            rows = con.fetchmany(FEW + 1) if columns.plain and not columns.dates else []
+            taken = rows if 0 < len(rows) <= FEW else _rest(con, relation, rows, weighted=True)
     except BaseException:
         rollback(con)
         raise
@@ -114,12 +248,18 @@ def commit_captured(session: Session, transaction: Transaction, key: Key) -> Non
     transaction.commit_told(relation.name, changed, weights, returned=False)
 
 
-def _returned(con: Any, relation: Relation, columns: Columns) -> Rows | None:
-    """The rows that a write has returned, a few as Python values; None if Python has not all of these."""
-    first = con.fetchmany(_FEW + 1) if columns.plain else []
-    if not columns.keeps(first):
-        return None
-    return first if columns.plain and len(first) <= _FEW else _rest(con, relation, first)
+def _joined(relation: Relation, first: Rows, then: Rows) -> Rows:
+    """Rows and more rows, as Python values if both are."""
+    import pyarrow as pa
+
+    if isinstance(first, list) and isinstance(then, list):
+        return first + then
+    tables = [rows for rows in (first, then) if isinstance(rows, pa.Table)]
+    made = [
+        rows if isinstance(rows, pa.Table) else pa.Table.from_batches([relation.as_batch(rows)]).cast(tables[0].schema)
+        for rows in (first, then)
+    ]
+    return pa.concat_tables(made)
 
 
 def _rest(con: Any, relation: Relation, first: Rows, *, weighted: bool = False) -> pa.Table:
@@ -140,15 +280,15 @@ def _is_near(value: Any) -> bool:
     return value is None or (isinstance(value, datetime.date) and 1 < value.year < 9999)
 
 
-_known: WeakKeyDictionary[Relation, Columns] = WeakKeyDictionary()
+_listed: WeakKeyDictionary[Relation, Columns] = WeakKeyDictionary()
 
 
 def _columns(relation: Relation) -> Columns:
     """A relation's columns; asked for once."""
-    found = _known.get(relation)
+    found = _listed.get(relation)
     if found is None:
         names = ", ".join(column_sql(column.name, column.type) for column in relation.columns)
         dates = tuple(place for place, column in enumerate(relation.columns) if column.type in ("DATE", "TIMESTAMP"))
         plain = all(_PLAIN.fullmatch(column.type) for column in relation.columns)
-        found = _known[relation] = Columns(names, plain, dates)
+        found = _listed[relation] = Columns(names, plain, dates)
     return found

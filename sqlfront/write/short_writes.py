@@ -1,24 +1,28 @@
-"""Writes of a few rows of a change table that say all in literals: INSERT VALUES, and UPDATE and DELETE by a key.
+"""Writes that are recognised by the shape of their text; their plans are remembered as reads' (read/short_reads.py).
 
-They go to the engine as Python values, without DuckDB and without a look at the rest of the table. A text is recognised
-by its shape (read/short_reads.py), and its plan is remembered as a read's is. What casts a value, a key that is not
-declared, a conflict clause, a durable table and a transaction go the general way.
+Writes of a few rows of a change table that say all in literals, INSERT VALUES, and UPDATE and DELETE by a key, go to
+the engine as Python values, without DuckDB and without a look at the rest of the table. What casts a value, a key that
+is not declared, a conflict clause, a durable table and a transaction go the general way. Writes of captured tables are
+DuckDB's (told_writes.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.names import meant
 from sqlfront.read.comparing import is_same
 from sqlfront.read.short_reads import UNKNOWN, given_values, shape_of
 from sqlfront.read.written_orders import defaults_of
-from sqlfront.sql.name_parts import NAME, TABLE, listed, listed_names, split_name
+from sqlfront.sql.name_parts import NAME, TABLE, listed, split_name
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError
+from sqlfront.write.returned import FEW
+from sqlfront.write.told_writes import ToldWrite, the_write, told_write
+from sqlfront.write.value_rows import Given, GivenRows, exact_rows, given, given_rows
 
 if TYPE_CHECKING:
     from sqlfront.database.entries import ChangeTable
@@ -26,32 +30,11 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
 
 _LONGEST = 4000
-_VALUE = r"(?:-\s*\?|\?|null\b)"
-_ROW = rf"\(\s*{listed(_VALUE)}\s*\)"
 _PAIR = rf"{NAME}\s*=\s*(?:-\s*)?\?"
 _WHERE = rf"where\s+(?P<where>{_PAIR}(?:\s+and\s+{_PAIR})*)"
-_INSERT = re.compile(
-    rf"\s*insert\s+into\s+{TABLE}\s*(?:\(\s*(?P<columns>{listed(NAME)})\s*\)\s*)?"
-    rf"values\s*(?P<rows>{listed(_ROW)})\s*;?\s*",
-    re.IGNORECASE,
-)
 _UPDATE = re.compile(rf"\s*update\s+{TABLE}\s+set\s+(?P<sets>{listed(_PAIR)})\s+{_WHERE}\s*;?\s*", re.IGNORECASE)
 _DELETE = re.compile(rf"\s*delete\s+from\s+{TABLE}\s+{_WHERE}\s*;?\s*", re.IGNORECASE)
-_ROWS, _VALUES = re.compile(_ROW, re.IGNORECASE), re.compile(_VALUE, re.IGNORECASE)
 _PAIRS = re.compile(rf"({NAME})\s*=\s*((?:-\s*)?\?)")
-
-
-@dataclass(frozen=True)
-class Given:
-    """A value of a text: NULL (`place` is None), or the parameter at a place of its shape, perhaps with a minus."""
-
-    place: int | None
-    negative: bool = False
-
-    def value(self, values: Sequence[Any]) -> Any:
-        if self.negative:
-            return -values[self.place or 0]
-        return None if self.place is None else values[self.place]
 
 
 @dataclass(frozen=True)
@@ -60,15 +43,13 @@ class Insert:
 
     table: ChangeTable
     relation: str
-    rows: tuple[tuple[Given, ...], ...]
+    rows: GivenRows
 
     def run(self, session: Session, values: Sequence[Any]) -> int | None:
-        engine, columns = session.database.engine, self.table.columns
-        rows = [tuple([given.value(values) for given in row]) for row in self.rows]
-        for row in rows:
-            for column, value in zip(columns, row, strict=True):
-                if is_same(column.type, value) is not True or (value is None and column.not_null):
-                    return None
+        engine = session.database.engine
+        rows = exact_rows(self.rows, self.table.columns, values)
+        if rows is None:
+            return None
         gate = engine.gates.get(self.relation) if len(rows) == 1 else None
         try:
             if gate is None or gate.run(rows[0], 1) is None:
@@ -94,8 +75,8 @@ class ByKey:
         codes: list[dict[str, tuple[int, ...]]] = []
         for pairs, inserted in ((self.where, False), (self.sets or (), True)):
             codes.append({})
-            for column, given in pairs:
-                value = given.value(values)
+            for column, item in pairs:
+                value = item.value(values)
                 if value is None or is_same(column.type, value) is not True:
                     return None
                 codec = codec_for(column.type, engine.dictionaries)
@@ -122,43 +103,56 @@ def write_shortly(session: Session, text: str, params: Any) -> bool:
     with session.database.lock:
         plan = session.plans.get(shape, UNKNOWN)
         plan = _planned(session, shape) if plan is UNKNOWN else plan
-        if plan is None or plan.table.lost is not None:
+        if plan is None:
             return False
-        try:
-            rows = plan.run(session, values)
-        except TypeError:  # A minus before a string.
-            return False
+        if not isinstance(plan, ToldWrite):
+            rows = _run(session, plan, values)
+    if isinstance(plan, ToldWrite):
+        rows = plan.run(session, text, literals, values, params)
+        if rows is not None and plan.many != (rows > FEW):
+            session.plans[shape] = replace(plan, many=rows > FEW)
     if rows is None:
         return False
     session.set_count(rows)
     return True
 
 
-def _planned(session: Session, shape: str) -> Insert | ByKey | None:
+def _run(session: Session, plan: Insert | ByKey, values: Sequence[Any]) -> int | None:
+    try:
+        return None if plan.table.lost is not None else plan.run(session, values)
+    except TypeError:  # A minus before a string.
+        return None
+
+
+def _planned(session: Session, shape: str) -> Insert | ByKey | ToldWrite | None:
     """The plan of a shape. It is remembered if its table's name is."""
-    found = _INSERT.fullmatch(shape) or _UPDATE.fullmatch(shape) or _DELETE.fullmatch(shape)
-    if found is None:
+    database, statement = session.database, the_write(shape)
+    if statement is None:
         session.plans[shape] = None
         return None
-    parts = tuple(split_name(found["table"]))
-    table = session.database.change_tables.get(meant(session, parts) or ("", "")) if parts else None
-    if parts not in session.meant:
+    parts = statement.targets[0].parts
+    key = meant(session, parts)
+    if key is None or parts not in session.meant:
         return None
-    usable = table is not None and not table.durable and not defaults_of(session).collated
-    plan = _plan(session, found, table) if usable and table is not None else None
+    table = database.change_tables.get(key)
+    plan: Insert | ByKey | ToldWrite | None = None
+    if table is None:
+        plan = told_write(session, statement, key) if database.capture.named(key) is not None else None
+    elif not table.durable and not defaults_of(session).collated:
+        plan = _plan(session, shape, table)
     session.plans[shape] = plan
     return plan
 
 
-def _plan(session: Session, found: re.Match[str], table: ChangeTable) -> Insert | ByKey | None:
-    relation, places = session.database.relation_key(table.name), iter(range(len(found.string)))
+def _plan(session: Session, shape: str, table: ChangeTable) -> Insert | ByKey | None:
+    relation = session.database.relation_key(table.name)
+    rows = given_rows(shape, [column.name for column in table.columns], table.columns)
+    if rows is not None:
+        return Insert(table, relation, rows)
+    found, places = _UPDATE.fullmatch(shape) or _DELETE.fullmatch(shape), iter(range(len(shape)))
+    if found is None:
+        return None
     columns = {column.name.casefold(): column for column in table.columns}
-    if found.re is _INSERT:
-        rows = [tuple(_given(value, places) for value in _VALUES.findall(row)) for row in _ROWS.findall(found["rows"])]
-        named = list(map(str.casefold, listed_names(found["columns"] or ""))) or list(columns)
-        if sorted(named) != sorted(columns) or any(len(row) != len(columns) for row in rows):
-            return None
-        return Insert(table, relation, tuple(tuple(row[named.index(name)] for name in columns) for row in rows))
     sets = None if found.re is _DELETE else _pairs(found["sets"], columns, places)
     where = _pairs(found["where"], columns, places)
     if not table.retain or where is None or (sets is None and found.re is _UPDATE):
@@ -172,11 +166,7 @@ def _plan(session: Session, found: re.Match[str], table: ChangeTable) -> Insert 
 
 def _pairs(text: str, columns: dict[str, Column], places: Iterator[int]) -> tuple[tuple[Column, Given], ...] | None:
     """`column = value, ...`, each column once; None if a name is no column."""
-    found = [(split_name(name)[0].casefold(), _given(value, places)) for name, value in _PAIRS.findall(text)]
+    found = [(split_name(name)[0].casefold(), given(value, places)) for name, value in _PAIRS.findall(text)]
     if len({name for name, _ in found}) < len(found) or not all(name in columns for name, _ in found):
         return None
-    return tuple((columns[name], given) for name, given in found)
-
-
-def _given(text: str, places: Iterator[int]) -> Given:
-    return Given(next(places), text.startswith("-")) if "?" in text else Given(None)
+    return tuple((columns[name], item) for name, item in found)

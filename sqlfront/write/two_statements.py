@@ -1,21 +1,25 @@
-"""Upserts and MERGE of one row as two statements under our triggers: the second runs if the first did nothing.
+"""Upserts and MERGE of one row as two statements that tell their changes: the second runs if the first has no row.
 
-An upsert is INSERT ... ON CONFLICT DO NOTHING, then an UPDATE of the row with the key. A MERGE is an UPDATE of the rows
-that join the source, then an INSERT. Both are the statement's own words, cut out of its text. The source is one row of
-literals, so it either meets a row or does not, and nothing is evaluated twice that could differ. As only one of
-the two may run, all names and literals are known to be right before. For all other forms, and after any error, the
-statement runs as it is written, between dropping and recreating the triggers (storage/capture/upsert.py).
+A MERGE is an UPDATE of the rows that join the source, then an INSERT. An upsert is an UPDATE of the row with the key,
+then an INSERT, if nothing but this key can refuse the row; else INSERT ... ON CONFLICT DO NOTHING, which refuses what
+the upsert would, then the UPDATE. All are the statement's own words, cut out of its text. The source is one row of
+literals, so it either meets a row or does not, and nothing is evaluated twice that could differ. As only one of the two
+may run, all names and literals are known to be right before. For all other forms, and after any error, the statement
+runs as it is written, between dropping and recreating the triggers (storage/capture/upsert.py).
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlfront.sql.name_parts import NAME, TABLE, listed, listed_names, split_name
 from sqlfront.storage.capture.capture import QualifiedName
-from sqlfront.storage.capture.setup import columns
+from sqlfront.storage.capture.setup import columns, constraints
 from sqlfront.storage.sql_text import quote
+from sqlfront.write.returned import Telling
 
 if TYPE_CHECKING:
     from sqlfront.database.sessions import Session
@@ -32,7 +36,7 @@ _EQUAL = rf"{NAME}\s*\.\s*{NAME}\s*=\s*{NAME}\s*\.\s*{NAME}"
 
 _UPSERT = re.compile(
     rf"""\s*(?P<insert>insert\s+into\s+{TABLE}\s*(?:\(\s*(?P<columns>{_NAMES})\s*\)\s*)?
-    values\s*\(\s*(?P<row>{listed(_VALUE)})\s*\)\s*on\s+conflict\s*\(\s*(?P<key>{_NAMES})\s*\)\s*do)\s+
+    values\s*\(\s*(?P<row>{listed(_VALUE)})\s*\))\s*(?P<nothing>on\s+conflict\s*\(\s*(?P<key>{_NAMES})\s*\)\s*do)\s+
     update\s+set\s+(?P<sets>{listed(_SET)})\s*;?\s*""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -47,27 +51,29 @@ _MERGE = re.compile(
 )
 _VALUES, _PARTS = re.compile(_VALUE, re.IGNORECASE), re.compile(_OF_SOURCE, re.IGNORECASE)
 _PAIRS = re.compile(rf"({NAME})\s*=\s*({_OF_SOURCE})", re.IGNORECASE)
+_EQUALS = re.compile(rf"({NAME}\s*\.\s*{NAME})\s*=\s*({NAME}\s*\.\s*{NAME})", re.IGNORECASE)
 _ITEMS = re.compile(_ITEM, re.IGNORECASE)
 _DIGITS = {"TINYINT": 2, "SMALLINT": 4, "INTEGER": 9, "BIGINT": 18, "HUGEINT": 38, "FLOAT": 38, "DOUBLE": 38}
 """How many digits surely fit into a type."""
 
 
-def two_statements(session: Session, text: str, table: QualifiedName) -> tuple[str, str] | None:
+def two_statements(session: Session, text: str, table: QualifiedName) -> tuple[Telling, Telling] | None:
     """The two statements that a text is, or None."""
     if len(text) > _LONGEST:
         return None
     if (found := _MERGE.fullmatch(text)) is not None:
-        return _merge(found, _types(session, table))
+        return _merge(found, _shape(session, table).types)
     found = _UPSERT.fullmatch(text)
-    return None if found is None else _upsert(found, _types(session, table))
+    return None if found is None else _upsert(found, _shape(session, table))
 
 
-def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | None:
-    items, values = _ITEMS.findall(found["source"]), dict[str, str]()
+def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[Telling, Telling] | None:
+    items, values, typed = _ITEMS.findall(found["source"]), dict[str, str](), dict[str, str]()
     for value, cast, name in items:
         if cast and not _fits(value, cast.upper()):
             return None
         values[_folded(name)[0]] = value
+        typed[_folded(name)[0]] = f"CAST({value} AS {cast})" if cast else value
     if len(values) < len(items):
         return None
     alias, row = _folded(found["alias"])[0], _PARTS.findall(found["row"])
@@ -85,14 +91,35 @@ def _merge(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | Non
     if len(named) != len(row) or not _distinct(named) or not _distinct([name for name, _ in sets]):
         return None
     names = f" ({found['columns']})" if found["columns"] else ""
-    source = f"FROM {found['source']}"
-    return (
-        f"UPDATE {found['target']} SET {found['sets']} {source} WHERE {found['condition']}",
-        f"INSERT INTO {found['table']}{names} SELECT {found['row']} {source}",
+    same = _same(found["condition"], alias, values, typed, types)
+    if same is None:
+        return None
+    target = found["target"]
+    assigned = (
+        f"{quote(name)} = {value if _VALUES.fullmatch(value) else typed[_folded(value)[1]]}" for name, value in sets
     )
+    update = f"UPDATE {target} SET {', '.join(assigned)} WHERE {same}"
+    insert = f"INSERT INTO {found['table']}{names} SELECT {found['row']} FROM {found['source']}"
+    return Telling(update, sign=1, before=f"FROM {target} WHERE {same}", sure=True), Telling(insert, sign=1)
 
 
-def _upsert(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | None:
+def _same(
+    condition: str, alias: str, values: dict[str, str], typed: dict[str, str], types: dict[str, str]
+) -> str | None:
+    """The condition with literals in place of the source's columns; None if one may be no value of the column that it
+    is compared with."""
+    pairs = []
+    for left, right in _EQUALS.findall(condition):
+        column, source = (left, right) if _folded(right)[0] == alias else (right, left)
+        (other, name), (own, given) = _folded(column), _folded(source)
+        if own != alias or other == alias or not _fits(values.get(given, ""), types.get(name)):
+            return None
+        pairs.append(f"{column} = {typed[given]}")
+    return " AND ".join(pairs)
+
+
+def _upsert(found: re.Match[str], shape: Shape) -> tuple[Telling, Telling] | None:
+    types = shape.types
     named = _folded(found["columns"]) if found["columns"] else list(types)
     values = _VALUES.findall(found["row"])
     if len(named) != len(values) or not set(named) <= types.keys():
@@ -116,7 +143,12 @@ def _upsert(found: re.Match[str], types: dict[str, str]) -> tuple[str, str] | No
     if not set(key) <= given.keys() or not _distinct(names):
         return None
     same = " AND ".join(f"{quote(name)} = CAST({given[name]} AS {types[name]})" for name in key)
-    return f"{found['insert']} NOTHING", f"UPDATE {found['table']} SET {', '.join(sets)} WHERE {same}"
+    table, insert, accepted = found["table"], found["insert"], shape.accepts(given, key)
+    update = f"UPDATE {table} SET {', '.join(sets)} WHERE {same}"
+    updating = Telling(update, sign=1, before=f"FROM {table} WHERE {same}", sure=accepted)
+    if accepted:
+        return updating, Telling(insert, sign=1)
+    return Telling(f"{insert} {found['nothing']} NOTHING", sign=1), updating
 
 
 def _fits(value: str, kind: str | None) -> bool:
@@ -142,13 +174,33 @@ def _folded(names: str) -> list[str]:
     return list(map(str.casefold, listed_names(names)))
 
 
-def _types(session: Session, table: QualifiedName) -> dict[str, str]:
-    """The types of the columns that an INSERT without a list gives, in order; remembered as plans are."""
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a table: the types of the columns that an INSERT without a list gives, in order; the key that is
+    its only constraint but for columns that are not NULL, if there is one and no column is computed."""
+
+    types: dict[str, str]
+    key: frozenset[str]
+    not_null: frozenset[str]
+
+    def accepts(self, given: dict[str, str], key: Sequence[str]) -> bool:
+        """Whether nothing but the key can refuse a row of these literals, in which no value is left to a DEFAULT."""
+        whole = bool(self.key) and self.key == set(key) and given.keys() == self.types.keys()
+        return whole and all(
+            _fits(value, self.types[name]) and not (name in self.not_null and value.lower() == "null")
+            for name, value in given.items()
+        )
+
+
+def _shape(session: Session, table: QualifiedName) -> Shape:
+    """What is known of a table; remembered as plans are."""
     remembered = f"columns of {table}"
-    if remembered not in session.plans:
-        found: Any
-        found, generated = columns(session.duck, session.database.name, table)
-        kept = {name: kind for name, kind in found.items() if name not in generated}
-        session.plans[remembered] = {name.casefold(): kind for name, kind in kept.items()}
-    types: dict[str, str] = session.plans[remembered]
-    return types
+    found = session.plans.get(remembered)
+    if found is None:
+        names, generated = columns(session.duck, session.database.name, table)
+        types = {name.casefold(): kind for name, kind in names.items() if name not in generated}
+        keys, not_null, others = constraints(session.duck, session.database.name, table)
+        key = frozenset(keys[0]) if len(keys) == 1 and not (others or generated) else frozenset[str]()
+        found = session.plans[remembered] = Shape(types, key, not_null)
+    shape: Shape = found
+    return shape

@@ -97,6 +97,11 @@ class Capture:
         """The captured tables."""
         return [captured.table for captured in self._captured.values()]
 
+    def named(self, key: tuple[str, str]) -> QualifiedName | None:
+        """The captured table of this key, spelled as the catalog spells it."""
+        captured = self._captured.get(key)
+        return None if captured is None else captured.table
+
     def columns(self, table: QualifiedName) -> tuple[str, ...]:
         """The captured columns of a table; empty if it is not captured."""
         captured = self._captured.get(table.key)

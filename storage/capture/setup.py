@@ -86,13 +86,23 @@ def columns(con: Any, database: str, table: QualifiedName) -> tuple[dict[str, st
 
 def unique_keys(con: Any, database: str, table: QualifiedName) -> tuple[tuple[str, ...], ...]:
     """The PRIMARY KEY and UNIQUE constraints, in lower case; none if a unique index is a key besides."""
-    constraint = "constraint_type IN ('PRIMARY KEY', 'UNIQUE')"
+    keys, _, others = constraints(con, database, table)
+    return () if "UNIQUE INDEX" in others else keys
+
+
+def constraints(
+    con: Any, database: str, table: QualifiedName
+) -> tuple[tuple[tuple[str, ...], ...], frozenset[str], frozenset[str]]:
+    """The PRIMARY KEY and UNIQUE constraints, the columns that are NOT NULL, in lower case, and the kinds of all other
+    constraints: CHECK, FOREIGN KEY, UNIQUE INDEX."""
     rows = con.execute(
-        f"SELECT constraint_column_names FROM duckdb_constraints() WHERE {_is(database, table)} AND {constraint} "
-        f"UNION ALL SELECT NULL FROM duckdb_indexes() WHERE {_is(database, table)} AND is_unique"
+        f"SELECT constraint_type, constraint_column_names FROM duckdb_constraints() WHERE {_is(database, table)} "
+        f"UNION ALL SELECT 'UNIQUE INDEX', [] FROM duckdb_indexes() WHERE {_is(database, table)} AND is_unique"
     ).fetchall()
-    keys = [key for (key,) in rows]
-    return () if None in keys else tuple(tuple(name.casefold() for name in key) for key in keys)
+    found = [(kind, tuple(name.casefold() for name in names)) for kind, names in rows]
+    keys = tuple(names for kind, names in found if kind in ("PRIMARY KEY", "UNIQUE"))
+    not_null = frozenset(name for kind, names in found if kind == "NOT NULL" for name in names)
+    return keys, not_null, frozenset(kind for kind, _ in found) - {"PRIMARY KEY", "UNIQUE", "NOT NULL"}
 
 
 def _is(database: str, table: QualifiedName) -> str:

@@ -22,14 +22,15 @@ class RowFinder:
         self._found = np.zeros(table.keys + table.values * table.limbs, np.int64)
         buffers = (self._words, self._scratch, self._found)
         self._word_address, self._scratch_address, self._found_address = (one.ctypes.data for one in buffers)
+        self._hash, self._find, self._copy = hash_words.entry, find.entry, copy_rows.entry
 
     def find(self, key: Sequence[int]) -> list[int] | None:
         """The key words and values of the row with this key; None if there is none. O(1)."""
         words, address = self._words, self._word_address
         for place, word in enumerate(key):
             words[place] = word
-        row = find(self._address, self._scratch_address, hash_words(address, self._keys), address, 0, 0)
-        if row < 0 or not copy_rows(self._address, row, 1, self._found_address):
+        row = self._find(self._address, self._scratch_address, self._hash(address, self._keys), address, 0, 0)
+        if row < 0 or not self._copy(self._address, row, 1, self._found_address):
             return None
         found: list[int] = self._found.tolist()
         return found

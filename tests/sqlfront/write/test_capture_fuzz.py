@@ -17,17 +17,18 @@ import sqlfront
 
 VIEWS = {
     "v": "SELECT g, sum(m) AS s, count(*) AS n, max(k) AS top FROM t GROUP BY g",
-    "other": "SELECT k, g, n, m FROM aside.t",
+    "other": "SELECT k, g, n, d FROM aside.t",
     "joined": "SELECT a.k, a.n, b.g FROM t AS a JOIN aside.t AS b ON a.k = b.k",
     "logged": "SELECT x, count(*) AS n FROM log GROUP BY x",
 }
 COLUMNS = "(k INTEGER PRIMARY KEY, g VARCHAR DEFAULT 'd', n BIGINT CHECK (n < 900), d DATE, m BIGINT AS (n + 1))"
+PLAIN = "(k INTEGER PRIMARY KEY, g VARCHAR DEFAULT 'd', n BIGINT NOT NULL, d DATE)"
 TRIGGER = "CREATE TRIGGER noting AFTER INSERT ON t FOR EACH STATEMENT INSERT INTO log VALUES (1)"
 
 
 def connected() -> Any:
     con = sqlfront.connect(":memory:")
-    con.execute(f"CREATE SCHEMA aside; CREATE TABLE t {COLUMNS}; CREATE TABLE aside.t {COLUMNS}")
+    con.execute(f"CREATE SCHEMA aside; CREATE TABLE t {COLUMNS}; CREATE TABLE aside.t {PLAIN}")
     con.execute("CREATE TABLE log (x INTEGER)")
     for name, query in VIEWS.items():
         con.execute(f"CREATE MATERIALIZED VIEW {name} AS {query}")

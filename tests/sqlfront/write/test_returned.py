@@ -1,16 +1,18 @@
-"""Single INSERTs and DELETEs tell their changes themselves: what that spares, and where the triggers must do it."""
+"""Single INSERTs, UPDATEs and DELETEs tell their changes: what that spares, and where the triggers must do it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 import sqlfront
 from sqlfront.database.transactions import Transaction
 from sqlfront.storage.capture import setup
 from sqlfront.storage.capture.trigger_sql import trigger_ddl
+from sqlfront.write import returned, told_writes
 
 
 @pytest.fixture
@@ -27,16 +29,27 @@ def con() -> Any:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each write has told by RETURNING."""
+    """How many rows each write has told, by RETURNING or as values of its text."""
     counts: list[int] = []
-    commit = Transaction.commit_told
+    commit, insert, few = Transaction.commit_told, told_writes.insert_known, told_writes.write_few
 
     def noted(self: Transaction, relation: str, rows: Any, weights: Any, *, returned: bool) -> None:
         if returned:
             counts.append(sum(weights))
         commit(self, relation, rows, weights, returned=returned)
 
+    def inserted(*arguments: Any) -> int:
+        counts.append(insert(*arguments))
+        return counts[-1]
+
+    def deleted(session: Any, relation: Any, telling: Any) -> int | None:
+        count = few(session, relation, telling)
+        counts.extend([] if count is None else [count * telling.sign])
+        return count
+
+    monkeypatch.setattr(told_writes, "write_few", deleted)
     monkeypatch.setattr(Transaction, "commit_told", noted)
+    monkeypatch.setattr(told_writes, "insert_known", inserted)
     return counts
 
 
@@ -65,8 +78,71 @@ def test_a_write_tells_its_changes(con: Any, told: list[int], statement: str, pa
     check(con)
 
 
+@pytest.mark.parametrize(
+    ("statement", "params", "changed"),
+    [
+        ("UPDATE t SET n = n + 1 WHERE k < 3", None, 2),
+        ("update t as x set n = ?, g = 'it''s' where x.k = 1 and (g = 'a' or n in (?, 3)) ;", [7, 20], 1),
+        ("UPDATE t SET k = 20 + k, g = NULL", None, 3),
+        ("UPDATE t SET n = 5 WHERE g = 'a' AND k = ?", [9], 0),
+        ("UPDATE t SET n = CASE WHEN (SELECT count(*) FROM log) = 0 THEN 1 END WHERE NOT (k BETWEEN 2 AND 9)", None, 1),
+        ('UPDATE "t" SET "g" = \'?\' WHERE "t"."k" <> 2', None, 2),
+    ],
+)
+def test_an_update_asks_for_the_rows_as_they_were(
+    con: Any, told: list[int], statement: str, params: Any, changed: int
+) -> None:
+    plain = duckdb.connect()
+    plain.execute("CREATE TABLE log (x INTEGER); CREATE TABLE t (k INTEGER PRIMARY KEY, g VARCHAR, n BIGINT)")
+    plain.execute("INSERT INTO t VALUES (1, 'a', 10), (2, 'b', 20), (3, NULL, 30)")
+    plain.execute(statement, params)
+    for _ in range(2):  # The second one has the plan of the first.
+        con.execute("BEGIN; DELETE FROM t; INSERT INTO t (k, g, n) VALUES (1, 'a', 10), (2, 'b', 20), (3, NULL, 30)")
+        con.execute("COMMIT; FROM v")
+        assert con.execute(statement, params).fetchall() == [(changed,)]
+        assert (
+            con.execute("SELECT k, g, n FROM t ORDER BY k").fetchall() == plain.execute("FROM t ORDER BY k").fetchall()
+        )
+        assert con.session.database.capture.pending(con.session.duck).tables == {}
+        check(con)
+    assert told == [0, 0]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE t SET n = 1 WHERE random() < 0.5",
+        "UPDATE t SET n = 1 WHERE abs(k) < 3",
+        "UPDATE t SET n = 1 WHERE k IN (SELECT k FROM t WHERE n > 10)",
+        "UPDATE t SET n = q.n FROM (SELECT 1 AS k, 2 AS n) AS q WHERE t.k = q.k",
+        "WITH q AS (SELECT 1) UPDATE t SET n = 1 WHERE k = 1",
+        "UPDATE t SET n = 1 WHERE k = 1 RETURNING n",
+    ],
+)
+def test_an_update_whose_rows_are_not_known_before_is_captured_by_triggers(
+    con: Any, told: list[int], statement: str
+) -> None:
+    con.execute(statement)
+    assert told == []
+    check(con)
+
+
+def test_an_update_that_fails_changes_nothing(con: Any, told: list[int]) -> None:
+    before = con.execute("SELECT * FROM v ORDER BY ALL").fetchall()
+    for statement, message in [
+        ("UPDATE t SET k = 1", "duplicate key"),
+        ("UPDATE t SET nope = 1 WHERE k = 1", "nope"),
+        ("UPDATE t SET n = 1 WHERE nope = 1", "nope"),
+        ("UPDATE t SET n = 1 WHERE k = 'x'", "Could not convert"),
+    ]:
+        with pytest.raises(sqlfront.Error, match=message):
+            con.execute(statement)
+    assert con.execute("SELECT * FROM v ORDER BY ALL").fetchall() == before
+    check(con)
+
+
 def test_other_writes_are_captured_by_triggers(con: Any, told: list[int]) -> None:
-    con.execute("UPDATE t SET n = n + 1 WHERE k < 3")
+    con.execute("UPDATE t SET n = n + 1 WHERE abs(k) < 3")
     con.execute("INSERT INTO t (k, n) VALUES (1, 5) ON CONFLICT DO UPDATE SET n = 6")
     assert con.execute("INSERT INTO t (k, n) VALUES (6, 1) RETURNING k").fetchall() == [(6,)]
     con.executemany("INSERT INTO t (k, n) VALUES (?, ?)", [(7, 1), (8, 2)])
@@ -113,6 +189,106 @@ def test_a_row_of_another_writer_is_deleted(con: Any, told: list[int]) -> None:
     con.execute("INSERT INTO t (k, g, n) VALUES (52, 'o', 3)")
     assert told == [-1, 1]
     assert con.execute("SELECT s, c FROM v WHERE g = 'o'").fetchall() == [(7, 2)]
+    check(con)
+
+
+def test_rows_of_an_insert_are_known_before_duckdb_has_them(con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All columns that the views read stand in the text, as values that DuckDB keeps as they are."""
+    con.execute(
+        "CREATE TABLE r (a BIGINT, b VARCHAR NOT NULL, c DATE, d DECIMAL(4, 1) CHECK (d < 90), e TINYINT UNIQUE)"
+    )
+    con.execute(
+        "CREATE MATERIALIZED VIEW x AS SELECT b, sum(a) AS s, sum(d) AS d, max(e) AS e FROM r GROUP BY b; FROM x"
+    )
+    asked = list[bool]()
+    insert = told_writes.insert_known
+    monkeypatch.setattr(told_writes, "insert_known", lambda *given: asked.append(True) or insert(*given))
+    plain = duckdb.connect()
+    plain.execute(
+        "CREATE TABLE r (a BIGINT, b VARCHAR NOT NULL, c DATE, d DECIMAL(4, 1) CHECK (d < 90), e TINYINT UNIQUE)"
+    )
+    for statement, params, known in [
+        ("INSERT INTO r VALUES (1, 'it''s', NULL, 7, 1), (-2, '', NULL, NULL, NULL);", None, True),
+        ("insert into R (e, d, b, c, a) values (?, 3, ?, null, -5)", [2, "y"], True),
+        ("INSERT INTO r VALUES (1, 'y', NULL, 7, 2)", None, True),  # A duplicate.
+        ("INSERT INTO r VALUES (1, 'y', NULL, 95, 4)", None, True),  # The check.
+        ("INSERT INTO r VALUES (1, NULL, NULL, 5, 4)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 5, 400)", None, None),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 12345, 5)", None, None),
+        ("INSERT INTO r VALUES ('7', 'x', NULL, 5, 5)", None, False),
+        ("INSERT INTO r VALUES (1, 5, NULL, 5, 6)", None, False),
+        ("INSERT INTO r VALUES (?, 'x', NULL, 5, 7)", [2.5], False),
+        ("INSERT INTO r (a, b, d, e) VALUES (1, 'x', 5, 8)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', '2024-02-29', 1, 9)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 1.25, 9)", None, False),
+        ("INSERT INTO r VALUES (9223372036854775808, 'x', NULL, 1, 10)", None, False),
+        ("INSERT INTO r VALUES (1, 'x', NULL, 1, 11), (1, 'x', NULL, 1)", None, False),
+    ]:
+        asked.clear()
+        answers = []
+        for one in (con, plain):
+            try:
+                answers.append(one.execute(statement, params).fetchall())
+            except (sqlfront.Error, duckdb.Error) as error:
+                answers.append(str(error).partition("\n")[0][:50])
+        assert answers[0] == answers[1], statement
+        assert known is None or bool(asked) == known, statement
+        assert con.execute("FROM r ORDER BY ALL").fetchall() == plain.execute("FROM r ORDER BY ALL").fetchall()
+        check(con, "x")
+    assert con.session.database.capture.pending(con.session.duck).tables == {}
+
+
+@pytest.mark.parametrize("statement", ["DELETE FROM t WHERE k = 2", "INSERT INTO t (k, n) VALUES (9, 1)"])
+def test_a_few_rows_are_committed_after_the_views_have_them(
+    con: Any, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB commits when it is asked for a row behind the last: no other cursor sees the rows before."""
+    other = con.session.database.root.cursor()
+    rows, ran = other.execute("FROM t ORDER BY k").fetchall(), list[str]()
+    apply, few = returned.apply_first, told_writes.write_few
+
+    def applied(*arguments: Any) -> Any:
+        assert other.execute("FROM t ORDER BY k").fetchall() == rows
+        ran.append("applied")
+        if len(ran) == 1:
+            raise sqlfront.DataError("a view refuses the epoch")
+        return apply(*arguments)
+
+    def first(*arguments: Any) -> Any:
+        count = few(*arguments)
+        ran.append(f"few: {count}")
+        return count
+
+    monkeypatch.setattr(returned, "apply_first", applied)
+    monkeypatch.setattr(told_writes, "write_few", first)
+    with pytest.raises(sqlfront.DataError, match="refuses"):
+        con.execute(statement)
+    assert other.execute("FROM t ORDER BY k").fetchall() == rows
+    check(con)
+    assert con.execute(statement).fetchall() == [(1,)]
+    assert other.execute("FROM t ORDER BY k").fetchall() != rows
+    assert ran == ["applied", "applied", "few: 1"]
+    check(con)
+
+
+@pytest.mark.parametrize("rows", [7, 8, 9, 40])
+def test_more_than_a_few_rows(con: Any, told: list[int], rows: int) -> None:
+    con.execute("INSERT INTO t (k, n) SELECT 10 + i, i FROM range(100) r(i)")
+    told.clear()
+    for begin in (10, 10 + rows):  # The plan of the second one expects as many.
+        assert con.execute(f"DELETE FROM t WHERE k >= {begin} AND k < {begin + rows}").fetchall() == [(rows,)]
+        check(con)
+    values = ", ".join(f"({10 + i}, 1.5)" for i in range(rows))
+    assert con.execute(f"INSERT INTO t (k, n) VALUES {values}").fetchall() == [(rows,)]
+    assert con.execute(f"UPDATE t SET n = 4 WHERE k < {10 + rows} AND k >= 10").fetchall() == [(rows,)]
+    check(con)
+
+
+def test_a_view_by_a_name_that_is_not_known_is_read_all_the_same(con: Any) -> None:
+    con.session.duck.execute("CREATE VIEW hidden AS SELECT 70 + c AS k, s FROM v WHERE g = 'a'")
+    assert con.execute("INSERT INTO t (k, n) SELECT k, s FROM hidden").fetchall() == [(1,)]
+    con.session.duck.execute("CREATE VIEW more AS SELECT 70 + c AS k FROM v WHERE g = 'a'")
+    assert con.execute("DELETE FROM t WHERE k IN (SELECT k FROM more)").fetchall() == [(1,)]
     check(con)
 
 

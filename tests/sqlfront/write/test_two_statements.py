@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import duckdb
@@ -19,6 +20,8 @@ MERGE = "MERGE INTO t USING (SELECT {} AS k, {} AS n) AS s ON t.k = s.k WHEN MAT
 TWICE = [
     f"{INTO} (1, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n, g = 'it''s'",
     f"{INTO} (5, 'x', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
+    f"{INTO} (1, 'x', 700) ON CONFLICT (k) DO UPDATE SET g = 'z'",
+    f"{INTO} (1, 'b', 7) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
     f"{INTO} (NULL, 'b', -7) ON CONFLICT (g) DO UPDATE SET n = excluded.n",
     f"{INTO} (9, 'b', 7) on conflict (G) do update set N = Excluded.K;",
     "INSERT INTO main.t VALUES (2, 'c', 7, '2024-02-29') ON CONFLICT (k) DO UPDATE SET d = excluded.d, g = NULL",
@@ -81,6 +84,79 @@ def test_a_statement_changes_what_duckdb_changes(statement: str, monkeypatch: py
     assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
     assert con.session.database.capture.pending(con.session.duck).tables == {}
     assert (twice and twice[0] is not None) == (statement in TWICE)
+
+
+def test_rows_that_only_the_key_can_refuse_are_updated_first() -> None:
+    """Nothing of the INSERT is run where there is a row; random statements beside DuckDB's own."""
+    con, plain, random = sqlfront.connect(), duckdb.connect(), Random(5)
+    for one in (con, plain):
+        one.execute("CREATE TABLE p (k INTEGER PRIMARY KEY, g VARCHAR NOT NULL, n DECIMAL(6, 2), d DOUBLE)")
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT g, sum(n) AS s, sum(d) AS d, count(*) AS c FROM p GROUP BY g; FROM v"
+    )
+    ran: dict[str, int] = {"upsert": 0, "merge": 0, "error": 0}
+    for step in range(60):
+        k, g, n = (
+            random.randrange(8),
+            random.choice(["'a'", "'it''s'", "NULL"]),
+            random.choice(["7", "1.25", "-3", "NULL"]),
+        )
+        cast = random.choice(["", "::BIGINT", "::SMALLINT"])
+        kind, statement = random.choice(
+            [
+                (
+                    "upsert",
+                    f"INSERT INTO p VALUES ({k}, {g}, {n}, 2) ON CONFLICT (k) DO UPDATE SET n = excluded.n, d = {step}",
+                ),
+                (
+                    "upsert",
+                    f"INSERT INTO p (d, n, g, k) VALUES (0.5, {n}, {g}, {k}) ON CONFLICT (k) DO UPDATE SET g = 'u'",
+                ),
+                (
+                    "merge",
+                    f"MERGE INTO p AS x USING (SELECT {k}{cast} AS k, {n} AS n) AS s ON x.k = s.k "
+                    f"WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT VALUES (s.k, {g}, s.n, 1)",
+                ),
+            ]
+        )
+        answers = []
+        for one in (con, plain):
+            try:
+                answers.append(one.execute(statement).fetchall())
+            except (sqlfront.Error, duckdb.Error) as error:
+                answers.append(str(error).partition("\n")[0][:40])
+        assert answers[0] == answers[1], statement
+        ran["error" if isinstance(answers[0], str) else kind] += 1
+        assert con.execute("FROM p ORDER BY k").fetchall() == plain.execute("FROM p ORDER BY k").fetchall(), statement
+        assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    assert con.session.database.capture.pending(con.session.duck).tables == {}
+    assert min(ran.values()) > 2
+
+
+@pytest.mark.parametrize(
+    "column", ["k VARCHAR COLLATE NOCASE PRIMARY KEY", "k VARCHAR PRIMARY KEY", "k DOUBLE PRIMARY KEY"]
+)
+@pytest.mark.parametrize("key", ["'a'", "'A'", "'c'", "1", "1.1", "NULL"])
+def test_a_key_is_met_as_duckdb_meets_it(column: str, key: str) -> None:
+    first = "1.1" if "DOUBLE" in column else "'a'"
+    answers = []
+    for con in (sqlfront.connect(), duckdb.connect()):
+        con.execute(f"CREATE TABLE t ({column}, n BIGINT); INSERT INTO t VALUES ({first}, 1)")
+        if isinstance(con, sqlfront.Connection):
+            con.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(n) AS s FROM t; FROM v")
+        for statement in (
+            f"INSERT INTO t VALUES ({key}, 10) ON CONFLICT (k) DO UPDATE SET n = excluded.n",
+            f"MERGE INTO t USING (SELECT {key} AS k, 5 AS n) AS s ON s.k = t.k "
+            "WHEN MATCHED THEN UPDATE SET n = s.n WHEN NOT MATCHED THEN INSERT VALUES (s.k, s.n)",
+        ):
+            try:
+                answers.append(con.execute(statement).fetchall())
+            except (sqlfront.Error, duckdb.Error):
+                answers.append("error")
+            answers.append(con.execute("FROM t ORDER BY ALL").fetchall())
+        if isinstance(con, sqlfront.Connection):
+            assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
+    assert answers[:4] == answers[4:]
 
 
 def test_text_keys_conflict_by_the_collation_as_in_duckdb() -> None:
