@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlfront.maintenance.program.machine import RelationPrograms
 from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.storage.codecs.arrow_batches import as_arrow_rows
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs.net import net_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _net_rows = entry_point(net_rows)
 
@@ -17,10 +21,10 @@ _net_rows = entry_point(net_rows)
 class Encoded:
     """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
 
-    `batch` and `weights` are what was encoded (None: a few rows; and the weights that `batch` has, or 1).
+    `given` and `weights` are what was encoded (None: a few rows; and the weights that `given` has, or 1).
     """
 
-    __slots__ = ("address", "batch", "keep", "programs", "relation", "rows", "weights")
+    __slots__ = ("address", "given", "keep", "programs", "relation", "rows", "weights")
 
     def __init__(
         self,
@@ -29,16 +33,21 @@ class Encoded:
         address: int,
         rows: int,
         keep: Any,
-        batch: Any = None,
+        given: Any = None,
         weights: np.ndarray | None = None,
     ) -> None:
         self.relation, self.programs, self.address, self.rows = relation, programs, address, rows
-        self.keep, self.batch, self.weights = keep, batch, weights
+        self.keep, self.given, self.weights = keep, given, weights
+
+    @property
+    def batch(self) -> pa.RecordBatch | pa.Table | None:
+        """What was given as Arrow has it."""
+        return as_arrow_rows(self.given)
 
     def net(self) -> None:
         """Add up equal rows, where a row may meet many. O(rows)."""
         if self.programs.lists and self.rows > 1:
-            slots = np.zeros(1 << (2 * self.rows - 1).bit_length(), np.int64)
+            slots = netting_slots(self.rows)
             width = self.relation.width
             self.rows = _net_rows(self.address, self.rows, width, int(slots.ctypes.data), len(slots) - 1)
 
@@ -51,3 +60,8 @@ class Encoded:
             table = store.table
             if table.groups and table.live <= 2 * self.rows and not any(True for _ in table.readers):
                 table.compact(0)
+
+
+def netting_slots(rows: int) -> np.ndarray:
+    """Room for the slots that netting so many rows takes."""
+    return np.empty(1 << (2 * rows - 1).bit_length(), np.int64)

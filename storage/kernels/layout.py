@@ -85,16 +85,19 @@ MAX_BUFFERS = 40
 STATUSES = MAX_BUFFERS - 1
 SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
 TEMPORARY_WORDS = 512
+# How many look-ups of a row are asked for ahead (programs/look_ahead.py).
+MOST_LOOKUPS = 16
 # The widest value: a product's operands and result have room in TEMPORARY.
 MAX_LIMBS = 120
 
-# An entry of `run_epoch`: three programs, the address of the encoded rows, how many these are. Behind that of a single
-# row come the address of the word that tells how far it has come; the scratch space; the address of the counter of the
-# relation's changes; whether none of its words may be NULL_CODE; the columns of a Python row; the words, and for each
-# the column it is, or the number of columns for the weight, or a greater one for 0.
+# An entry of `run_epoch`: three programs, the address of the encoded rows, how many these are. Behind that of an epoch
+# that a kernel commits come the address of the word that tells how far it has come; the scratch space; the address of
+# the counter of the relation's changes. Behind that of a single row come also whether none of its words may be
+# NULL_CODE; the columns of a Python row; the words, and for each the column it is, or the number of columns for the
+# weight, or a greater one for 0.
 ROW_STAGE, ROW_SCRATCH, ROW_CHANGES, ROW_CHECKED, ROW_COLUMNS, ROW_WORDS, ROW_SOURCES = range(5, 12)
 
-# How far an epoch of one row has come.
+# How far an epoch that a kernel commits has come.
 HAS_RUN, COMMITTED = 1, 2
 
 # What a run reports.

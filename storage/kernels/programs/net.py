@@ -26,9 +26,11 @@ def has_both_signs(data, rows, width):
 @kernel("int64(int64,int64,int64,int64,int64)")
 def net_rows(data, rows, width, slots, mask):
     """Add up the weights of equal rows in place, if their signs differ at all; those of 0 go. Returns how many rows
-    are left, in the order in which they came first. `slots` are `mask` + 1 words of 0, more than there are rows."""
+    are left, in the order in which they came first. `slots` are `mask` + 1 words, more than there are rows."""
     if not has_both_signs(data, rows, width):
         return rows
+    for i in range(mask + 1):
+        store(slots, i, 0)
     kinds = 0
     for i in range(rows):
         row = data + i * width * 8
