@@ -32,7 +32,7 @@ def fill_store(
     O(rows). `count` is how many rows will come, or 0 if nobody knows: it saves growing step by step. `rescale` makes
     room for a factor that does not fit; values widen as they prove needed.
     """
-    with machine.watch(f"reading {relation.name}", count):
+    with store.table.unsorted(), machine.watch(f"reading {relation.name}", count):
         seen = 0
         for batch in batches:
             if 0 < seen < count:
@@ -40,11 +40,16 @@ def fill_store(
                 count = 0
             rows, weights = batch if isinstance(batch, tuple) else (batch, None)
             seen += _add_rows(machine, relation, store, rows, weights, rescale)
-    sweep = Assembler()
-    sweep.finish(at.SWEEP, [store.table])
-    machine.run_once(sweep.program())
+        sweep(machine, store.table)
     if store.table.live:
         store.table.compact()
+
+
+def sweep(machine: Machine, *tables: Table) -> None:
+    """Free the rows of tables whose counts have come to 0."""
+    assembler = Assembler()
+    assembler.finish(at.SWEEP, tables)
+    machine.run_once(assembler.program())
 
 
 def _add_rows(
@@ -89,7 +94,8 @@ def refill(machine: Machine, old: Table, store: LeafStore) -> None:
     assembler.path(0)
     assembler.upsert(store.table)
     assembler.path_end()
-    machine.run(assembler.program(), rows=old.used)
+    with store.table.unsorted():
+        machine.run(assembler.program(), rows=old.used)
     old.release()
 
 

@@ -39,7 +39,8 @@ HEADER_WORDS = 28
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
 
-# The list at ORDER (0: no index is ordered): the index, the number of places, and (place, kind, operand) for each.
+# The list at ORDER (0: no index is ordered): the index x (-1 - x while it is left unsorted, see sorted_groups), the
+# number of places, and (place, kind, operand) for each.
 ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
 # How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
 # greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,
