@@ -289,6 +289,7 @@ class MaintainedView:
         with goal.table.unsorted():
             flags = fill(machine, assembler.program(), scanned.used, goal, taken, room)
             sweep(machine, goal.table)
+        goal.table.compact()
         return flags
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
