@@ -176,7 +176,7 @@ def test_tables_and_frames_of_numbers_go_the_short_way(monkeypatch, kind):
             if turn == "table":
                 changes = pa.concat_tables([pa.table(frame).slice(0, 7), pa.table(frame).slice(7)])
             elif turn == "strided":
-                changes = pd.DataFrame(frame.to_numpy(np.int64), columns=frame.columns)
+                changes = pd.DataFrame(np.ascontiguousarray(frame.to_numpy(np.int64)), columns=frame.columns)
                 changes["b"] = changes["b"].astype(np.int32)
             epoch = con.apply({"n": changes})
             for a, b, n in zip(frame.a, frame.b, weighted.get("_weight", np.ones(40, int)), strict=True):
