@@ -1,44 +1,23 @@
 """everyday: what the statements cost that a person writes, beside DuckDB alone in the same process.
 
-`python -m benchmarks.everyday [--rows 100000] [--bulk 1000000] [--keyed 1000000]`. Every statement has new literals,
-and the statements of both sides alternate. `before` are the figures of 2026-11-23 on two quiet cores.
+`python -m benchmarks.everyday [--rows 100000] [--bulk 1000000] [--keyed 10000000] [--built 10000000]`. Every
+statement has new literals, and the statements of both sides alternate. `before` are the figures of 2026-11-23 on two
+quiet cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import itertools
-import statistics
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import harness
+from benchmarks import everyday_bulk, harness
+from benchmarks.comparing import Bound, compare
 
 VIEW = "SELECT k, SUM(x) AS s, COUNT(*) AS n FROM {table} GROUP BY k"
 GROUPS = 1_000
 Make = Callable[[int], str]
-
-
-@dataclass(frozen=True)
-class Bound:
-    """What a row of the report must hold: at most `times` what stands beside it and `more` milliseconds, and at `most`
-    so many milliseconds."""
-
-    times: float | None = None
-    more: float = 0.0
-    most: float | None = None
-
-    def __str__(self) -> str:
-        more = f" + {self.more:g} ms" if self.more else ""
-        parts = [f"{self.times:g}x{more}" if self.times else "", f"{self.most:g} ms" if self.most else ""]
-        return " and ".join(filter(None, parts))
-
-    def holds(self, ms: float, beside: float) -> bool:
-        fast = self.times is None or ms <= self.times * beside + self.more
-        return fast and (self.most is None or ms <= self.most)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -46,9 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=100_000, help="rows of the tables that are written and read")
     parser.add_argument("--bulk", type=int, default=1_000_000, help="rows of the largest INSERT ... SELECT")
     parser.add_argument("--keyed", type=int, default=10_000_000, help="rows of the change table updated by key")
+    parser.add_argument("--built", type=int, default=10_000_000, help="rows over which MIN and MAX are built")
     parser.add_argument("--times", type=int, default=200, help="statements of one row; their median is reported")
     options = parser.parse_args(arguments)
-    rows = measure(options.rows, options.bulk, options.keyed, options.times)
+    rows = measure(options.rows, options.bulk, options.keyed, options.built, options.times)
     notes = [
         f"Medians of {options.times} statements with new literals, execute and fetchall; sqlfront's and DuckDB's "
         "alternate in one process. cpu ms: processor time of sqlfront's.",
@@ -56,14 +36,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "before: the same row on 2026-11-23 on two quiet cores.",
         "beside: DuckDB alone, with a table in place of a view; in the rows of view.get and of change tables, "
         "apply_row.",
+        "apply, apply_each, subscribers and builds: processor time of both; beside a RecordBatch, one call for each "
+        "epoch, one subscriber, and SUM.",
     ]
     harness.report("everyday", "Statements that a person writes, in milliseconds", rows, notes=notes)
 
 
-def measure(rows: int, bulk: int, keyed: int, times: int) -> list[dict[str, Any]]:
+def measure(rows: int, bulk: int, keyed: int, built: int, times: int) -> list[dict[str, Any]]:
     """All rows of the report."""
     found = [*single_rows(rows, times, views=1), *single_rows(rows, times, views=20)]
-    return found + keyed_writes(rows, times) + bulk_writes(bulk) + reads(rows, times) + change_tables(keyed, times)
+    found += keyed_writes(rows, times) + bulk_writes(bulk) + reads(rows, times) + change_tables(keyed, times)
+    return found + everyday_bulk.measure(times, rows, built)
 
 
 class Sides:
@@ -96,34 +79,6 @@ class Sides:
     @staticmethod
     def _runner(con: Any, make: Make) -> Callable[[int], object]:
         return lambda number: con.execute(make(number)).fetchall()
-
-
-def compare(
-    what: str, run: Callable[[int], object], beside: Callable[[int], object], times: int, bound: Bound, before: float
-) -> dict[str, Any]:
-    """Run both sides in turn; the medians, against the bound."""
-    taken: dict[Callable[[int], object], list[float]] = {run: [], beside: []}
-    spent = []
-    gc.collect()
-    for number in range(-min(5, times), times):
-        for side, seconds in taken.items():
-            processor, start = time.process_time(), time.perf_counter()
-            side(number)
-            if number >= 0:
-                seconds.append(time.perf_counter() - start)
-                if side is run:
-                    spent.append(time.process_time() - processor)
-    ms, other = (1e3 * statistics.median(taken[side]) for side in (run, beside))
-    return {
-        "what": what,
-        "before": before,
-        "ms": ms,
-        "cpu ms": 1e3 * statistics.median(spent),
-        "beside": other,
-        "times": ms / other,
-        "bound": str(bound),
-        "holds": "yes" if bound.holds(ms, other) else "no",
-    }
 
 
 def single_rows(rows: int, times: int, views: int) -> list[dict[str, Any]]:

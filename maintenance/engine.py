@@ -62,7 +62,7 @@ class Engine(State):
         self.deferred = DeferredViews(self)
         self.pulled = PulledRelations(self)
         self.gates: dict[str, RowFastPath] = {}
-        self._ingests: dict[str, Ingest] = {}
+        self.ingests: dict[str, Ingest] = {}
 
     # Epochs --------------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class Engine(State):
             used = []  # Their buffers hold the rows; widening after an overflow makes new ones.
             for name, batch in batches.items():
                 gate = gates.get(name)
-                ingest = self._ingests.get(gate.relation.name) if gate is not None else None
+                ingest = self.ingests.get(gate.relation.name) if gate is not None else None
                 packed = ingest.pack(batch) if ingest is not None else None
                 if packed is None:
                     return None
@@ -406,7 +406,7 @@ class Engine(State):
         relation = self.relations[name]
         item = self._encoded(relation, np.concatenate([change.encode(relation) for change in changes]))
         if name in self.deferred.copied:
-            item.batch, item.weights = joined([(change.rows, change.weights) for change in changes])
+            item.given, item.weights = joined([(change.rows, change.weights) for change in changes])
         item.net()
         return [item]
 
@@ -432,14 +432,14 @@ class Engine(State):
     def _with_programs(self, item: Encoded) -> Encoded:
         """The same rows with the relation's present programs."""
         programs = self._programs[item.relation.name]
-        return Encoded(item.relation, programs, item.address, item.rows, item.keep, item.batch, item.weights)
+        return Encoded(item.relation, programs, item.address, item.rows, item.keep, item.given, item.weights)
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)
         for name in {*stale, *self.deferred.find(self.subscribers.listened()), *self.pulled.find()}:
             if name in self.gates:
                 self.gates.pop(name).close()
-                del self._ingests[name]
+                del self.ingests[name]
             relation = self.relations.get(name)
             if relation is not None:
                 heard = self.deferred.is_heard(name) or any(
@@ -447,4 +447,4 @@ class Engine(State):
                 )
                 fast_path = WaitingFastPath if name in self.deferred.copied else RowFastPath
                 self.gates[name] = fast_path(self, relation, self._programs[name], heard)
-                self._ingests[name] = Ingest(relation, self._programs[name])
+                self.ingests[name] = Ingest(relation, self._programs[name])

@@ -114,7 +114,7 @@ class RowFastPath:
     """
 
     def __init__(self, engine: Engine, relation: Relation, programs: RelationPrograms, heard: bool) -> None:
-        self.relation = relation
+        self.relation, self.heard = relation, heard
         self._engine, self._lock, self._columns = engine, engine.lock, len(relation.columns)
         items = sorted(relation.inputs.values(), key=lambda item: item.place)
         plain = all(item.words == 1 for item in items if item.source is not None)
@@ -213,12 +213,7 @@ class RowFastPath:
         if flags & (at.OVERFLOW | at.VIOLATION):
             self._undo()
             return 0
-        if flags & at.REBALANCE:
-            self._engine.rebalance([self.relation])
-        if flags & at.SHRINK:
-            self._engine.shrink([self.relation])
-        self.relation.changes += 1
-        self._engine.machine.epochs += 1
+        commit_asking(self._engine, self.relation, flags, 1)
         self._engine.pulled.bound()
         return self._engine.epoch
 
@@ -248,6 +243,16 @@ class WaitingFastPath(RowFastPath):
             return number
 
 
+def commit_asking(engine: Engine, relation: Relation, flags: int, rows: int) -> None:
+    """Do what an epoch of so many rows asks for that a kernel has run and not committed, and commit it."""
+    if flags & at.REBALANCE:
+        engine.rebalance([relation])
+    if flags & at.SHRINK:
+        engine.shrink([relation])
+    relation.changes += rows
+    engine.machine.epochs += 1
+
+
 def _encoder(codec: Codec, column: Column) -> Callable[[Any], Any]:
     """From a column's value to its word; what is no number fails when the words are packed."""
     null = None if column.not_null else NULL_CODE
@@ -274,10 +279,10 @@ def netted_rows(item: Encoded) -> int:
     """The number of distinct rows of the table whose weights do not add up to zero. O(rows)."""
     import pyarrow as pa
 
-    if item.batch is None:
+    if (batch := item.batch) is None:
         *words, counts = map(np.ascontiguousarray, item.keep[: item.rows].T)
         return len(net([pa.array(word) for word in words], counts)[0])
-    columns = dict(zip(map(str.casefold, item.batch.schema.names), item.batch.columns, strict=True))
+    columns = dict(zip(map(str.casefold, batch.schema.names), batch.columns, strict=True))
     own = columns.pop("_weight", None) if item.weights is None else None
     weights = item.weights
     if weights is None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.epoch import Epoch
     from sqlfront.relation import Relation
     from sqlfront.view import View
+    from sqlfront.write.apply_each import Epochs
 
 _open: weakref.WeakSet[Connection] = weakref.WeakSet()
 _APPENDED = "__sqlfront_appended"
@@ -258,6 +259,21 @@ class Connection:
         self.session.ready()
         with translated(self.session.reading_error):
             return apply.apply_row(self.session, arguments.text(table, "table"), row, weight)
+
+    def apply_each(self, reader: Any, *, table: str, rows: int) -> Epochs | None:
+        """Apply a stream of changes of one table, an epoch for every `rows` of them; returns what they were.
+
+        `reader` gives what `apply` takes: Arrow data with the table's columns and perhaps `_weight` or `_change_type`,
+        also larger than memory. Each epoch is one `apply`, but the call stays in compiled code from epoch to epoch,
+        while no view's changes are subscribed to. An epoch that fails is rolled back alone, and the error names it:
+        the epochs before it are committed, the rows behind it are left. Within BEGIN the rows join the transaction.
+        """
+        from sqlfront.write import apply_each
+
+        self.session.ready()
+        name, each = arguments.text(table, "table"), arguments.whole(rows, "rows")
+        with translated(self.session.reading_error):
+            return apply_each.apply_each(self.session, self.apply, reader, name, each)
 
     def register_changes(
         self, table: str, source: Any, *, shape: str = "auto", version: str | None = None, name: str | None = None,

@@ -25,6 +25,9 @@ NUMBA = {
 }
 """Numba's module of LLVM before it is linked, which has no public name: storage/kernels/building.py."""
 
+PANDAS = {"_mgr"}
+"""The arrays of a DataFrame, of which its public names make Series: storage/codecs/arrow_batches.py."""
+
 TWICE = {"__main__", "errors"}
 """Names that two product files have: Python asks for __main__ in each package that can be run; users import
 sqlfront.errors, whose classes are those of storage."""
@@ -116,7 +119,7 @@ def private_reads(path: Path) -> list[str]:
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls" | "sys" | "os")):
                 continue
-            case ast.Attribute(attr=name) if is_private(name) and name not in own | JAVA | NUMBA:
+            case ast.Attribute(attr=name) if is_private(name) and name not in own | JAVA | NUMBA | PANDAS:
                 read.append(ast.unparse(node))
             case ast.ImportFrom(names=names):
                 read += [alias.name for alias in names if is_private(alias.name)]

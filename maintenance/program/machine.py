@@ -21,6 +21,7 @@ _run_program = entry_point(kernels.run_program)
 run_epoch = entry_point(kernels.run_epoch)
 run_row = entry_point(kernels.run_row)
 run_packed = entry_point(kernels.run_packed)
+run_each = entry_point(kernels.run_each)
 place_row = entry_point(kernels.place_row)
 
 MAX_VIEWS = 4096

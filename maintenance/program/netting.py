@@ -19,8 +19,13 @@ _net_rows = entry_point(net_rows)
 def net_encoded(address: int, rows: int, width: int, *, always: bool) -> int:
     """Net rows of words in place, their weights being the last words; how many there are then. Unless it is `always`,
     rows of one sign are left alone, and those with weights beyond 2^32. O(rows)."""
-    slots = np.zeros(1 << (2 * rows - 1).bit_length(), np.int64)
+    slots = netting_slots(rows)
     return int(_net_rows(address, rows, width, int(slots.ctypes.data), len(slots) - 1, always))
+
+
+def netting_slots(rows: int) -> np.ndarray:
+    """Room for the slots that netting so many rows takes."""
+    return np.empty(1 << (2 * rows - 1).bit_length(), np.int64)
 
 
 def net_words(words: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

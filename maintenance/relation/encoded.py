@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sqlfront.maintenance.program.machine import RelationPrograms
 from sqlfront.maintenance.program.netting import net_encoded
 from sqlfront.maintenance.relation.base_relation import Relation
+from sqlfront.storage.codecs.arrow_batches import as_arrow_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Encoded:
     """Encoded changes of one relation: `rows` rows of words at `address`, which `keep` keeps alive.
 
-    `batch` and `weights` are what was encoded (None: a few rows; and the weights that `batch` has, or 1).
+    `given` and `weights` are what was encoded (None: a few rows; and the weights that `given` has, or 1).
     """
 
-    __slots__ = ("address", "batch", "keep", "programs", "relation", "rows", "weights")
+    __slots__ = ("address", "given", "keep", "programs", "relation", "rows", "weights")
 
     def __init__(
         self,
@@ -26,11 +30,16 @@ class Encoded:
         address: int,
         rows: int,
         keep: Any,
-        batch: Any = None,
+        given: Any = None,
         weights: np.ndarray | None = None,
     ) -> None:
         self.relation, self.programs, self.address, self.rows = relation, programs, address, rows
-        self.keep, self.batch, self.weights = keep, batch, weights
+        self.keep, self.given, self.weights = keep, given, weights
+
+    @property
+    def batch(self) -> pa.RecordBatch | pa.Table | None:
+        """What was given as Arrow has it."""
+        return as_arrow_rows(self.given)
 
     def net(self) -> None:
         """Add up equal rows, where a row may meet many. O(rows)."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.maintenance.program.machine import Machine, Program
 from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.room import make_room
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, Rescale
 from sqlfront.maintenance.tree.arrange import arrange
 from sqlfront.maintenance.tree.view_tree import Tree
@@ -32,19 +32,24 @@ def fill_store(
     O(rows). `count` is how many rows will come, or 0 if nobody knows: it saves growing step by step. `rescale` makes
     room for a factor that does not fit; values widen as they prove needed.
     """
-    with machine.watch(f"reading {relation.name}", count):
+    with store.table.unsorted(), machine.watch(f"reading {relation.name}", count):
         seen = 0
         for batch in batches:
             if 0 < seen < count:
-                _make_room(store.table, seen, count)
+                make_room(store.table, seen, count)
                 count = 0
             rows, weights = batch if isinstance(batch, tuple) else (batch, None)
             seen += _add_rows(machine, relation, store, rows, weights, rescale)
-    sweep = Assembler()
-    sweep.finish(at.SWEEP, [store.table])
-    machine.run_once(sweep.program())
+        sweep(machine, store.table)
     if store.table.live:
         store.table.compact()
+
+
+def sweep(machine: Machine, *tables: Table) -> None:
+    """Free the rows of tables whose counts have come to 0."""
+    assembler = Assembler()
+    assembler.finish(at.SWEEP, tables)
+    machine.run_once(assembler.program())
 
 
 def _add_rows(
@@ -89,21 +94,9 @@ def refill(machine: Machine, old: Table, store: LeafStore) -> None:
     assembler.path(0)
     assembler.upsert(store.table)
     assembler.path_end()
-    machine.run(assembler.program(), rows=old.used)
+    with store.table.unsorted():
+        machine.run(assembler.program(), rows=old.used)
     old.release()
-
-
-def _make_room(table: Table, seen: int, count: int) -> None:
-    """Make room in a table and its groups for the keys of `count` rows, judging by those of the first `seen`.
-
-    As many draws from N equally likely keys repeat one about seen**2 / 2N times, and `count` draws find
-    N(1 - e**(-count/N)) of them.
-    """
-    for part in (table, *table.groups):
-        repeated = seen - part.live
-        keys = seen * seen / (2 * repeated) if repeated > 0 else math.inf
-        expected = count if count < keys / 1000 else int(-keys * math.expm1(-count / keys))
-        part.reserve(max(0, expected - part.live))
 
 
 def _store_program(relation: Relation, store: LeafStore) -> Program:

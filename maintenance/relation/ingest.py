@@ -1,28 +1,28 @@
 """The shortest way in for a batch: all columns packed by one call on Arrow's C structures.
 
-It serves record batches whose needed columns are plain numbers, dates and text; everything else, and every
-error, goes the general way (`Relation.encode`), which takes the same batch.
+It serves record batches, tables and frames whose needed columns are plain numbers, dates and text; everything else, and
+every error, goes the general way (`Relation.encode`), which takes the same rows.
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from sqlfront.maintenance.program.machine import RelationPrograms
 from sqlfront.maintenance.relation.base_relation import Relation
 from sqlfront.maintenance.relation.encoded import Encoded
+from sqlfront.storage.codecs.arrow_batches import frame_columns
 from sqlfront.storage.codecs.dictionary import Dictionary
 from sqlfront.storage.codecs.pack import plain_size, text_size
 from sqlfront.storage.kernels.jit import entry_point
-from sqlfront.storage.kernels.programs.arrow_words import fill_word, pack_batch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from sqlfront.storage.kernels.programs.arrow_words import fill_word, pack_batch, pack_column
 
 _pack_batch = entry_point(pack_batch)
+_pack_column = entry_point(pack_column)
 _fill_word = entry_point(fill_word)
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_size_t, [ctypes.py_object, ctypes.c_char_p]
@@ -32,43 +32,75 @@ class Ingest:
     """Packs batches of one relation, remembering how the last schema it saw maps to words."""
 
     def __init__(self, relation: Relation, programs: RelationPrograms) -> None:
-        self.relation, self._programs = relation, programs
+        self.relation, self.programs = relation, programs
         self._schema: pa.Schema | None = None
+        self._kinds: list[tuple[str, np.dtype[Any]]] | None = None
         self._plan: np.ndarray | None = None
+        self._columns: list[tuple[int, int, int, int, int]] = []
         self._dictionaries: list[Dictionary] = []
         self._weighted = False
         self._buffer = np.empty(0, np.int64)
         self._address = 0
 
-    def pack(self, batch: Any) -> Encoded | None:
-        """The encoded rows, valid until the next call, or None if the batch must go the general way. O(rows)."""
-        schema = getattr(batch, "schema", None)
-        if schema is None or not hasattr(batch, "__arrow_c_array__"):
-            return None
-        if self._schema is None or not schema.equals(self._schema):
-            self._learn(schema)
+    def pack(self, changes: Any) -> Encoded | None:
+        """The encoded rows, valid until the next call, or None if they must go the general way. O(rows)."""
+        if isinstance(changes, (pa.RecordBatch, pa.Table)):
+            return self._pack_batches(changes)
+        columns = frame_columns(changes)
+        return None if columns is None else self._pack_frame(changes, columns)
+
+    def _pack_batches(self, data: pa.RecordBatch | pa.Table) -> Encoded | None:
+        if self._schema is None or not data.schema.equals(self._schema):
+            self._learn(data.schema)
         if self._plan is None:
             return None
-        width, rows = self.relation.width, batch.num_rows
-        if rows * width > len(self._buffer):
-            self._buffer = np.empty(rows * width + rows * width // 4, np.int64)
-            self._address = int(self._buffer.ctypes.data)
-        held = batch.__arrow_c_array__()
-        array = _pointer(held[1], b"arrow_array")
-        if _pack_batch(array, self._plan_address, len(self._plan), self._address, width):
+        address = self._reserve(data.num_rows)
+        for batch in [data] if isinstance(data, pa.RecordBatch) else data.to_batches():
+            held = batch.__arrow_c_array__()
+            array = _pointer(held[1], b"arrow_array")
+            if _pack_batch(array, self._plan_address, len(self._plan), address, self.relation.width):
+                return None
+            address += 8 * self.relation.width * batch.num_rows
+        return self._finished(data, data.num_rows)
+
+    def _pack_frame(self, frame: Any, columns: dict[str, np.ndarray]) -> Encoded | None:
+        """Pack the columns of a DataFrame of numbers, which are contiguous unless it is a view of another array."""
+        kinds = [(name, values.dtype) for name, values in columns.items()]
+        if self._kinds != kinds:
+            self._learn(pa.schema([(name, pa.from_numpy_dtype(kind)) for name, kind in kinds]))
+            self._kinds = kinds
+        if self._plan is None:
             return None
-        computation = self.relation.computation
+        rows, arrays = len(frame), list(columns.values())
+        address, width = self._reserve(rows), self.relation.width
+        for number, place, size, *_ in self._columns:
+            held = pa.py_buffer(np.ascontiguousarray(arrays[number]))
+            if _pack_column(address, width, place, held.address, size, 0, 0, rows):
+                return None
+        return self._finished(frame, rows)
+
+    def _reserve(self, rows: int) -> int:
+        """The address of room for so many rows."""
+        words = rows * self.relation.width
+        if words > len(self._buffer):
+            self._buffer = np.empty(words + words // 4, np.int64)
+            self._address = int(self._buffer.ctypes.data)
+        return self._address
+
+    def _finished(self, data: Any, rows: int) -> Encoded | None:
+        """Compute what is no column, and let the rows that have been packed count once unless they have weights."""
+        width, computation = self.relation.width, self.relation.computation
         if computation is not None and not computation.run(self._address, width, rows):
             return None
         if not self._weighted:
             _fill_word(self._address, width, width - 1, 1, rows)
         for dictionary in self._dictionaries:
             dictionary.note_encoded(rows)
-        return Encoded(self.relation, self._programs, self._address, rows, self._buffer, batch)
+        return Encoded(self.relation, self.programs, self._address, rows, self._buffer, data)
 
     def _learn(self, schema: pa.Schema) -> None:
         """Work out where each column goes; no plan if some column needs more than copying."""
-        self._schema, self._plan = schema, None
+        self._schema, self._kinds, self._plan = schema, None, None
         names = [name.casefold() for name in schema.names]
         if len(set(names)) < len(names) or "_change_type" in names:
             return
@@ -99,5 +131,5 @@ class Ingest:
                 state = item.codec.dictionary.state
             rows.append((number, item.place, size + text, int(column.not_null), state))
         self._dictionaries, self._weighted = dictionaries, "_weight" in names
-        self._plan = np.array(rows, np.int64)
+        self._columns, self._plan = rows, np.array(rows, np.int64)
         self._plan_address = self._plan.ctypes.data

@@ -74,10 +74,12 @@ def rows_of(item: Encoded, names: list[str]) -> tuple[pa.Table, np.ndarray]:
     """These columns of the rows that an epoch changes in a relation, and their weights."""
     import pyarrow as pa
 
-    places = {name.casefold(): place for place, name in enumerate(item.batch.schema.names)}
-    columns = [item.batch.column(places[name.casefold()]) for name in names]
+    batch = item.batch
+    assert batch is not None
+    places = {name.casefold(): place for place, name in enumerate(batch.schema.names)}
+    columns = [batch.column(places[name.casefold()]) for name in names]
     weights = item.weights
     if weights is None:
         own = places.get("_weight") if len(places) > len(item.relation.columns) else None
-        weights = np.ones(item.batch.num_rows, np.int64) if own is None else item.batch.column(own).to_numpy()
+        weights = np.ones(batch.num_rows, np.int64) if own is None else batch.column(own).to_numpy()
     return pa.table(columns, names=names), weights

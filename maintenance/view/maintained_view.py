@@ -21,6 +21,7 @@ from sqlfront.maintenance.ranked.ranked_order import RankedOrder
 from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
+from sqlfront.maintenance.relation.filling import sweep
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
 from sqlfront.maintenance.tree.symmetric_delta import Term
@@ -268,9 +269,7 @@ class MaintainedView:
             flags |= self._run(machine, assembler, scanned, goal, room)
         if self.tuple_count is not None:
             flags |= self.tuple_count.build(machine, self.number)
-        sweep = Assembler()
-        sweep.finish(at.SWEEP, self.tables())
-        machine.run_once(sweep.program())
+        sweep(machine, *self.tables())
         return flags
 
     def _goal(self, table: Table, variables: Sequence[str], view: View) -> Goal:
@@ -287,7 +286,11 @@ class MaintainedView:
 
     def _run(self, machine: Machine, assembler: Assembler, scanned: Table, goal: Goal, room: Room | None) -> int:
         taken = sum(table.bytes() for table in self._summed() if table is not goal.table)
-        return fill(machine, assembler.program(), scanned.used, goal, taken, room)
+        with goal.table.unsorted():
+            flags = fill(machine, assembler.program(), scanned.used, goal, taken, room)
+            sweep(machine, goal.table)
+        goal.table.compact()
+        return flags
 
     def add_paths(self, assembler: Assembler, store: LeafStore, position: int) -> None:
         """Add the update paths of this view's atoms that read `store` at this position. O(their length) from the second

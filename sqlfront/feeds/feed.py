@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from sqlfront.database.names import shown
-from sqlfront.feeds.feed_log import FeedLog, epoch_end
+from sqlfront.feeds.feed_log import FeedLog, HeldChange
 from sqlfront.storage.errors import Error, InterfaceError, OperationalError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ class Feed:
         self.database, self.entry = database, entry
         self.news = threading.Condition()
         self.failure: Error | None = None
-        self._log = FeedLog(database.engine.epoch)
+        self.types = dict(entry.definition.columns)
+        self._log = FeedLog(database.engine.epoch, self.types)
         self._buffers: dict[int, int] = {}
 
     def join(self, buffer: int) -> int:
@@ -75,7 +76,7 @@ class Feed:
             self.failure = self.failure or error
             self.news.notify_all()
 
-    def after(self, version: int) -> list[pa.Table]:
+    def after(self, version: int) -> list[HeldChange]:
         """The changes of the epochs after `version`, oldest first. OperationalError if they are not all held."""
         with self.news:
             if version < self._log.since:
@@ -133,7 +134,7 @@ class Subscription:
         lossless: bool,
     ) -> None:
         self._feed, self._timeout, self._lossless = feed, timeout, lossless
-        self._waiting = deque([snapshot] if snapshot is not None else [])
+        self._waiting = deque([HeldChange(snapshot, feed.types)] if snapshot is not None else [])
         self._fetched = self.version = after
         self._number = feed.join(buffer)
         self._finalizer = weakref.finalize(self, feed.abandon, self._number)
@@ -148,17 +149,17 @@ class Subscription:
         """
         import pyarrow as pa
 
-        tables = self._fetch(timeout)
-        if tables is None:
+        changes = self._fetch(timeout)
+        if changes is None:
             raise InterfaceError("the subscription is closed", hint="subscribe again")
-        if not tables:
+        if not changes:
             return None
         with contextlib.suppress(Error):  # What is here is delivered first; the next call raises.
-            self._gather(tables)
-        found = pa.concat_tables(tables)
-        tables.clear()
+            self._gather(changes)
+        tables = [self._shown(change) for change in changes]
+        changes.clear()
         self.version = self._fetched
-        return self._shown(found)
+        return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self
@@ -168,15 +169,16 @@ class Subscription:
 
         It also ends when the subscription is closed, perhaps by another thread. Raises as `poll` does.
         """
-        tables = self._fetch(self._timeout)
-        if not tables:
+        changes = self._fetch(self._timeout)
+        if not changes:
             raise StopIteration
-        table = tables.popleft()
-        self.version = table.column("_commit_version")[0].as_py()
-        end = epoch_end(table, self.version)
-        if end < table.num_rows:
-            tables.appendleft(table.slice(end))
-        return self._shown(table.slice(0, end))
+        change = changes.popleft()
+        self.version = change.first
+        first, rest = change.split(self.version)
+        assert first is not None
+        if rest is not None:
+            changes.appendleft(rest)
+        return self._shown(first)
 
     def close(self) -> None:
         """Receive nothing more."""
@@ -190,7 +192,7 @@ class Subscription:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _fetch(self, timeout: float | None) -> deque[pa.Table] | None:
+    def _fetch(self, timeout: float | None) -> deque[HeldChange] | None:
         """What is not delivered yet, when there is something or `timeout` seconds have passed. None: it is closed."""
         until = None if timeout is None else time.monotonic() + timeout
         waiting = self._waiting
@@ -203,15 +205,13 @@ class Subscription:
                 self._feed.news.wait(left)
         return None if self._closed else waiting
 
-    def _shown(self, table: pa.Table) -> pa.Table:
-        from sqlfront.maintenance.output.output_change import plain
+    def _shown(self, change: HeldChange) -> pa.Table:
+        return change.lossless if self._lossless else change.plain
 
-        return table if self._lossless else plain(table, dict(self._feed.entry.definition.columns))
-
-    def _gather(self, waiting: deque[pa.Table]) -> None:
+    def _gather(self, waiting: deque[HeldChange]) -> None:
         waiting += self._feed.after(self._fetched)
         if waiting:
-            self._fetched = waiting[-1].column("_commit_version")[-1].as_py()
+            self._fetched = waiting[-1].last
 
 
 def subscribe(

@@ -1,8 +1,14 @@
-"""The changes a feed holds: Arrow tables of whole epochs, oldest first."""
+"""The changes a feed holds: Arrow tables of whole epochs, oldest first.
+
+All subscriptions read the same tables. What a table takes to be read, its plain types and its versions, is worked out
+once.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,65 +19,81 @@ if TYPE_CHECKING:
 _PACKED = 256
 
 
+class HeldChange:
+    """The changes of one or more whole epochs, from number `first` to `last`, in order of epochs. `types` are DuckDB's
+    of the view's columns."""
+
+    def __init__(self, lossless: pa.Table, types: Mapping[str, str]) -> None:
+        self.lossless, self._types = lossless, types
+        versions = lossless.column("_commit_version")
+        self.first, self.last = int(versions[0].as_py()), int(versions[-1].as_py())
+
+    @cached_property
+    def plain(self) -> pa.Table:
+        """The changes in plain types."""
+        from sqlfront.maintenance.output.output_change import plain
+
+        return plain(self.lossless, self._types)
+
+    def split(self, version: int) -> tuple[HeldChange | None, HeldChange | None]:
+        """The epochs up to this one, and those after it. O(log rows)."""
+        if version < self.first:
+            return None, self
+        if version >= self.last:
+            return self, None
+        versions = self.lossless.column("_commit_version").combine_chunks().to_numpy()
+        end = int(np.searchsorted(versions, version, side="right"))
+        former, later = self.lossless.slice(0, end), self.lossless.slice(end)
+        return HeldChange(former, self._types), HeldChange(later, self._types)
+
+
 class FeedLog:
     """The changes of all epochs after `since`, as long as they are held; `rows` of them.
 
     A table of one row takes seven kilobytes, so every 256 tables are packed into one.
     """
 
-    def __init__(self, since: int) -> None:
-        self.since, self.rows = since, 0
-        self._tables: deque[pa.Table] = deque()
+    def __init__(self, since: int, types: Mapping[str, str]) -> None:
+        self.since, self.rows, self._types = since, 0, types
+        self._changes: deque[HeldChange] = deque()
         self._single = 0
 
     def add(self, table: pa.Table, most: int) -> None:
         """Note an epoch's change. Of those before it the oldest go until at most `most` rows are held. O(rows)."""
         import pyarrow as pa
 
-        self._tables.append(table)
+        self._changes.append(HeldChange(table, self._types))
         self._single += 1
         self.rows += table.num_rows
-        while self.rows > most and (len(self._tables) > 1 or _several(self._tables[0])):
+        while self.rows > most and (len(self._changes) > 1 or self._changes[0].first < self._changes[0].last):
             self._drop_oldest()
-        self._single = min(self._single, len(self._tables))
+        self._single = min(self._single, len(self._changes))
         if self._single == _PACKED:
-            last = [self._tables.pop() for _ in range(_PACKED)]
-            self._tables.append(pa.concat_tables(last[::-1]).combine_chunks())
+            last = [self._changes.pop().lossless for _ in range(_PACKED)]
+            packed = pa.concat_tables(last[::-1]).combine_chunks()
+            self._changes.append(HeldChange(packed, self._types))
             self._single = 0
 
-    def after(self, version: int) -> list[pa.Table]:
-        """The changes of the epochs after `version`, oldest first, one or more epochs to a table. O(tables found)."""
-        found: list[pa.Table] = []
-        for table in reversed(self._tables):
-            if _version(table, -1) <= version:
+    def after(self, version: int) -> list[HeldChange]:
+        """The changes of the epochs after `version`, oldest first. O(tables found)."""
+        found: list[HeldChange] = []
+        for change in reversed(self._changes):
+            _, rest = change.split(version)
+            if rest is None:
                 break
-            first = 0 if _version(table, 0) > version else epoch_end(table, version)
-            found.append(table.slice(first))
+            found.append(rest)
         return found[::-1]
 
     def clear(self) -> None:
         """Hold nothing more."""
-        self._tables.clear()
+        self._changes.clear()
         self.rows = self._single = 0
 
     def _drop_oldest(self) -> None:
-        oldest = self._tables.popleft()
-        self.since = _version(oldest, 0)
-        end = epoch_end(oldest, self.since)
-        self.rows -= end
-        if end < oldest.num_rows:
-            self._tables.appendleft(oldest.slice(end))
-
-
-def epoch_end(table: pa.Table, version: int) -> int:
-    """How many rows of changes, which are in order of epochs, are of epochs up to `version`. O(log rows)."""
-    versions = table.column("_commit_version").combine_chunks().to_numpy()
-    return int(np.searchsorted(versions, version, side="right"))
-
-
-def _version(table: pa.Table, row: int) -> int:
-    return int(table.column("_commit_version")[row].as_py())
-
-
-def _several(table: pa.Table) -> bool:
-    return _version(table, 0) < _version(table, -1)
+        oldest = self._changes.popleft()
+        self.since = oldest.first
+        gone, rest = oldest.split(self.since)
+        assert gone is not None
+        self.rows -= gone.lossless.num_rows
+        if rest is not None:
+            self._changes.appendleft(rest)

@@ -78,8 +78,7 @@ def apply_row(session: Session, name: str, row: Sequence[Any], weight: int) -> i
         raise DataError(f"a weight of {weight!r}", hint="give a whole number")
     if isinstance(row, (str, bytes, Mapping, Set)) or not isinstance(row, Collection):
         raise DataError(f"{row!r} is no row of {name}", hint="give a tuple or a list, in the table's column order")
-    table = _change_table(session, name)
-    if table is not None and not table.durable and session.transaction is None:
+    if (table := directly(session, name)) is not None:
         relation = database.relation_key(table.name)
         with database.lock:
             number = database.engine.apply_row(relation, row, weight)
@@ -87,6 +86,7 @@ def apply_row(session: Session, name: str, row: Sequence[Any], weight: int) -> i
         return number
     import pyarrow as pa
 
+    table = _change_table(session, name)
     columns = table.columns if table is not None else table_columns(session, name)[1]
     if len(row) != len(columns):
         raise DataError(f"{name} has {len(columns)} columns, the row has {len(row)} values")
@@ -94,6 +94,12 @@ def apply_row(session: Session, name: str, row: Sequence[Any], weight: int) -> i
     data = {column.name: cast(value, column.type) for column, value in zip(columns, row, strict=True)}
     epoch = apply(session, {name: pa.table({**data, "_weight": pa.array([weight], pa.int64())})})
     return epoch.number if epoch is not None else None
+
+
+def directly(session: Session, name: str) -> ChangeTable | None:
+    """A change table whose epochs need no transaction of DuckDB's now; None for others."""
+    table = _change_table(session, name)
+    return table if table is not None and not table.durable and session.transaction is None else None
 
 
 def _open_gates(session: Session, names: Mapping[str, str]) -> None:

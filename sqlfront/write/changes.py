@@ -77,8 +77,10 @@ def as_arrow(what: str, changes: Any) -> pa.Table | pa.RecordBatch:
     """Changes from anything that exports Arrow. ProgrammingError for other objects."""
     import pyarrow as pa
 
-    if isinstance(changes, (pa.RecordBatch, pa.Table)):
-        return changes
+    from sqlfront.storage.codecs.arrow_batches import as_arrow_rows
+
+    if (rows := as_arrow_rows(changes)) is not None:
+        return rows
     if hasattr(changes, "__arrow_c_stream__"):
         return pa.table(changes)
     if hasattr(changes, "__arrow_c_array__"):

@@ -39,7 +39,8 @@ HEADER_WORDS = 28
 # An entry of INDEX_LIST: the group table's header, the number of its key words, their places in the row.
 INDEX_ENTRY = 2
 
-# The list at ORDER (0: no index is ordered): the index, the number of places, and (place, kind, operand) for each.
+# The list at ORDER (0: no index is ordered): the index x (-1 - x while it is left unsorted, see sorted_groups), the
+# number of places, and (place, kind, operand) for each.
 ORDER_INDEX, ORDER_COUNT, ORDER_ENTRY = 0, 1, 2
 # How the words at a place compare: signed, where the operand (if not 0) stands for the least value or for the
 # greatest; unsigned; as the byte strings of a dictionary whose state is the operand; or several words together,
@@ -85,16 +86,19 @@ MAX_BUFFERS = 40
 STATUSES = MAX_BUFFERS - 1
 SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
 TEMPORARY_WORDS = 512
+# How many look-ups of a row are asked for ahead (programs/look_ahead.py).
+MOST_LOOKUPS = 16
 # The widest value: a product's operands and result have room in TEMPORARY.
 MAX_LIMBS = 120
 
-# An entry of `run_epoch`: three programs, the address of the encoded rows, how many these are. Behind that of a single
-# row come the address of the word that tells how far it has come; the scratch space; the address of the counter of the
-# relation's changes; whether none of its words may be NULL_CODE; the columns of a Python row; the words, and for each
-# the column it is, or the number of columns for the weight, or a greater one for 0.
+# An entry of `run_epoch`: three programs, the address of the encoded rows, how many these are. Behind that of an epoch
+# that a kernel commits come the address of the word that tells how far it has come; the scratch space; the address of
+# the counter of the relation's changes. Behind that of a single row come also whether none of its words may be
+# NULL_CODE; the columns of a Python row; the words, and for each the column it is, or the number of columns for the
+# weight, or a greater one for 0.
 ROW_STAGE, ROW_SCRATCH, ROW_CHANGES, ROW_CHECKED, ROW_COLUMNS, ROW_WORDS, ROW_SOURCES = range(5, 12)
 
-# How far an epoch of one row has come.
+# How far an epoch that a kernel commits has come.
 HAS_RUN, COMMITTED = 1, 2
 
 # What a run reports.

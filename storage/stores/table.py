@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import rank as ranking
 from sqlfront.storage.kernels.tables import hash_table as kernels
 from sqlfront.storage.kernels.tables import ordered_group as ordering
-from sqlfront.storage.kernels.tables import upkeep
+from sqlfront.storage.kernels.tables import sorted_groups, upkeep
 
 
 class Table:
@@ -257,6 +258,18 @@ class Table:
             scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
             ranking.settle(self.address, scratch.ctypes.data)
             self.shrink()
+
+    @contextmanager
+    def unsorted(self) -> Iterator[None]:
+        """Sort groups when the body has filled an empty table and swept it, not row by row. Ranked ones wait anyway."""
+        waits = self.header[at.ORDER] != 0 and self.header[at.RANKS] == 0 and self.used == 0
+        if waits:
+            sorted_groups.leave_unsorted(self.address)
+        try:
+            yield
+        finally:
+            if waits:
+                sorted_groups.sort_groups(self.address)
 
     def compact(self, index: int = -1) -> None:
         """Lay rows out in the order of an index's groups, which makes enumeration sequential. O(rows)."""

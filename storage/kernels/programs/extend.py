@@ -24,9 +24,9 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.memory import load, load32, prefetch, store
-from sqlfront.storage.kernels.tables.delta import gather_keys, prefetch_row, reserve_scratch
+from sqlfront.storage.kernels.tables.delta import bring, gather_keys, prefetch_row, reserve_scratch
 from sqlfront.storage.kernels.tables.hash_table import find, orders
-from sqlfront.storage.kernels.tables.hashing import finish_hash, hash_words, mix
+from sqlfront.storage.kernels.tables.hashing import finish_hash, hash_places, hash_words, mix
 from sqlfront.storage.kernels.tables.waves import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
 _DEAD = -1
@@ -83,6 +83,25 @@ def find_lists(at, scratch, delta, width, count):
                 store(wave, SIDES + i, s)
                 table = load(side, _TABLE)
                 prefetch(load(table, ROWS) + (load32(tail, 0) - 1) * load(table, WIDTH) * 8)
+
+
+@kernel("void(int64,int64,int64)")
+def bring_lists(at, row, stage):
+    """Bring near the slots (stage 0), groups (1) and first members (2) of the lists that a delta row may meet."""
+    for s in range(load(at, 2)):
+        side = at + load(at, _OFFSETS + s) * 8
+        group = load(side, _GROUP)
+        if group == 0:
+            continue
+        h = hash_places(row, side, _COUNT + 1, load(side, _COUNT))
+        bring(group, h, stage)
+        if stage == 2:
+            slot = load(load(group, SLOTS), h & load(group, MASK))
+            if slot != 0:
+                table = load(side, _TABLE)
+                tail = (((slot & 0xFFFFFFFF) - 1) * load(group, WIDTH) + load(group, TAIL)) * 8
+                member = load32(load(group, ROWS) + tail, 0) - 1
+                prefetch(load(table, ROWS) + member * load(table, WIDTH) * 8)
 
 
 @kernel("void(int64,int64,int64,int64,int64)")

@@ -72,6 +72,8 @@ from sqlfront.storage.kernels.layout import (
 from sqlfront.storage.kernels.lowering import python_object, types
 from sqlfront.storage.kernels.memory import load, store
 from sqlfront.storage.kernels.programs.extend import step_extend
+from sqlfront.storage.kernels.programs.look_ahead import list_lookups, look_ahead
+from sqlfront.storage.kernels.programs.net import net_rows
 from sqlfront.storage.kernels.programs.probe import step_probe, step_project
 from sqlfront.storage.kernels.programs.python_rows import address_of, pack_row
 from sqlfront.storage.kernels.programs.rank import step_rank
@@ -82,6 +84,8 @@ from sqlfront.storage.kernels.tables.hash_table import clear, first_negative, sw
 from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.range_scan import step_range, step_range_sum
 from sqlfront.storage.kernels.tables.upkeep import wants_shrink
+
+_AHEAD, _FEW = 8, 64
 
 
 @kernel("int64(int64,int64,int64,int64)")
@@ -310,7 +314,7 @@ def run_epoch(entries, count, scratch, sign):
 
 @kernel("int64(int64)")
 def run_packed(entry):
-    """Run and commit an epoch of one row; its number, or the flags below zero if it is not committed."""
+    """Run and commit an entry's epoch; its number, or the flags below zero if it is not committed."""
     scratch = load(entry, ROW_SCRATCH)
     stage = load(entry, ROW_STAGE)
     store(stage, 0, HAS_RUN)
@@ -319,10 +323,35 @@ def run_packed(entry):
         return -flags
     store(stage, 0, COMMITTED)
     changes = load(entry, ROW_CHANGES)
-    store(changes, 0, load(changes, 0) + 1)
+    store(changes, 0, load(changes, 0) + load(entry, 4))
     number = load(scratch, EPOCHS) + 1
     store(scratch, EPOCHS, number)
     return number
+
+
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64)")
+def run_each(entry, end, each, width, slots, mask, lookups):
+    """Run and commit an epoch for every `each` rows from the entry's data to the address `end`; returns 0.
+
+    It stops at an epoch with flags and returns them; the entry's data and rows are then those of this epoch, which is
+    not committed. With `mask` > 0 each epoch is netted first (see net_rows). `lookups` has room for MOST_LOOKUPS.
+    """
+    scratch = load(entry, ROW_SCRATCH)
+    size = width * 8
+    count = list_lookups(load(entry, 0), lookups) if each <= _FEW else 0
+    while load(entry, 3) < end:
+        data = load(entry, 3)
+        rows = min(each, (end - data) // size)
+        for stage in range(3 if count > 0 else 0):
+            first = data + (3 - stage) * _AHEAD * size
+            for row in range(first, min(first + rows * size, end), size):
+                look_ahead(lookups, count, scratch, row, stage)
+        store(entry, 4, net_rows(data, rows, width, slots, mask, False) if mask > 0 else rows)
+        flags = -run_packed(entry)
+        if flags > 0:
+            return flags
+        store(entry, 3, data + rows * size)
+    return 0
 
 
 @kernel(types.int64(types.int64, python_object, python_object), held=True)

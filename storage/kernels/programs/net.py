@@ -30,9 +30,11 @@ def can_net(data, rows, width, always):
 def net_rows(data, rows, width, slots, mask, always):
     """Add up the weights of equal rows in place; those of 0 go. Rows whose signs do not differ at all are left alone
     unless it is `always`. Returns how many rows are left, in the order in which they came first. `slots` are `mask` + 1
-    words of 0, more than there are rows."""
+    words, more than there are rows."""
     if not can_net(data, rows, width, always):
         return rows
+    for i in range(mask + 1):
+        store(slots, i, 0)
     kinds = 0
     for i in range(rows):
         row = data + i * width * 8

@@ -139,6 +139,15 @@ def prefetch_row(table, h):
 
 
 @kernel("void(int64,int64,int64)")
+def bring(table, h, stage):
+    """Bring near, one stage some time after the other, the slot of a hash (stage 0) and the row that it points to."""
+    if stage == 0:
+        prefetch(load(table, SLOTS) + (h & load(table, MASK)) * 8)
+    elif stage == 1:
+        prefetch_row(table, h)
+
+
+@kernel("void(int64,int64,int64)")
 def prefetch_rows(table, hashes, stride):
     """`prefetch_row` of a table and its groups; the hashes are `stride` words apart."""
     prefetch_row(table, load(hashes, 0))

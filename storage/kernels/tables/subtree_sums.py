@@ -61,7 +61,7 @@ def add_to_ancestors(table, row, negative):
 
 @kernel("void(int64,int64,int64,int64)")
 def change_sums(table, scratch, row, negative):
-    """`add_to_ancestors` of a table with subtree sums; nothing for any other."""
-    if load(table, SUMS) > 0:
+    """`add_to_ancestors` of a table with subtree sums; nothing for any other, nor while it is unsorted."""
+    if load(table, SUMS) > 0 and load(load(table, ORDER), ORDER_INDEX) >= 0:
         steps = add_to_ancestors(table, row, negative)
         store(scratch, STEPS, load(scratch, STEPS) + steps)

@@ -75,13 +75,13 @@ def shuffled(keys: int, rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarra
 def test_room_is_made_for_the_keys_to_come(keys, monkeypatch):
     """Judging by the first batch: neither too little nor much too much, for rows and for groups."""
     rooms = []
-    make_room = filling._make_room
+    make_room = filling.make_room
 
     def watched(table, seen, count):
         make_room(table, seen, count)
         rooms.extend((part, int(part.header[at.CAPACITY])) for part in (table, *table.groups))
 
-    monkeypatch.setattr(filling, "_make_room", watched)
+    monkeypatch.setattr(filling, "make_room", watched)
     join = Join(view=False)
     join.insert(np.arange(10), shuffled(keys, 200_000)[1])
     join.create()

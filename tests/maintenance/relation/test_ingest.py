@@ -6,6 +6,7 @@ import datetime
 from collections import Counter
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -156,3 +157,43 @@ def test_an_epoch_counts_distinct_rows_of_the_table(con):
     assert con.apply({"u": rows}).rows == {"u": 2}
     assert con.apply({"t": batch([(1, "a", None, None), (1, "a", None, None), (1, "b", None, None)])}).rows == {"t": 2}
     assert con.apply({"t": batch([(1, "a", None, None), (2, "a", None, None)])}).rows == {"t": 2}
+
+
+@pytest.mark.parametrize("kind", ["table", "frame", "strided", "all"])
+def test_tables_and_frames_of_numbers_go_the_short_way(monkeypatch, kind):
+    """Chunks, weights, columns that lie apart and changing schemas; the epoch tells the rows that were given."""
+    served = count_calls(monkeypatch, Ingest, "pack")
+    with sqlfront.connect() as con:
+        con.execute("CREATE CHANGE TABLE n (a BIGINT, b INTEGER) WITH (retain = false)")
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT b, SUM(a) AS s FROM n GROUP BY b")
+        bag = Counter()
+        for number in range(12):
+            words = np.random.default_rng(number).integers(-9, 9, (40, 3))
+            weighted = {"_weight": np.abs(words[:, 2]) + 1} if number % 4 == 3 else {}
+            frame = pd.DataFrame({"a": words[:, 0], "b": words[:, 1].astype("i4"), **weighted})
+            changes = frame
+            turn = ("table", "frame", "strided")[number % 3] if kind == "all" else kind
+            if turn == "table":
+                changes = pa.concat_tables([pa.table(frame).slice(0, 7), pa.table(frame).slice(7)])
+            elif turn == "strided":
+                changes = pd.DataFrame(np.ascontiguousarray(frame.to_numpy(np.int64)), columns=frame.columns)
+                changes["b"] = changes["b"].astype(np.int32)
+            epoch = con.apply({"n": changes})
+            for a, b, n in zip(frame.a, frame.b, weighted.get("_weight", np.ones(40, int)), strict=True):
+                bag[int(b)] += int(a * n)
+            assert epoch.rows == {"n": len(set(zip(frame.a, frame.b, strict=True)))}
+        assert dict(con.sql("FROM w").fetchall()) == bag
+    assert sum(served) >= 11
+
+
+def test_frames_that_do_not_fit_go_the_general_way():
+    """A number that stands for NULL, other widths, floating numbers and unknown columns."""
+    with sqlfront.connect() as con:
+        con.execute("CREATE CHANGE TABLE n (a BIGINT, b DOUBLE) WITH (retain = true)")
+        con.execute("CREATE MATERIALIZED VIEW w AS SELECT a, b FROM n")
+        frames = [{"a": [1], "b": [2]}, {"a": [-(2**63)], "b": [float("nan")]}, {"a": np.array([7], "i2"), "b": [0.5]}]
+        for columns in frames:
+            con.apply({"n": pd.DataFrame(columns)})
+        assert sorted(con.sql("FROM w").fetchall()) == [(-(2**63), None), (1, 2.0), (7, 0.5)]
+        with pytest.raises(sqlfront.ProgrammingError, match="no column c"):
+            con.apply({"n": pd.DataFrame({"a": [1], "b": [2], "c": [3]})})

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.output import output_change
 
 VIEWS = {
     "bag": "SELECT r.t, s.c FROM r JOIN s USING (a)",
@@ -540,7 +541,7 @@ def test_the_largest_buffer_counts_and_small_epochs_are_packed(sums):
         first = epoch(sums) - 700
         log = sums.session.database.views["main", "v"].feed._log
         assert log.since == first and log.rows == 700
-        assert len(log._tables) < 256 + 3
+        assert len(log._changes) < 256 + 3
         with sums.view("v").subscribe(after=first, timeout=0) as other:
             assert [table.column("a").to_pylist() for table in other] == [[number] for number in range(200, 900)]
         with sums.view("v").subscribe(after=first + 650) as other:
@@ -727,7 +728,7 @@ def test_nothing_is_kept_after_the_last_close(sums):
     assert entry.maintained.delta is not None and log.rows == 1000
     other.close()
     assert entry.maintained.delta is None and entry.feed is None
-    assert log.rows == 0 and not log._tables
+    assert log.rows == 0 and not log._changes
     assert not engine.subscribers.listened()
 
 
@@ -772,3 +773,20 @@ def test_a_snapshot_after_an_epoch_is_refused() -> None:
             for options in ("snapshot = false, after = 0", "after = 0"):
                 assert len(con.cursor().execute(f"SUBSCRIBE TO v WITH ({options})").fetchall()) == 1
             assert len(con.cursor().execute("SUBSCRIBE TO v WITH (snapshot = true)").fetchall()) == 1
+
+
+def test_a_change_is_computed_and_made_plain_once_for_all_subscribers(sums, monkeypatch):
+    """Twenty readers share what is told: the change, its images, and its table in plain types."""
+    view = sums.view("v")
+    readers = [view.subscribe(snapshot=False) for _ in range(20)]
+    calls = Counter()
+    for name in ("images", "plain"):
+        original = getattr(output_change, name)
+        monkeypatch.setattr(output_change, name, lambda *a, of=original, name=name: calls.update([name]) or of(*a))
+    for number in range(3):
+        sums.apply({"r": pa.table({"a": [number], "b": [number]})})
+        tables = [reader.poll() for reader in readers]
+        assert tables[0].num_rows > 0 and len({id(table) for table in tables}) == 1
+    assert calls == {"images": 3, "plain": 3}
+    for reader in readers:
+        reader.close()

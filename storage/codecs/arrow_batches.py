@@ -1,0 +1,43 @@
+"""Arrow data by the shortest way: the record batches of a table, and the columns of a DataFrame of numbers.
+
+`DataFrame.__arrow_c_stream__` goes through pyarrow's `Table.from_pandas`, which writes the frame's description as JSON:
+more work than a thousand rows are. Columns of numpy's numbers are the same arrays in Arrow.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_NUMBERS = {np.dtype(kind): pa.from_numpy_dtype(kind) for kind in np.typecodes["AllInteger"] + "fd"}
+"""The Arrow types of numpy's whole and floating numbers, in the machine's own order of bytes."""
+
+
+def as_arrow_rows(data: Any) -> pa.RecordBatch | pa.Table | None:
+    """What is pyarrow's as it is, and a DataFrame of numbers as pandas exports it: NaN is NULL. None for others."""
+    if isinstance(data, (pa.RecordBatch, pa.Table)):
+        return data
+    columns = frame_columns(data)
+    if columns is None:
+        return None
+    arrays = [pa.array(values, from_pandas=True) for values in columns.values()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def frame_columns(data: Any) -> dict[str, np.ndarray] | None:
+    """The columns of a DataFrame of numpy's numbers that has no index of its own, by name; None for other objects.
+
+    A Series for each column would take as long as the rows: the arrays come from the frame's manager, if it has them.
+    """
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(data, pandas.DataFrame) or not isinstance(data.index, pandas.RangeIndex):
+        return None
+    names, arrays = data.columns.tolist(), getattr(data._mgr, "column_arrays", None)
+    if arrays is None or not all(isinstance(name, str) for name in names):
+        return None
+    columns = dict(zip(names, arrays, strict=True))
+    numbers = all(values.dtype in _NUMBERS for values in arrays)
+    return columns if numbers and len(columns) == len(names) else None

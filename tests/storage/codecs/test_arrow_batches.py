@@ -1,0 +1,42 @@
+"""DataFrames of numbers: the same batch as pandas itself makes, or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from sqlfront.storage.codecs.arrow_batches import as_arrow_rows, frame_columns
+
+FRAMES: dict[str, Any] = {
+    "whole numbers": {"a": [1, -2], "b": np.array([3, 2**63], "u8"), "c": np.array([1, 2], "i2")},
+    "floating numbers": {"a": [1.5, float("nan")], "b": np.array([1.5, -0.0], "f4")},
+    "nothing": {},
+    "no rows": {"a": np.array([], "i8"), "b": np.array([], "f8")},
+}
+OTHERS: dict[str, Any] = {
+    "text": pd.DataFrame({"a": ["x"]}),
+    "booleans": pd.DataFrame({"a": [True]}),
+    "nullable": pd.DataFrame({"a": pd.array([1, None], "Int64")}),
+    "dates": pd.DataFrame({"a": [pd.Timestamp("2026-01-01")]}),
+    "other bytes": pd.DataFrame({"a": np.array([1, 2], ">i8")}),
+    "an index": pd.DataFrame({"a": [1]}, index=["x"]),
+    "two of a name": pd.DataFrame([[1, 2]], columns=["a", "a"]),
+    "a number as name": pd.DataFrame([[1, 2]]),
+    "no frame": [1, 2],
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_numbers_are_what_pandas_exports(name: str) -> None:
+    for frame in (pd.DataFrame(FRAMES[name]), pd.DataFrame(FRAMES[name]).iloc[::-1].reset_index(drop=True)):
+        batch, wanted = as_arrow_rows(frame), pa.table(frame)
+        assert batch is not None and pa.Table.from_batches([batch]).equals(wanted.replace_schema_metadata())
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_objects_have_no_short_way(name: str) -> None:
+    assert frame_columns(OTHERS[name]) is None
