@@ -8,7 +8,7 @@ views are replaced by their text. A renaming then changes the subqueries alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sqlglot import exp
 
@@ -117,6 +117,18 @@ def renamed_query(frozen: str, table: QualifiedName, new: QualifiedName, columns
             if column.name.casefold() in renamed:
                 column.set("this", _quoted(renamed[column.name.casefold()]))
     return printed(tree)
+
+
+def over_names(frozen: str, names: Mapping[tuple[str, str], str]) -> tuple[str, list[tuple[str, str]]]:
+    """A frozen query that reads these relations by other names, without a schema, and those of them that it reads."""
+    tree, read = parse_one(frozen), list[tuple[str, str]]()
+    for source, _ in _sources(tree):
+        key = QualifiedName(source.db, source.name).key
+        if key in names:
+            source.set("db", None)
+            source.set("this", _quoted(names[key]))
+            read.append(key)
+    return printed(tree), read
 
 
 def without_columns(frozen: str, table: QualifiedName, gone: Collection[str]) -> tuple[str, list[str]]:

@@ -8,7 +8,7 @@ from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.durable import settle_durability
 from sqlfront.database.entries import ChangeTable
 from sqlfront.database.names import new_name, shown
-from sqlfront.database.stored_views import register_all
+from sqlfront.database.stored_views import drop_views, store_change_table
 from sqlfront.database.transactions import transaction
 from sqlfront.define import persistence
 from sqlfront.define.ddl import readers_to_drop, refuse_other_object
@@ -50,14 +50,10 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
         database.change_tables[name.key] = table
         try:
             with transaction(con):
-                register_all(database, con)
-                types = ", ".join(
-                    f"CAST({_scan_column(database, c)} AS {c.type}) AS {quote(c.name)}" for c in table.columns
-                )
-                con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {database.scan_name(table.scan)}")
-                persistence.save_change_table(con, table)
                 if table.durable:
                     database.log.create(con, table.scan, table.types)
+                store_change_table(database, con, table)
+                persistence.save_change_table(con, table)
         except BaseException:
             del database.change_tables[name.key]
             database.engine.drop_table(relation)
@@ -75,7 +71,7 @@ def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bo
             raise ProgrammingError(f"there is no change table {name}", hint="SHOW CHANGE TABLES lists them")
         readers = readers_to_drop(database, [table.name], cascade=cascade, what=f"DROP CHANGE TABLE {name}")
         with dropping(database, con, readers):
-            con.execute(f"DROP VIEW IF EXISTS {table.name}")
+            drop_views(database, con, table.name, table.scan)
             con.execute(
                 f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?",
                 [table.name.schema, table.name.name],
@@ -123,9 +119,3 @@ def _change_table(
     for each in made:
         codec_for(each.type, database.engine.dictionaries)
     return ChangeTable(name, made, tuple(map(tuple, keys)), defaults, options, database.new_scan())
-
-
-def _scan_column(database: Database, column: Column) -> str:
-    from sqlfront.storage.codecs.encoding import codec_for
-
-    return codec_for(column.type, database.engine.dictionaries).cast_sql(column.name)
