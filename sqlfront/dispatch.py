@@ -266,7 +266,7 @@ def _define(session: Session, statement: PassThrough, params: Any, many: bool) -
     elif statement.kind == "ddl" and about_view:
         _run_own(session, about_view)
     elif table_ddl.needs_us(session, statement):
-        table_ddl.alter(session, statement)
+        table_ddl.alter(session, statement, partial(_run_plain, session, statement, params, many))
     else:
         _run_plain(session, statement, params, many)
 

@@ -65,7 +65,6 @@ class Database:
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
-        self.renamed: dict[tuple[str, str], QualifiedName] = {}  # A table's former key, and its name now.
         self.revision = 0
         self.macros: dict[str, str] | None = {} if self.in_memory else None
         self.definitions = 0  # Grows when plain views or macros may have been defined.

@@ -166,6 +166,25 @@ class Session:
         self.forget_names()
         self.database.leave(self)
 
+    @contextmanager
+    def in_transaction(self, commit: Callable[[Transaction], object] = Transaction.commit) -> Iterator[Transaction]:
+        """The open transaction, or one for the body alone, which ends as `commit` does it."""
+        if self.transaction is not None:
+            self.transaction.touch()
+            yield self.transaction
+            return
+        self.tell(False)
+        self.duck.begin()
+        self.transaction = transaction = Transaction(self.database, self.duck)
+        try:
+            yield transaction
+        except BaseException:
+            self.transaction = None
+            rollback(self.duck)
+            raise
+        self.transaction = None
+        commit(transaction)
+
     # Reading -------------------------------------------------------------------------------------
 
     def deferred_in(self, text: str | None) -> Collection[str]:

@@ -1,9 +1,9 @@
 """The queries of a file: SQL that computes the rows of a materialized view or change table from tables alone.
 
-Any client of DuckDB's may run them (stored_views.py). A materialized view that a query reads is in WITH, once, and so is
-the log of a change table: a stored query reads no view, which DuckDB might not have yet when it imports the file. The
-rows may differ from those that sqlfront keeps where a setting of the session changes the answer, in the last digits of
-sums of floating numbers, and where an order leaves the choice of rows open.
+Any client of DuckDB's may run them (stored_views.py). A materialized view that a query reads is in WITH, once, and so
+is the log of a change table: a stored query reads no view, which DuckDB might not have yet when it imports the file.
+The rows may differ from those that sqlfront keeps in three cases: a setting of the session changes the answer, floating
+numbers are summed in another order, or an order leaves the choice of rows open.
 """
 
 from __future__ import annotations

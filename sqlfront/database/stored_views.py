@@ -5,8 +5,8 @@ The *stored query* of `v` computes its rows from tables. It is a view that any c
 temporary view over the scan of the maintained core has that name. DuckDB looks among temporary views first, then in
 the schema of `v`: so the name is not qualified, and whoever reads `v`, by any name, reads the one or the other.
 
-EXPORT DATABASE writes the views of a schema in the order of their names, and IMPORT binds them as they come. So the name
-of a stored query begins with `!`, and a stored query reads no other view (stored_queries.py).
+EXPORT DATABASE writes the views of a schema in the order of their names, and IMPORT binds them as they come. So the
+name of a stored query begins with `!`, and a stored query reads no other view (stored_queries.py).
 """
 
 from __future__ import annotations
@@ -63,6 +63,13 @@ def store_change_table(database: Database, con: Any, table: ChangeTable) -> None
     put_views(database, con, table.name, table.scan, rows_of_change_table(database, table))
 
 
+def forget_change_table(database: Database, con: Any, table: ChangeTable) -> None:
+    """Drop the DuckDB view of a change table, and its definition, in the transaction of `con`."""
+    drop_views(database, con, table.name, table.scan)
+    name = [table.name.schema, table.name.name]
+    con.execute(f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?", name)
+
+
 def registrations(database: Database, session: Callable[[], ReadSession]) -> Iterator[Registration]:
     """The scans of all views and change tables; `session()` is the cursor's."""
     if any(table.durable for table in database.change_tables.values()):
@@ -82,7 +89,7 @@ def registrations(database: Database, session: Callable[[], ReadSession]) -> Ite
             partial(database.table_scan, table, relation, session),
             partial(_table_query, database, table),
         )
-        yield Registration(name, relation, make, projection)
+        yield Registration(name, table.columns, make, projection)
 
 
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
@@ -144,7 +151,8 @@ def _table_query(database: Database, table: ChangeTable) -> str:
 
 
 def _cast(columns: Sequence[tuple[str, str]], source: str) -> str:
-    return f"SELECT {', '.join(f'CAST({quote(name)} AS {type_}) AS {quote(name)}' for name, type_ in columns)} FROM {source}"
+    texts = [f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in columns]
+    return f"SELECT {', '.join(texts)} FROM {source}"
 
 
 def _failing_scan(unbuilt: UnbuiltView, session: Callable[[], ReadSession]) -> Scan:

@@ -61,6 +61,10 @@ class ChangeLog:
         columns = "".join(f", c{i} {type_}" for i, type_ in enumerate(types))
         con.execute(f"CREATE TABLE {self._table(number)} (epoch BIGINT, weight BIGINT{columns})")
 
+    def add_column(self, con: Any, number: int, place: int, type_: str, default: str) -> None:
+        """One more column, the last, which has a value (SQL) in all present rows. O(log)."""
+        con.execute(f"ALTER TABLE {self._table(number)} ADD COLUMN c{place} {type_} DEFAULT {default}")
+
     def drop(self, con: Any, number: int) -> None:
         """Forget a log and its offsets; no error if there is none."""
         con.execute(f"DROP TABLE IF EXISTS {self._table(number)}")
