@@ -42,7 +42,9 @@ def needs_us(session: Session, statement: PassThrough) -> bool:
         return any(_in_schema(session, statement))
     if any(locate(database, session.duck, target.parts) is not None for target in statement.targets):
         return True
-    return _may_rebind(session, statement) and _change_of(session, statement) is not None
+    if not _may_rebind(session, statement):
+        return False
+    return _change_of(session, statement) is not None or _drops_followed(session, statement)
 
 
 def alter(session: Session, statement: PassThrough, run: Callable[[], None]) -> None:
@@ -66,7 +68,8 @@ def alter(session: Session, statement: PassThrough, run: Callable[[], None]) -> 
     captured = {table.key for table in database.capture.tables()}
     keys = [key for target in statement.targets if (key := locate(database, con, target.parts)) in captured]
     tables = [captured_table(database, key) for key in keys]
-    if tables and statement.verb == "drop" and statement.object == "table":
+    drops = statement.verb == "drop" and statement.object == "table"
+    if drops and (tables or _drops_followed(session, statement)):
         _drop_tables(session, statement, tables)
         return
     for table in tables:
@@ -158,6 +161,15 @@ def _change_of(session: Session, statement: PassThrough) -> _Change | None:
     ):
         return None
     return change
+
+
+def _drops_followed(session: Session, statement: PassThrough) -> bool:
+    """Whether a statement drops a table that views read by the name it has in this transaction alone."""
+    if statement.verb != "drop" or statement.object != "table" or session.transaction is None:
+        return False
+    rebinding = rebinding_of(session.transaction, session.database)
+    found = [look_up(session.duck, target.parts, temporary=False).first() for target in statement.targets]
+    return any(one is not None and rebinding.readers(QualifiedName(one.schema, one.name)) for one in found)
 
 
 def _rebind(session: Session, change: _Change, run: Callable[[], None]) -> None:

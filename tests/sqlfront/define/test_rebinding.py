@@ -55,7 +55,8 @@ SWAPS = {
     "created anew": "ALTER TABLE t RENAME TO t_old; CREATE TABLE t (a INTEGER, b INTEGER); "
     "INSERT INTO t VALUES (2, 20)",
     "filled in the transaction": "BEGIN; CREATE OR REPLACE TABLE t (a INTEGER, b INTEGER); "
-    "INSERT INTO t VALUES (2, 19); UPDATE t SET b = 20; INSERT INTO u VALUES (2, 'new'); COMMIT; DELETE FROM u WHERE a = 2",
+    "INSERT INTO t VALUES (2, 19); UPDATE t SET b = 20; INSERT INTO u VALUES (2, 'new'); COMMIT; "
+    "DELETE FROM u WHERE a = 2",
 }
 
 
@@ -77,6 +78,14 @@ def test_a_renamed_table_is_followed_until_another_has_the_name(con):
     assert tables_of(con, "v") == {"main.t_old"}
     con.execute("DROP TABLE temp.t; ALTER TABLE t_old RENAME TO t; CREATE TABLE t_old (x INTEGER)")
     assert tables_of(con, "v") == {"main.t"} and answers(con)["w"] == [(11,)]
+
+
+def test_a_table_that_is_followed_is_not_dropped_in_the_transaction(con):
+    con.execute("BEGIN; ALTER TABLE t RENAME TO t_old")
+    with pytest.raises(sqlfront.NotSupportedError, match="cannot be dropped in a transaction"):
+        con.execute("DROP TABLE t_old")
+    con.execute("CREATE TABLE t AS SELECT 2 AS a, 20 AS b; DROP TABLE t_old; COMMIT")
+    assert answers(con)["v"] == [(2, 20)]
 
 
 def test_names_are_remembered_in_the_file(tmp_path):
