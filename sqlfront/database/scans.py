@@ -154,12 +154,13 @@ class Registration:
         """Let a cursor find the scan, and the temporary view before the query of the file."""
         con.register(self.name, self.make())
         if self.projection is not None:
-            con.execute(f"CREATE OR REPLACE TEMP VIEW {quote(_query_name(self.name))} AS {self.projection()}")
+            name = quote(_query_name(self.name))
+            con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {self.projection()}").fetchall()
 
 
 def unbind(con: Any, name: str) -> None:
     """Take a scan, and the temporary view over it, out of a cursor."""
-    con.execute(f"DROP VIEW IF EXISTS temp.main.{quote(_query_name(name))}")
+    con.execute(f"DROP VIEW IF EXISTS temp.main.{quote(_query_name(name))}").fetchall()
     con.unregister(name)
 
 
