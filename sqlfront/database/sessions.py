@@ -105,6 +105,7 @@ class Session:
             self.duck.abort()
             self.has_result, self.again = False, None
         if self.revision != self.database.revision:
+            self.duck.abort()  # A statement of ours may have left a result, which would be in the way.
             with self.database.lock, Uninterrupted():
                 self._bind_scans()
 
