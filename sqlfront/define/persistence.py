@@ -13,7 +13,6 @@ from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
-from sqlfront.define.earlier_files import columns_of, convert
 from sqlfront.sql.search_path import Names
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error
@@ -82,6 +81,8 @@ def restore(database: Database) -> None:
     if not known:
         con.close()
         return
+    from sqlfront.define.earlier_files import convert  # With sqlglot, which a file without views does not load.
+
     database.token = identity(con, database.name)
     [(epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
     database.engine.begin_after(epoch)
@@ -154,6 +155,7 @@ def _restore_view(database: Database, con: Any, view: StoredView) -> None:
     from sqlfront.database.stored_views import forget_view, store_view
     from sqlfront.database.transactions import transaction
     from sqlfront.define.build import build_view
+    from sqlfront.define.earlier_files import columns_of
 
     columns = columns_of(database, con, view)
     try:
