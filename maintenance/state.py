@@ -102,6 +102,10 @@ class State:
             self._rebuilt += 1
             self._assemble((), [name])
 
+    def renew_programs(self, relations: Iterable[str]) -> None:
+        """Make the programs of relations again: their columns have changed."""
+        self._assemble((), relations)
+
     def drop_table(self, name: str) -> None:
         """Forget a base table, or a view exposed as one, that no view reads."""
         with self.lock:

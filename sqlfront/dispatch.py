@@ -12,10 +12,10 @@ from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.frames import as_user
 from sqlfront.database.names import require_current
 from sqlfront.database.reads_ours import reads_ours
-from sqlfront.database.reserved import looks_into_catalog, refuse_reserved, without_reserved
+from sqlfront.database.reserved import listing, looks_into_catalog, refuse_reserved, without_reserved
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.database.user_settings import forget_settings, lossless
-from sqlfront.define.moving import refuse_copy, refuse_moving
+from sqlfront.define.moving import check_moving, refuse_copy
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql import statements as own
 from sqlfront.sql.recognise import may_write
@@ -211,13 +211,15 @@ _NAME_NO_QUERY = {"table", "index", "schema", "sequence", "type", "trigger"}
 
 def _pass_through(session: Session, statement: PassThrough, params: Any, many: bool) -> None:
     refuse_reserved(statement)
-    refuse_moving(session, statement)
+    follow_up = check_moving(session, statement)
     if statement.kind not in _MAY_TELL:
         session.tell(False)
     if statement.kind in _MACROS or _is_macro(statement):
         session.database.macros = None
     table = _ALONE if session.database.keeps_nothing else _PASSED
     table.get(statement.kind, _run_plain)(session, statement, params, many)
+    if follow_up is not None:
+        follow_up()
     if session.transaction is not None and (statement.kind not in _QUIET or may_write(statement.text)):
         session.transaction.touch()
 
@@ -264,7 +266,7 @@ def _define(session: Session, statement: PassThrough, params: Any, many: bool) -
     elif statement.kind == "ddl" and about_view:
         _run_own(session, about_view)
     elif table_ddl.needs_us(session, statement):
-        table_ddl.alter(session, statement)
+        table_ddl.alter(session, statement, partial(_run_plain, session, statement, params, many))
     else:
         _run_plain(session, statement, params, many)
 
@@ -369,6 +371,7 @@ def _read_views(session: Session, statement: PassThrough | str, params: Any) -> 
     session.start_reading(deferred)
     if isinstance(statement, PassThrough) and looks_into_catalog(session, statement):
         session.hide_scans()
+        statement = listing(statement)
     if _reads_its_changes(session, statement) or _is_writing_query(statement):
         with session.reading_own(deferred):  # The transaction's own changes are in the views for the time of the read.
             _run_whole(session, _narrowed(session, statement, params), params)

@@ -8,7 +8,7 @@ views are replaced by their text. A renaming then changes the subqueries alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sqlglot import exp
 
@@ -106,17 +106,38 @@ class _Freezing:
         return exp.Select(expressions=shown, from_=exp.From(this=inside))
 
 
-def renamed_query(frozen: str, table: QualifiedName, new: QualifiedName, columns: dict[str, str]) -> str:
-    """A frozen query after a renaming: `table` is called `new`, and `columns` of it have new names."""
+def renamed_query(
+    frozen: str, tables: Mapping[tuple[str, str], QualifiedName], columns: Mapping[tuple[str, str], Mapping[str, str]]
+) -> str:
+    """A frozen query after a renaming of `tables`, and of `columns` of tables, all by the keys of the old names."""
     tree = parse_one(frozen)
-    renamed = {old.casefold(): name for old, name in columns.items()}
-    for source, select in _sources(tree, table):
-        source.set("db", _plain(new.schema))
-        source.set("this", _plain(new.name))
+    for source, select in _sources(tree):
+        key = QualifiedName(source.db, source.name).key
+        if new := tables.get(key):
+            source.set("db", _plain(new.schema))
+            source.set("this", _plain(new.name))
+        renamed = {old.casefold(): name for old, name in columns.get(key, {}).items()}
         for column in _listed(select):
             if column.name.casefold() in renamed:
                 column.set("this", _quoted(renamed[column.name.casefold()]))
     return printed(tree)
+
+
+def listed_columns(frozen: str, table: QualifiedName) -> list[str]:
+    """The columns of a table that a frozen query's subqueries name."""
+    return [column.name for _, select in _sources(parse_one(frozen), table) for column in _listed(select)]
+
+
+def over_names(frozen: str, names: Mapping[tuple[str, str], str]) -> tuple[str, list[tuple[str, str]]]:
+    """A frozen query that reads these relations by other names, without a schema, and those of them that it reads."""
+    tree, read = parse_one(frozen), list[tuple[str, str]]()
+    for source, _ in _sources(tree):
+        key = QualifiedName(source.db, source.name).key
+        if key in names:
+            source.set("db", None)
+            source.set("this", _quoted(names[key]))
+            read.append(key)
+    return printed(tree), read
 
 
 def without_columns(frozen: str, table: QualifiedName, gone: Collection[str]) -> tuple[str, list[str]]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sqlfront.database.reserved import is_reserved_sql
 from sqlfront.sql.recognise import words
 
 if TYPE_CHECKING:
     from sqlfront.database.database import Database
     from sqlfront.database.names import Key
 
-_VIEWS = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT starts_with(view_name, '__sqlfront_')"
+_VIEWS = f"SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT {is_reserved_sql('view_name')}"
 
 
 class Concern(NamedTuple):

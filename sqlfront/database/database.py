@@ -12,18 +12,17 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.arguments import split_config
 from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry, lost, untrusted
 from sqlfront.database.names import locate, shown
 from sqlfront.database.progress import Progress
-from sqlfront.database.scans import SCAN_PREFIX, ReadSession, Scan
+from sqlfront.database.scans import QUERY_PREFIX, SCAN_PREFIX, ReadSession, Scan
 from sqlfront.storage.capture.capture import Capture, QualifiedName
 from sqlfront.storage.errors import DataError, InterfaceError, OperationalError, ProgrammingError, StaleRead
 from sqlfront.storage.native.starting import starting
-from sqlfront.storage.outside.change_log import INPUT, ChangeLog, LogInput
+from sqlfront.storage.outside.change_log import ChangeLog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +64,6 @@ class Database:
         self.views: dict[tuple[str, str], ViewEntry] = {}
         self.unbuilt: dict[tuple[str, str], UnbuiltView] = {}
         self.change_tables: dict[tuple[str, str], ChangeTable] = {}
-        self.renamed: dict[tuple[str, str], QualifiedName] = {}  # A table's former key, and its name now.
         self.revision = 0
         self.macros: dict[str, str] | None = {} if self.in_memory else None
         self.definitions = 0  # Grows when plain views or macros may have been defined.
@@ -98,7 +96,8 @@ class Database:
                 return found
             found = cls(path, config)
             try:
-                restore(found)
+                if not found.in_memory:
+                    restore(found)
             except BaseException:
                 found._root.close()
                 raise
@@ -168,6 +167,10 @@ class Database:
         """What DuckDB calls a scan. Names of two files differ: the views of an attached file find no scan of ours."""
         return f"{SCAN_PREFIX}{self.token}{number}"
 
+    def query_name(self, number: int) -> str:
+        """What a file calls the query of a view or change table; see stored_views.py."""
+        return f"{QUERY_PREFIX}{self.token}{number}"
+
     def new_scan(self) -> int:
         number = self._next_scan
         self._next_scan += 1
@@ -221,27 +224,6 @@ class Database:
         return list(found.values())
 
     # Reading -------------------------------------------------------------------------------------
-
-    def scans(self, session: Any) -> Iterator[tuple[str, object, Callable[[], Scan | LogInput]]]:
-        """Of every view and change table the registered name, the object that is scanned, and a function that makes
-        the scan; `session()` is the cursor's."""
-        if any(table.durable for table in self.change_tables.values()):
-            yield INPUT, self.log.input, lambda: self.log.input
-        for entry in self.views.values():
-            yield self.scan_name(entry.scan), entry, partial(self.view_scan, entry, session)
-        for unbuilt in self.unbuilt.values():
-            yield self.scan_name(unbuilt.scan), unbuilt, partial(_failing_scan, unbuilt, session)
-        for table in self.change_tables.values():
-            relation = self.engine.relations[self.relation_key(table.name)]
-            yield self.scan_name(table.scan), relation, partial(self._table_scan, table, relation, session)
-
-    def register(self, con: Any, name: str, scan: Scan | LogInput) -> None:
-        """Let a cursor find a scan that reads by itself. If the cursor is a session's, the session binds its own scan
-        before its next statement: another would wait for the lock that the statement holds."""
-        con.register(name, scan)
-        for session in list(self._sessions):
-            if session.duck is con:
-                session.scans[name], session.revision = None, -1
 
     def view_scan(self, entry: ViewEntry, session: Any, where: Mapping[str, tuple[int, ...]] | None = None) -> Scan:
         """The maintained core of a view, perhaps narrowed to some codes of its variables."""
@@ -332,7 +314,7 @@ class Database:
         if entry.maintained.name in self.engine.views:
             self.engine.drop_view(entry.maintained.name)
 
-    def _table_scan(self, table: ChangeTable, relation: Relation, session: Any) -> Scan:
+    def table_scan(self, table: ChangeTable, relation: Relation, session: Any) -> Scan:
         import pyarrow as pa
 
         from sqlfront.storage.codecs.encoding import codec_for
@@ -435,13 +417,3 @@ class Database:
         """Let all sessions look names and settings up again."""
         for session in list(self._sessions):
             session.forget_names()
-
-
-def _failing_scan(unbuilt: UnbuiltView, session: Any) -> Scan:
-    """What a view that is not built answers to every read: why, and the way out."""
-    import pyarrow as pa
-
-    def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
-        raise unbuilt.error()
-
-    return Scan(lambda: pa.schema([(name, pa.null()) for name in unbuilt.raw]), batches, session)

@@ -62,9 +62,9 @@ class ViewEntry(StoredView):
 
 @dataclass
 class UnbuiltView(StoredView):
-    """A view that could not be brought back; REFRESH tries again. `raw` are its scan's columns."""
+    """A view that could not be brought back; REFRESH tries again. `columns` are those of its DuckDB view."""
 
-    raw: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
     why: str
 
     def error(self) -> OperationalError:

@@ -113,8 +113,8 @@ def translate(error: Exception) -> errors.Error:
     if re.search(r"Table with name __sqlfront_scan_\w+ does not exist", str(error)):
         return errors.NotSupportedError(
             "a materialized view or change table of another database file cannot be read here",
-            why="its rows are kept by the process that opens the file with sqlfront",
-            hint="sqlfront.connect(the file), or copy its rows into a table",
+            why="an earlier release has written the file: only sqlfront can read its views",
+            hint="sqlfront.connect(the file) once, which converts it, and try again",
         )
     for name in ("IntegrityError", "DataError", "NotSupportedError", "ProgrammingError", "OperationalError"):
         if isinstance(error, getattr(duckdb, name)):

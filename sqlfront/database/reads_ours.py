@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sqlfront.database.names import locate
+from sqlfront.database.reserved import is_reserved_sql
 from sqlfront.sql.statements import PassThrough
 
 if TYPE_CHECKING:
@@ -32,6 +33,6 @@ def reads_ours(session: Session, statement: PassThrough) -> bool:
     return bool(names) and bool(con.execute(_VIEW, {"names": list(names)}).fetchall())
 
 
-_VIEW = """
+_VIEW = f"""
     SELECT 1 FROM duckdb_views() WHERE NOT internal AND list_contains($names, lower(view_name))
-    AND NOT starts_with(view_name, '__sqlfront_') LIMIT 1"""
+    AND NOT {is_reserved_sql("view_name")} LIMIT 1"""

@@ -1,8 +1,9 @@
 """How DuckDB reads views and change tables: Arrow streams, registered in each cursor under reserved names.
 
-A view `v` is a DuckDB view over a *scan*, a name that each cursor binds to a Python object with
-`__arrow_c_stream__`. DuckDB asks that object for a new stream at each scan, possibly from its own
-threads, so a stream finds its epoch in the **read session** of the cursor's current statement.
+A *scan* is a name that each cursor binds to a Python object with `__arrow_c_stream__`. DuckDB asks that object for a
+new stream at each scan, possibly from its own threads, so a stream finds its epoch in the **read session** of the
+cursor's current statement. A temporary view over the scan hides the query that the file has for every other client
+(stored_views.py).
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.storage.errors import StaleRead
+from sqlfront.storage.sql_text import quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from sqlfront.database.transactions import Snapshot
     from sqlfront.maintenance.engine import Engine
+    from sqlfront.storage.outside.change_log import LogInput
 
-SCAN_PREFIX = "__sqlfront_scan_"
+SCAN_PREFIX, QUERY_PREFIX = "__sqlfront_scan_", "!__sqlfront_query_"
 
 
 class ReadSession:
@@ -132,3 +136,33 @@ class Scan:
             if batch is None:
                 return
             yield batch
+
+
+@dataclass(frozen=True)
+class Registration:
+    """A scan as it is bound in a cursor: its name, the object whose rows it gives, and what makes it.
+
+    `projection` makes the SQL of the temporary view over the scan; there is none over a scan that only we read.
+    """
+
+    name: str
+    scanned: object
+    make: Callable[[], Scan | LogInput]
+    projection: Callable[[], str] | None = None
+
+    def bind(self, con: Any) -> None:
+        """Let a cursor find the scan, and the temporary view before the query of the file."""
+        con.register(self.name, self.make())
+        if self.projection is not None:
+            name = quote(_query_name(self.name))
+            con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS {self.projection()}").fetchall()
+
+
+def unbind(con: Any, name: str) -> None:
+    """Take a scan, and the temporary view over it, out of a cursor."""
+    con.execute(f"DROP VIEW IF EXISTS temp.main.{quote(_query_name(name))}").fetchall()
+    con.unregister(name)
+
+
+def _query_name(scan: str) -> str:
+    return f"{QUERY_PREFIX}{scan.removeprefix(SCAN_PREFIX)}"

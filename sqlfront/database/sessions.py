@@ -19,7 +19,7 @@ from sqlfront.database.entries import ChangeTable
 from sqlfront.database.failures import translated
 from sqlfront.database.held_result import HeldResult, HeldRows, typed_rows
 from sqlfront.database.names import Key
-from sqlfront.database.scans import ReadSession
+from sqlfront.database.scans import ReadSession, Registration, unbind
 from sqlfront.database.streams import Stream
 from sqlfront.database.transactions import Transaction, catch_up, rollback
 from sqlfront.maintenance.program.critical import Uninterrupted
@@ -112,6 +112,7 @@ class Session:
             self.duck.abort()
             self.has_result, self.again = False, None
         if self.revision != self.database.revision:
+            self.duck.abort()  # A statement of ours may have left a result, which would be in the way.
             with self.database.lock, Uninterrupted():
                 self._bind_scans()
 
@@ -171,6 +172,25 @@ class Session:
             self.database.unseen.add(_CLOSED)
             self.database.unseen.discard(id(self))
         self.database.leave(self)
+
+    @contextmanager
+    def in_transaction(self, commit: Callable[[Transaction], object] = Transaction.commit) -> Iterator[Transaction]:
+        """The open transaction, or one for the body alone, which ends as `commit` does it."""
+        if self.transaction is not None:
+            self.transaction.touch()
+            yield self.transaction
+            return
+        self.tell(False)
+        self.duck.begin()
+        self.transaction = transaction = Transaction(self.database, self.duck)
+        try:
+            yield transaction
+        except BaseException:
+            self.transaction = None
+            rollback(self.duck)
+            raise
+        self.transaction = None
+        commit(transaction)
 
     # Reading -------------------------------------------------------------------------------------
 
@@ -285,7 +305,7 @@ class Session:
 
         with suppress(duckdb.TransactionException):  # An aborted transaction fails by its own error.
             for name in self.scans:
-                self.duck.unregister(name)
+                unbind(self.duck, name)
             self.scans, self.revision = {}, -1
 
     def _new_reading(self) -> ReadSession:
@@ -296,18 +316,22 @@ class Session:
         narrowed ones (lookups.py) included."""
         import duckdb
 
-        wanted = {name: (scanned, make) for name, scanned, make in self.database.scans(self.reading_finder())}
+        wanted: dict[str, Registration] = {}
+        if not self.database.keeps_nothing:
+            from sqlfront.database.stored_views import registrations
+
+            wanted = {found.name: found for found in registrations(self.database, self.reading_finder())}
         try:
             for name in self.scans.keys() - wanted.keys():
-                self.duck.unregister(name)
-            for name, (scanned, make) in wanted.items():
-                if self.scans.get(name) is not scanned:
-                    self.duck.register(name, make())
+                unbind(self.duck, name)
+            for name, found in wanted.items():
+                if self.scans.get(name) is not found.scanned:
+                    found.bind(self.duck)
         except duckdb.TransactionException as error:
             if "aborted" not in str(error):
                 raise
             return  # Only ROLLBACK is possible now; the next statement comes here again.
-        self.scans = {name: scanned for name, (scanned, _) in wanted.items()}
+        self.scans = {name: found.scanned for name, found in wanted.items()}
         self.forget_names()
         self.revision = self.database.revision
 

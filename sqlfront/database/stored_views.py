@@ -1,36 +1,99 @@
-"""What DuckDB has of a materialized view: a view over the scan of its maintained core, and its definition."""
+"""What DuckDB has of a materialized view or change table: a view, the query under it, and its definition.
+
+The *stored query* of `v` computes its rows from tables. It is a view that any client of the file can read:
+`"!__sqlfront_query_<file id>_<n>"`, in the schema of `v`, and `v` is `SELECT *` from it. In sqlfront's own cursors a
+temporary view over the scan of the maintained core has that name. DuckDB looks among temporary views first, then in
+the schema of `v`: so the name is not qualified, and whoever reads `v`, by any name, reads the one or the other.
+
+EXPORT DATABASE writes the views of a schema in the order of their names, and IMPORT binds them as they come. So the
+name of a stored query begins with `!`, and a stored query reads no other view (stored_queries.py).
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import SCHEMA, Database
-from sqlfront.database.entries import ViewEntry
-from sqlfront.planner.model.query import Definition, Limit
+from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry
+from sqlfront.database.scans import Registration, Scan
+from sqlfront.database.stored_queries import query_over_tables, rows_of_change_table
+from sqlfront.database.user_settings import frozen
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.transport import restored_sql
+from sqlfront.storage.outside.change_log import INPUT
 from sqlfront.storage.sql_text import quote
+
+if TYPE_CHECKING:
+    from sqlfront.database.scans import ReadSession
+    from sqlfront.planner.model.query import Definition, Limit
 
 
 def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
-    """Write a view's definition and make the DuckDB view that users see, in the transaction of `con`.
-
-    That is the final projection over the scan of the maintained core. None of the name may be there.
-    """
-    database.register(con, database.scan_name(entry.scan), database.view_scan(entry, database.session))
-    query = view_query(entry.definition, entry, database.scan_name(entry.scan))
-    con.execute(f"CREATE VIEW {table_sql(database.name, entry.name)} AS {query}")
+    """Write a view's definition and make the DuckDB view that users see, in the transaction of `con`, a cursor of ours:
+    in the user's, temporary tables may hide those of the query. None of the name may be there."""
+    with frozen(con, entry.settings):
+        put_views(database, con, entry.name, entry.scan, query_over_tables(database, entry))
     database.save_view(con, entry)
 
 
-def forget_view(database: Database, con: Any, name: QualifiedName) -> None:
-    con.execute(f"DROP VIEW IF EXISTS {table_sql(database.name, name)}")
-    con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [name.schema, name.name])
+def put_views(database: Database, con: Any, name: QualifiedName, scan: int, query: str) -> None:
+    """Make the DuckDB view of a view or change table, and the stored query under it."""
+    stored = QualifiedName(name.schema, database.query_name(scan))
+    con.execute(f"CREATE VIEW {table_sql(database.name, stored)} AS {query}")
+    con.execute(f"CREATE VIEW {table_sql(database.name, name)} AS SELECT * FROM {quote(stored.name)}")
+
+
+def drop_views(database: Database, con: Any, name: QualifiedName, scan: int) -> None:
+    """Drop what `put_views` has made, as far as it is there."""
+    for one in (name, QualifiedName(name.schema, database.query_name(scan))):
+        con.execute(f"DROP VIEW IF EXISTS {table_sql(database.name, one)}")
+
+
+def forget_view(database: Database, con: Any, view: StoredView) -> None:
+    """Drop a view's DuckDB view, and its definition, in the transaction of `con`."""
+    drop_views(database, con, view.name, view.scan)
+    con.execute(f"DELETE FROM {SCHEMA}.views WHERE schema = ? AND name = ?", [view.name.schema, view.name.name])
+
+
+def store_change_table(database: Database, con: Any, table: ChangeTable) -> None:
+    """Make the DuckDB view of a change table, in the transaction of `con`. Its log must be there, if it has one."""
+    put_views(database, con, table.name, table.scan, rows_of_change_table(database, table))
+
+
+def forget_change_table(database: Database, con: Any, table: ChangeTable) -> None:
+    """Drop the DuckDB view of a change table, and its definition, in the transaction of `con`."""
+    drop_views(database, con, table.name, table.scan)
+    name = [table.name.schema, table.name.name]
+    con.execute(f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?", name)
+
+
+def registrations(database: Database, session: Callable[[], ReadSession]) -> Iterator[Registration]:
+    """The scans of all views and change tables; `session()` is the cursor's."""
+    if any(table.durable for table in database.change_tables.values()):
+        yield Registration(INPUT, database.log.input, lambda: database.log.input)
+    for entry in database.views.values():
+        name = database.scan_name(entry.scan)
+        projection = partial(view_query, entry.definition, entry, name)
+        yield Registration(name, entry.maintained, partial(database.view_scan, entry, session), projection)
+    for unbuilt in database.unbuilt.values():
+        name = database.scan_name(unbuilt.scan)
+        yield Registration(
+            name, unbuilt, partial(_failing_scan, unbuilt, session), partial(_cast, unbuilt.columns, name)
+        )
+    for table in database.change_tables.values():
+        name, relation = database.scan_name(table.scan), database.engine.relations[database.relation_key(table.name)]
+        make, projection = (
+            partial(database.table_scan, table, relation, session),
+            partial(_table_query, database, table),
+        )
+        yield Registration(name, table.columns, make, projection)
 
 
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
-    """SQL that computes a view's columns from its raw columns; those of a frozen projection, the scan has computed."""
+    """SQL that computes a view's columns from the raw columns of a scan, which has computed a frozen projection."""
     if definition.is_frozen:
         columns = [
             _output(definition, restored_sql(quote(name), type_), name, type_) for name, type_ in definition.columns
@@ -66,12 +129,6 @@ def _output(definition: Definition, expression: str, name: str, type_: str) -> s
     return f"CAST({expression} AS {type_}){collated} AS {quote(name)}"
 
 
-def register_all(database: Database, con: Any) -> None:
-    """Let a cursor of DuckDB's find all scans, for definitions that name them."""
-    for name, _, make in database.scans(database.session):
-        database.register(con, name, make())
-
-
 def _first(limit: Limit, sort: list[str], parts: int) -> str:
     """The clauses that leave the first rows, of all or of each group by `parts` columns."""
     sorting = ", ".join(sort)
@@ -79,3 +136,30 @@ def _first(limit: Limit, sort: list[str], parts: int) -> str:
         rows = "" if limit.rows is None else f" LIMIT {limit.rows}"
         return f"ORDER BY {sorting or 1}{rows} OFFSET {limit.offset}"
     return "QUALIFY " + limit.number_within(", ".join(quote(f"part {number}") for number in range(parts)), sorting)
+
+
+def _table_query(database: Database, table: ChangeTable) -> str:
+    """SQL that computes a change table's columns from those of its scan."""
+    from sqlfront.storage.codecs.encoding import codec_for
+
+    texts = [codec_for(column.type, database.engine.dictionaries).cast_sql(column.name) for column in table.columns]
+    columns = [
+        f"CAST({text} AS {column.type}) AS {quote(column.name)}"
+        for text, column in zip(texts, table.columns, strict=True)
+    ]
+    return f"SELECT {', '.join(columns)} FROM {database.scan_name(table.scan)}"
+
+
+def _cast(columns: Sequence[tuple[str, str]], source: str) -> str:
+    texts = [f"CAST({quote(name)} AS {type_}) AS {quote(name)}" for name, type_ in columns]
+    return f"SELECT {', '.join(texts)} FROM {source}"
+
+
+def _failing_scan(unbuilt: UnbuiltView, session: Callable[[], ReadSession]) -> Scan:
+    """What a view that is not built answers to every read: why, and the way out."""
+    import pyarrow as pa
+
+    def batches(session: ReadSession) -> Iterator[pa.RecordBatch]:
+        raise unbuilt.error()
+
+    return Scan(lambda: pa.schema([(name, pa.null()) for name, _ in unbuilt.columns]), batches, session)

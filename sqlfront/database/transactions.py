@@ -11,7 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from sqlfront.database.database import Database
 from sqlfront.database.durable import compact_logs, log_changes
@@ -32,6 +32,19 @@ if TYPE_CHECKING:
     Rows: TypeAlias = pa.Table | Sequence[Sequence[Any]]
 
 
+class Rebinding(Protocol):
+    """What a transaction has done to tables under views, which COMMIT builds anew (define/rebinding.py)."""
+
+    tables: set[tuple[str, str]]
+    """The captured tables, as committed, whose changes are not captured any more."""
+
+    @property
+    def views(self) -> list[ViewEntry]: ...
+    def build(self, con: Any, undo: ExitStack) -> None: ...
+    def publish(self) -> None: ...
+    def restore(self) -> None: ...
+
+
 class Transaction:
     """What one cursor has changed since BEGIN (or in the current statement, in autocommit)."""
 
@@ -46,6 +59,7 @@ class Transaction:
         self.defines = False  # Whether plain views or macros may have been defined in it.
         self.epoch: Epoch | None = None
         self.snapshot: Snapshot | None = None
+        self.rebinding: Rebinding | None = None
 
     def look(self) -> None:
         """Note, before its first statement, which state of the views is that of the transaction's tables."""
@@ -80,7 +94,8 @@ class Transaction:
 
     def changes(self, *, consume: bool = False) -> dict[str, Change]:
         """All changes so far, per relation of the engine; `consume` takes captured rows out of DuckDB, for COMMIT."""
-        found = captured(self._database, self._con, own=True, consume=consume)
+        without = () if self.rebinding is None else self.rebinding.tables
+        found = captured(self._database, self._con, own=True, consume=consume, without=without)
         return found | _joined(self._tables) if self._tables else found
 
     @contextmanager
@@ -122,7 +137,7 @@ class Transaction:
     def commit(self) -> Epoch | None:
         """Apply everything to all views, COMMIT in DuckDB, publish; or undo and roll back, raising the cause."""
         database, con, applied = self._database, self._con, None
-        with database.lock, Uninterrupted() as signals:
+        with database.lock, Uninterrupted() as signals, self._rebound():
             started = ending = time.perf_counter()
             with committing(con) as undo:
                 catch_up(database)
@@ -135,6 +150,10 @@ class Transaction:
                     applied.work.took("writing in DuckDB", self.writing)
                     applied.work.took("reading captured changes", captured)
                     ending = time.perf_counter()
+                if self.rebinding is not None and self.snapshot is not None:
+                    for entry in self.rebinding.views:
+                        self.snapshot.refuse_changed(entry)
+                    self.rebinding.build(con, undo)
                 logged = self._log(changes)
                 signals.check()
             for table in self._truncated.values():
@@ -151,6 +170,18 @@ class Transaction:
             if logged:
                 compact_logs(database, now=False)
             return self.epoch
+
+    @contextmanager
+    def _rebound(self) -> Iterator[None]:
+        """Let the views that COMMIT builds anew take their places after the body, or bring back the others."""
+        try:
+            yield
+        except BaseException:
+            if self.rebinding is not None:
+                self.rebinding.restore()
+            raise
+        if self.rebinding is not None:
+            self.rebinding.publish()
 
     def _log(self, changes: dict[str, Change]) -> dict[int, int]:
         """Write what changes in durable tables, and their sources' offsets, in the transaction that commits them."""
@@ -178,6 +209,7 @@ class Snapshot:
         with database.lock:
             with suppress(Error):  # A read of a view raises it again; ROLLBACK must not.
                 catch_up(database)
+            self.rebound: set[tuple[str, str]] = set()
             self._views, self._changes = ({}, {}) if database.keeps_nothing else self._state(database)
 
     @staticmethod
@@ -188,6 +220,17 @@ class Snapshot:
         return dict(database.engine.views), {table: relations[table].changes for table in tables & relations.keys()}
 
     def refuse_newer(self, entry: ViewEntry) -> None:
+        """StaleRead if a view is not that of the transaction's tables: the transaction has replaced one, or as
+        `refuse_changed`."""
+        if entry.name.key in self.rebound:
+            raise StaleRead(
+                f"materialized view {shown(entry.name)} is older than what this transaction sees of its tables",
+                why="the transaction has renamed or replaced a table that the view reads",
+                hint="COMMIT first: it builds the view anew",
+            )
+        self.refuse_changed(entry)
+
+    def refuse_changed(self, entry: ViewEntry) -> None:
         """StaleRead if a view is not as it was: others have changed its tables, or it was built since.
 
         Change tables are not DuckDB's: there, every statement sees the last epoch.
@@ -259,9 +302,15 @@ def rollback(con: Any) -> None:
     restore(con)
 
 
-def captured(database: Database, con: Any, *, own: bool, consume: bool) -> dict[str, Change]:
-    """Captured rows of ordinary tables as the transaction of `con` sees them, in the relations' column order."""
-    tables = [name for name in database.capture.tables() if database.relation_key(name) in database.engine.relations]
+def captured(
+    database: Database, con: Any, *, own: bool, consume: bool, without: Collection[tuple[str, str]] = ()
+) -> dict[str, Change]:
+    """Captured rows of ordinary tables as the transaction of `con` sees them, in the relations' column order; `without`
+    some tables."""
+    known = database.engine.relations
+    tables = [
+        name for name in database.capture.tables() if database.relation_key(name) in known and name.key not in without
+    ]
     if not tables:
         return {}
     import numpy as np

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from sqlfront.database.database import SCHEMA, Database
+from sqlfront.database.database import Database
 from sqlfront.database.durable import settle_durability
 from sqlfront.database.entries import ChangeTable
 from sqlfront.database.names import new_name, shown
-from sqlfront.database.stored_views import register_all
+from sqlfront.database.stored_views import forget_change_table, store_change_table
 from sqlfront.database.transactions import transaction
+from sqlfront.database.user_settings import lossless
 from sqlfront.define import persistence
 from sqlfront.define.ddl import readers_to_drop, refuse_other_object
 from sqlfront.define.options import check_options
 from sqlfront.define.replacing import dropping
 from sqlfront.maintenance.relation.base_relation import Column
 from sqlfront.sql.search_path import Names
-from sqlfront.sql.statements import CreateChangeTable, Name
+from sqlfront.sql.statements import CreateChangeTable, Name, PassThrough
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.outside.sources import check_source
@@ -50,14 +52,10 @@ def create_change_table(database: Database, con: Any, statement: CreateChangeTab
         database.change_tables[name.key] = table
         try:
             with transaction(con):
-                register_all(database, con)
-                types = ", ".join(
-                    f"CAST({_scan_column(database, c)} AS {c.type}) AS {quote(c.name)}" for c in table.columns
-                )
-                con.execute(f"CREATE VIEW {name} AS SELECT {types} FROM {database.scan_name(table.scan)}")
-                persistence.save_change_table(con, table)
                 if table.durable:
                     database.log.create(con, table.scan, table.types)
+                store_change_table(database, con, table)
+                persistence.save_change_table(con, table)
         except BaseException:
             del database.change_tables[name.key]
             database.engine.drop_table(relation)
@@ -75,17 +73,75 @@ def drop_change_table(database: Database, con: Any, name: Name, *, if_exists: bo
             raise ProgrammingError(f"there is no change table {name}", hint="SHOW CHANGE TABLES lists them")
         readers = readers_to_drop(database, [table.name], cascade=cascade, what=f"DROP CHANGE TABLE {name}")
         with dropping(database, con, readers):
-            con.execute(f"DROP VIEW IF EXISTS {table.name}")
-            con.execute(
-                f"DELETE FROM {SCHEMA}.change_tables WHERE schema = ? AND name = ?",
-                [table.name.schema, table.name.name],
-            )
+            forget_change_table(database, con, table)
             database.log.drop(con, table.scan)
         database.attached.sources.pop(table.scan, None)
         database.offsets = {key: at for key, at in database.offsets.items() if key[0] != table.scan}
         del database.change_tables[table.name.key]
         database.engine.drop_table(database.relation_key(table.name))
         database.changed()
+
+
+def add_column(database: Database, con: Any, table: ChangeTable, statement: PassThrough) -> None:
+    """ALTER TABLE ... ADD COLUMN of a change table: present rows get its default. Views stay as they are.
+
+    O(rows), of a table that keeps none O(1). On any error nothing has changed.
+    """
+    from sqlfront.maintenance.added_column import add_column
+    from sqlfront.storage.codecs.encoding import codec_for
+
+    with database.lock:
+        found = _added(con, table, statement)
+        if found is None:
+            return
+        column, default, value = found
+        relation = database.relation_key(table.name)
+        codec_for(column.type, database.engine.dictionaries)
+        database.catch_up_views(database.engine.deferred.views)
+        for entry in database.readers(table.name):
+            database.refuse_waiting(entry)
+        with database.cursor() as own, transaction(own):
+            if table.durable:
+                database.log.add_column(own, table.scan, len(table.columns), column.type, default or "NULL")
+            defaults = table.defaults | ({column.name: default} if default is not None else {})
+            changed = replace(table, columns=(*table.columns, column), defaults=defaults)
+            forget_change_table(database, own, table)
+            store_change_table(database, own, changed)
+            persistence.save_change_table(own, changed)
+            add_column(database.engine, relation, column, value)
+        vars(table).update(vars(changed))
+        database.changed()
+
+
+def _added(con: Any, table: ChangeTable, statement: PassThrough) -> tuple[Column, str | None, Any] | None:
+    """The column that a statement adds, its default as SQL, and as an Arrow array of one. None if there is nothing to
+    add. DuckDB adds it to a table of its own, with one row."""
+    import duckdb
+
+    columns = ", ".join(f"{quote(column.name)} {column.type}" for column in table.columns)
+    [target] = statement.targets
+    text = f"{statement.text[: target.start]}temp.__sqlfront_types{statement.text[target.end :]}"
+    con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_types ({columns})")
+    try:
+        con.execute(f"INSERT INTO temp.__sqlfront_types ({quote(table.columns[0].name)}) VALUES (NULL)")
+        con.execute(text)
+        made = con.execute(
+            "SELECT column_name, data_type, NOT is_nullable, column_default FROM duckdb_columns() "
+            "WHERE database_name = 'temp' AND table_name = '__sqlfront_types' ORDER BY column_index"
+        ).fetchall()
+        if len(made) == len(table.columns):
+            return None
+        name, type_, not_null, default = made[-1]
+        with lossless(con):
+            value = con.sql(f"SELECT {quote(name)} FROM temp.__sqlfront_types").to_arrow_table().column(0)
+        return Column(name, type_, not_null), default, value.combine_chunks()
+    except duckdb.Error as error:
+        message = str(error).replace("temp.__sqlfront_types", str(target)).replace("__sqlfront_types", table.name.name)
+        raise ProgrammingError(
+            f"ALTER TABLE {shown(table.name)}: {message}", hint="ADD COLUMN as DuckDB has it"
+        ) from error
+    finally:
+        con.execute("DROP TABLE IF EXISTS temp.__sqlfront_types")
 
 
 def _change_table(
@@ -123,9 +179,3 @@ def _change_table(
     for each in made:
         codec_for(each.type, database.engine.dictionaries)
     return ChangeTable(name, made, tuple(map(tuple, keys)), defaults, options, database.new_scan())
-
-
-def _scan_column(database: Database, column: Column) -> str:
-    from sqlfront.storage.codecs.encoding import codec_for
-
-    return codec_for(column.type, database.engine.dictionaries).cast_sql(column.name)

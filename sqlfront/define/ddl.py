@@ -16,7 +16,7 @@ from sqlfront.database.catalog import EngineCatalog
 from sqlfront.database.database import SCHEMA, Database
 from sqlfront.database.entries import StoredView, ViewEntry
 from sqlfront.database.names import locate, new_name, require_own, shown
-from sqlfront.database.stored_views import forget_view, register_all, store_view
+from sqlfront.database.stored_views import forget_view, store_view
 from sqlfront.database.transactions import transaction
 from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
@@ -118,7 +118,6 @@ def refresh_view(database: Database, con: Any, name: Name) -> None:
     with database.lock:
         unbuilt = database.unbuilt.get(locate(database, con, name.parts, temporary=False) or ("", ""))
         if unbuilt is not None:
-            register_all(database, con)
             bound = bind_stored(EngineCatalog(database, con), con, unbuilt)
             put_in_place(database, con, draft(database, unbuilt, bound), unbuilt)
             return
@@ -234,9 +233,9 @@ def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
     entry.sources = fresh.sources
     if entry.feed is not None:
         entry.feed.follow()
-    with transaction(con):
-        forget_view(database, con, entry.name)
-        store_view(database, con, entry)
+    with database.cursor() as own, transaction(own):
+        forget_view(database, own, entry)
+        store_view(database, own, entry)
 
 
 # Inside ------------------------------------------------------------------------------------------

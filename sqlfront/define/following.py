@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.catalog import EngineCatalog
@@ -19,23 +19,28 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def following(database: Database, con: Any, view: StoredView, bound: Bound) -> Iterator[None]:
+def following(
+    database: Database, con: Any, view: StoredView, bound: Bound, undo: ExitStack | None = None
+) -> Iterator[None]:
     """The engine follows the tables that a view reads. If the body fails, tables that were not followed before are let
-    go. A DataError names the view."""
+    go; in an open transaction by the stack that undoes it. A DataError names the view."""
     kept = {database.relation_key(table.name): table for table in database.change_tables.values()}
     for table in bound.tables & kept.keys():
         _refuse_passed_rows(database, kept[table])
     columns = {table: _columns(database, table, bound.catalog) for table in sorted(bound.tables - kept.keys())}
     fresh = [table for table in columns if table not in database.engine.relations]
+    if undo is not None:
+        undo.callback(_forget, database, fresh)
     try:
-        _capture(database, con, bound.catalog, columns)
+        _capture(database, con, bound.catalog, columns, in_transaction=undo is not None)
         for source in bound.fed.values():
             database.engine.expose(source.maintained.name)
         with _naming(view):
             yield
     except BaseException:
-        _let_go(database, con, bound.catalog, fresh)
-        database.engine.drop_unread()
+        if undo is None:
+            _let_go(database, con, bound.catalog, fresh)
+            database.engine.drop_unread()
         raise
 
 
@@ -61,7 +66,14 @@ def _columns(database: Database, table: str, catalog: EngineCatalog) -> list[Col
     return [Column(*column) for column in known or ()]
 
 
-def _capture(database: Database, con: Any, catalog: EngineCatalog, tables: Mapping[str, Sequence[Column]]) -> None:
+def _capture(
+    database: Database,
+    con: Any,
+    catalog: EngineCatalog,
+    tables: Mapping[str, Sequence[Column]],
+    *,
+    in_transaction: bool,
+) -> None:
     """Make the engine follow tables with these columns. The rows of a read-only file never change."""
     known = database.engine.relations
     for table, columns in tables.items():
@@ -69,15 +81,19 @@ def _capture(database: Database, con: Any, catalog: EngineCatalog, tables: Mappi
             database.engine.create_table(table, columns, retain=False)
     if not database.read_only:
         needed = {catalog.name(table): [column.name for column in columns] for table, columns in tables.items()}
-        database.capture.install(con, needed)
+        database.capture.install(con, needed, in_transaction=in_transaction)
     for table, columns in tables.items():
         known[table].columns = tuple(columns)  # Columns may have been added since.
 
 
-def _let_go(database: Database, con: Any, catalog: EngineCatalog, tables: Sequence[str]) -> None:
-    """Stop following tables that no view reads."""
+def _forget(database: Database, tables: Sequence[str]) -> None:
     for table in set(tables) & database.engine.relations.keys():
         database.engine.drop_table(table)
+
+
+def _let_go(database: Database, con: Any, catalog: EngineCatalog, tables: Sequence[str]) -> None:
+    """Stop following tables that no view reads."""
+    _forget(database, tables)
     if tables and not database.read_only:
         database.capture.uninstall(con, [catalog.name(table) for table in tables])
 

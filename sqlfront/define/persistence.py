@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlfront.binding.session_settings import settings_of
 from sqlfront.database.database import SCHEMA, Database
-from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, ViewEntry
+from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView
 from sqlfront.database.epoch_numbers import reserve_epochs
 from sqlfront.database.failures import translated
 from sqlfront.database.names import shown
@@ -73,8 +73,6 @@ def restore(database: Database) -> None:
     """
     from sqlfront.database.durable import replay
 
-    if database.in_memory:
-        return
     con = database.cursor()
     known = con.execute(
         "SELECT count(*) FROM duckdb_tables() WHERE database_name = ? AND schema_name = ? AND table_name = 'state'",
@@ -83,6 +81,8 @@ def restore(database: Database) -> None:
     if not known:
         con.close()
         return
+    from sqlfront.define.earlier_files import convert  # With sqlglot, which a file without views does not load.
+
     database.token = identity(con, database.name)
     [(epoch,)] = con.execute(f"SELECT coalesce(max(reserved), 0) FROM {SCHEMA}.state").fetchall()
     database.engine.begin_after(epoch)
@@ -94,11 +94,15 @@ def restore(database: Database) -> None:
     if any(table.durable for table in database.change_tables.values()):
         database.offsets = database.log.offsets(con)
         replay(database, con)
-    views = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
+    rows = con.execute(f"SELECT * FROM {SCHEMA}.views ORDER BY scan").fetchall()
+    views = [_stored_view(con, row) for row in rows]
+    for view in views:
+        database.take_scan(view.scan)
+    convert(database, con, views)
     database.replaying = True
-    for number, row in enumerate(views, 1):
-        with database.progress.watch(f"rebuilding {number} of {len(views)} views, {row[1]}"):
-            _restore_view(database, con, row)
+    for number, view in enumerate(views, 1):
+        with database.progress.watch(f"rebuilding {number} of {len(views)} views, {view.name.name}"):
+            _restore_view(database, con, view)
     database.replaying = False
     for table in database.change_tables.values():
         if table.durable:
@@ -139,57 +143,32 @@ def _restore_change_table(database: Database, row: tuple[Any, ...]) -> None:
     database.engine.create_table(database.relation_key(table.name), table.columns, retain=table.retain)
 
 
-def _restore_view(database: Database, con: Any, row: tuple[Any, ...]) -> None:
-    from sqlfront.database.stored_views import forget_view, register_all, store_view
-    from sqlfront.database.transactions import transaction
-    from sqlfront.define.build import build_view
-
+def _stored_view(con: Any, row: tuple[Any, ...]) -> StoredView:
     schema, view, written, query, options, column_names, scan, *frozen = row
-    database.take_scan(scan)
-    name, names, own = QualifiedName(schema, view), tuple(json.loads(column_names)), json.loads(options)
     # A file of before settings were stored has none; later versions of DuckDB may have more of them.
     settings = settings_of(con) | (json.loads(frozen[0]) if frozen and frozen[0] else {})
-    stored = StoredView(name, written, query, own, names, scan, settings)
-    register_all(database, con)
+    names = tuple(json.loads(column_names))
+    return StoredView(QualifiedName(schema, view), written, query, json.loads(options), names, scan, settings)
+
+
+def _restore_view(database: Database, con: Any, view: StoredView) -> None:
+    from sqlfront.database.stored_views import forget_view, store_view
+    from sqlfront.database.transactions import transaction
+    from sqlfront.define.build import build_view
+    from sqlfront.define.earlier_files import columns_of
+
+    columns = columns_of(database, con, view)
     try:
         with translated(None):
-            entry = build_view(database, con, stored)
+            entry = build_view(database, con, view)
     except Error as error:
         reason = ": ".join(filter(None, (error.what, error.why)))
         why = f"it could not be rebuilt when the database was opened: {reason}"
-        raw = _raw_names(con, name, database.scan_name(scan))
-        database.unbuilt[name.key] = UnbuiltView(name, written, query, own, names, scan, settings, raw, why)
-        print(f"sqlfront: materialized view {shown(name)} could not be rebuilt: {error}", file=sys.stderr)
+        database.unbuilt[view.name.key] = UnbuiltView(**vars(view), columns=columns, why=why)
+        print(f"sqlfront: materialized view {shown(view.name)} could not be rebuilt: {error}", file=sys.stderr)
         return
-    database.views[name.key] = entry
-    described = con.execute(
-        "SELECT column_name, data_type FROM duckdb_columns() WHERE database_name = current_database() "
-        "AND schema_name = ? AND table_name = ? ORDER BY column_index",
-        [name.schema, name.name],
-    ).fetchall()
-    renamed = bool(entry.definition.derived) and _raw_names(con, name, database.scan_name(scan)) != _raw(entry)
-    if (tuple(described) != entry.definition.columns or renamed) and not database.read_only:
+    database.views[view.name.key] = entry
+    if columns != entry.definition.columns and not database.read_only:
         with transaction(con):
-            forget_view(database, con, name)
+            forget_view(database, con, entry)
             store_view(database, con, entry)
-
-
-def _raw(entry: ViewEntry) -> tuple[str, ...]:
-    return tuple(column.name for column in entry.definition.raw) or ("one",)
-
-
-def _raw_names(con: Any, name: QualifiedName, scan: str) -> tuple[str, ...]:
-    """The columns that the DuckDB view of a materialized view reads from its scan."""
-    import sqlglot
-    from sqlglot import exp
-
-    found = con.execute(
-        "SELECT sql FROM duckdb_views() WHERE database_name = current_database() AND schema_name = ? AND view_name = ?",
-        [name.schema, name.name],
-    ).fetchall()
-    for (sql,) in found:
-        for select in sqlglot.parse_one(sql, dialect="duckdb").find_all(exp.Select):
-            source = select.args.get("from_")
-            if source is not None and source.this.name == scan:
-                return tuple(dict.fromkeys(column.name for column in select.find_all(exp.Column))) or ("one",)
-    return ("one",)

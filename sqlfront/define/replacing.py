@@ -37,12 +37,13 @@ def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView |
     with (
         Uninterrupted() as critical,
         following(database, con, drafted.view, drafted.bound),
-        dropping(database, con, replaced, within=within) as (undo, entries),
+        database.cursor() as own,
+        dropping(database, own, replaced, within=within) as (undo, entries),
     ):
-        entries.append(fill(database, con, drafted, undo, critical.check))
-        store_view(database, con, entries[0])
+        entries.append(fill(database, own, drafted, undo, critical.check))
+        store_view(database, own, entries[0])
         for reader in readers:
-            entries.append(_built_anew(database, con, reader, entries, undo))
+            entries.append(_built_anew(database, own, reader, entries, undo))
 
 
 def refuse_circle(database: Database, old: StoredView, bound: Bound) -> None:
@@ -76,7 +77,7 @@ def dropping(
     try:
         with within(con) as undo:
             for view in views:
-                forget_view(database, con, view.name)
+                forget_view(database, con, view)
             yield undo, entries
             tables = unneeded_tables(database, views, entries)
             if tables:

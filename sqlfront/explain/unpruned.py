@@ -24,13 +24,10 @@ def unpruned(database: Database, query: exp.Expr) -> str:
     """
     import duckdb
 
-    from sqlfront.database.stored_views import register_all
-
     if not _numbers(query, inner=True):
         return printed(query)
     everywhere, outermost = _hidden(query, inner=True), _hidden(query, inner=False)
     with database.cursor() as con:  # An error would abort a transaction of the user's.
-        register_all(database, con)
         for text in dict.fromkeys((everywhere, outermost)):
             try:
                 con.execute(f"EXPLAIN {text}").fetchall()

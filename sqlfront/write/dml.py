@@ -22,7 +22,7 @@ from sqlfront.database.failures import expect_copy, translated
 from sqlfront.database.frames import as_user, user_object
 from sqlfront.database.names import Key, captured_table, meant, shown
 from sqlfront.database.reads_ours import reads_ours
-from sqlfront.database.transactions import Transaction, rollback
+from sqlfront.database.transactions import Transaction
 from sqlfront.database.user_settings import lossless
 from sqlfront.sql.name_parts import GAP, NAME, OPAQUE
 from sqlfront.sql.statements import Name, PassThrough
@@ -59,7 +59,8 @@ def written_key(session: Session, statement: PassThrough) -> Key | None:
                 hint="connect without access_mode = 'READ_ONLY'",
             )
         if key is not None:
-            return key
+            rebinding = session.transaction.rebinding if session.transaction is not None else None
+            return None if rebinding is not None and key in rebinding.tables else key
     return None
 
 
@@ -143,33 +144,17 @@ def _leave(session: Session, result: pa.Table | int) -> None:
 def unit(session: Session, key: Key | None = None) -> Iterator[Transaction]:
     """The open transaction, or one for this statement alone that is committed at the end: a write of the captured table
     `key` and of nothing else of ours, if it is given."""
-    with bodies_found(session), _unit(session, key) as transaction:
+
+    def commit(transaction: Transaction) -> None:
+        if key is None or not session.database.capture.alone:
+            transaction.commit()
+        else:
+            commit_captured(session, transaction, key)
+
+    with bodies_found(session), session.in_transaction(commit) as transaction:
         started = time.perf_counter()
         yield transaction
         transaction.writing += time.perf_counter() - started
-
-
-@contextmanager
-def _unit(session: Session, key: Key | None) -> Iterator[Transaction]:
-    if session.transaction is not None:
-        session.transaction.touch()
-        yield session.transaction
-        return
-    session.tell(False)
-    session.duck.begin()
-    transaction = Transaction(session.database, session.duck)
-    session.transaction = transaction
-    try:
-        yield transaction
-    except BaseException:
-        session.transaction = None
-        rollback(session.duck)
-        raise
-    session.transaction = None
-    if key is None or not session.database.capture.alone:
-        transaction.commit()
-    else:
-        commit_captured(session, transaction, key)
 
 
 def _write_table(session: Session, statement: PassThrough, key: Key, params: Any, many: bool) -> pa.Table | int:

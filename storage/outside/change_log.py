@@ -44,7 +44,7 @@ class ChangeLog:
     """
 
     def __init__(self, database: str, schema: str) -> None:
-        self._schema = f"{quote(database)}.{quote(schema)}"
+        self._own, self._schema = quote(schema), f"{quote(database)}.{quote(schema)}"
         self._appended: dict[int, int] = {}
         self._compacted: dict[int, int] = {}
         self.input = LogInput()
@@ -60,6 +60,10 @@ class ChangeLog:
         """A new, empty log for a table of these column types."""
         columns = "".join(f", c{i} {type_}" for i, type_ in enumerate(types))
         con.execute(f"CREATE TABLE {self._table(number)} (epoch BIGINT, weight BIGINT{columns})")
+
+    def add_column(self, con: Any, number: int, place: int, type_: str, default: str) -> None:
+        """One more column, the last, which has a value (SQL) in all present rows. O(log)."""
+        con.execute(f"ALTER TABLE {self._table(number)} ADD COLUMN c{place} {type_} DEFAULT {default}")
 
     def drop(self, con: Any, number: int) -> None:
         """Forget a log and its offsets; no error if there is none."""
@@ -95,8 +99,13 @@ class ChangeLog:
 
     def rows(self, con: Any, number: int, types: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """The net rows of a log, as batches (columns c0, c1, ...) and their weights."""
-        for batch in exported(con.sql(self._net(number, types))).to_arrow_reader(65536):
+        for batch in exported(con.sql(self._net(self._table(number), types))).to_arrow_reader(65536):
             yield batch.select(range(batch.num_columns - 1)), batch.column(batch.num_columns - 1).to_numpy()
+
+    def net_query(self, number: int, types: Sequence[str]) -> str:
+        """The query for a log's net rows: columns c0, c1, ..., and net_weight. It names no database, so it is right in
+        the file under any name."""
+        return self._net(f"{self._own}.log_{number}", types)
 
     def count(self, con: Any, number: int) -> int:
         """How many rows a log has, not netted."""
@@ -110,7 +119,7 @@ class ChangeLog:
         if last is not None:
             names = ", ".join(["weight", *(f"c{i}" for i in range(len(types)))])
             order = ", ".join(["net_weight", *(f"c{i}" for i in range(len(types)))])
-            net = self._net(number, types, kept)
+            net = self._net(table, types, kept)
             con.execute(f"INSERT INTO {table} (epoch, {names}) SELECT {epoch}, {order} FROM ({net})")
             con.execute(f"DELETE FROM {table} WHERE rowid <= {last}")
         self._compacted[number], self._appended[number] = self.count(con, number), 0
@@ -133,7 +142,7 @@ class ChangeLog:
     def _table(self, number: int) -> str:
         return f"{self._schema}.log_{number}"
 
-    def _net(self, number: int, types: Sequence[str], kept: Sequence[bool] | None = None) -> str:
+    def _net(self, table: str, types: Sequence[str], kept: Sequence[bool] | None = None) -> str:
         """The query for a log's net rows. Text groups by its bytes too: a session's collation must not merge it."""
         columns, groups = [], []
         for i, type_ in enumerate(types):
@@ -144,4 +153,4 @@ class ChangeLog:
             groups += [f"c{i}", f"encode(c{i})"] if type_ == "VARCHAR" else [f"c{i}"]
         grouping = f"GROUP BY {', '.join(groups)} " if groups else ""
         chosen = ", ".join([*columns, "CAST(sum(weight) AS BIGINT) AS net_weight"])
-        return f"SELECT {chosen} FROM {self._table(number)} {grouping}HAVING sum(weight) <> 0"
+        return f"SELECT {chosen} FROM {table} {grouping}HAVING sum(weight) <> 0"

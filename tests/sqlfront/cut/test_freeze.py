@@ -72,7 +72,8 @@ def test_renaming_changes_the_table_and_its_columns_alone() -> None:
     con.execute("CREATE TABLE s.t (a INTEGER)")
     query = "SELECT t.a, \"B C\" AS a1, 'a main.t' AS x FROM t JOIN u USING (a) JOIN s.t AS t2 USING (a)"
     frozen = frozen_query(query, DuckDBCatalog(con))
-    renamed = renamed_query(frozen, QualifiedName("main", "T"), QualifiedName("main", "new"), {"A": 'q"', "b C": "a"})
+    key = QualifiedName("main", "T").key
+    renamed = renamed_query(frozen, {key: QualifiedName("main", "new")}, {key: {"A": 'q"', "b C": "a"}})
     assert frozen == (
         "SELECT t.a, \"B C\" AS a1, 'a main.t' AS x FROM "
         '(SELECT "a" AS "a", "b c" AS "b c" FROM main.t AS "t") AS "t" '

@@ -115,7 +115,7 @@ def test_the_mix_is_kept(tmp_path):
     con.execute("ALTER TABLE place RENAME TO town")
     assert (weights(con)["town"], top(con)) == (3, ["o"])
     con.close()
-    con = connect(path)
+    con = sqlfront.connect(path)
     assert (weights(con)["town"], top(con)) == (3, ["o"])
     con.close()
 

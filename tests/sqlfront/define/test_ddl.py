@@ -145,28 +145,27 @@ def state(con):
 
 def test_cascade_drops_everything_or_nothing(con):
     con.execute("CREATE TABLE p (a BIGINT PRIMARY KEY)")
-    con.execute("ALTER TABLE t RENAME TO old")
-    con.execute("CREATE TABLE t (a BIGINT PRIMARY KEY)")
-    con.execute("CREATE TABLE child (a BIGINT REFERENCES t (a))")
-    con.execute("CREATE MATERIALIZED VIEW w AS SELECT t.a, p.a AS b FROM t, p WHERE t.a = p.a")
-    con.execute("CREATE MATERIALIZED VIEW x AS SELECT count(*) AS n FROM t")
+    con.execute("CREATE TABLE k (a BIGINT PRIMARY KEY)")
+    con.execute("CREATE TABLE child (a BIGINT REFERENCES k (a))")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT k.a, p.a AS b FROM k, p WHERE k.a = p.a")
+    con.execute("CREATE MATERIALIZED VIEW x AS SELECT count(*) AS n FROM k")
     before = state(con)
     for statement, why in (
-        ("DROP TABLE t CASCADE", "main key table"),
-        ("DROP TABLE u, t CASCADE", "one object at a time"),
+        ("DROP TABLE k CASCADE", "main key table"),
+        ("DROP TABLE u, k CASCADE", "one object at a time"),
     ):
         with pytest.raises(sqlfront.Error, match=why):
             con.execute(statement)
         assert state(con) == before
-    con.execute("INSERT INTO t VALUES (1)")
+    con.execute("INSERT INTO k VALUES (1)")
     con.execute("INSERT INTO p VALUES (1)")
     con.execute("INSERT INTO u VALUES (1, 100)")
     assert rows(con, "FROM w") == [(1, 1)] and rows(con, "FROM x") == [(1,)]
     assert right(con) and right(con, "w") and right(con, "x")
     con.execute("DROP TABLE child")
-    con.execute("DROP TABLE t CASCADE")
+    con.execute("DROP TABLE k CASCADE")
     assert [row[0] for row in rows(con, "SHOW MATERIALIZED VIEWS")] == ["v"]
-    assert rows(con, "SELECT table_name FROM duckdb_tables() WHERE table_name IN ('t', 'p')") == [("p",)]
+    assert rows(con, "SELECT table_name FROM duckdb_tables() WHERE table_name IN ('k', 'p')") == [("p",)]
 
 
 def test_a_failure_inside_drop_or_replace_leaves_everything(con, monkeypatch):
