@@ -29,6 +29,8 @@ RULES: tuple[Rule, ...] = (
     plan_extension,
     plan_cyclic,
 )
+WITH_OUTER_ATOMS: tuple[Rule, ...] = (plan_q_hierarchical, plan_free_connex, plan_extension)
+"""The rules whose trees may have optional and absent children."""
 
 
 def plan_view(definition: Definition, weights: Weights | None = None, *, materialize: bool = False) -> Plan:
@@ -41,7 +43,7 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
     given = weights or {}
     rates = {atom.table: 0 if atom.is_constant else given.get(atom.table, 1) for atom in definition.atoms}
     changing = {atom.table for atom in definition.changing_atoms}
-    for rule in RULES:
+    for rule in WITH_OUTER_ATOMS if definition.outer_atoms else RULES:
         plan = rule(definition, rates)
         if plan is not None:
             if materialize:
@@ -49,4 +51,12 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
             plan = replace(plan, weights=tuple((table, rate) for table, rate in rates.items() if table in changing))
             plan = add_orders(plan, definition, rates)
             return add_distinct_sets(plan, definition, partial(plan_view, weights=weights, materialize=materialize))
-    raise AssertionError("the last rule answers every query")
+    raise AssertionError("the last rule answers every query; one with outer atoms has been asked about before")
+
+
+def has_outer_tree(definition: Definition) -> bool:
+    """Whether a tree has the optional and absent atoms of a definition as children of its nodes."""
+    if definition.comparisons or definition.limit is not None:
+        return False
+    kept = [one.definition for one in definition.distinct_sets]
+    return all(any(rule(one, {}) is not None for rule in WITH_OUTER_ATOMS) for one in (definition, *kept))

@@ -201,6 +201,12 @@ def _decide(name: Name, definition: Definition, plan: Plan, answer: Bound, quest
     def holds(query: Definition) -> bool:
         return next(question.witnesses(hypergraph(query), query.free), None) is None
 
+    if definition.outer_atoms:
+        if plan.cost == CONSTANT and answer == CONSTANT_BOUND:
+            claim, theorem = question.constant, f"{question.constant_theorem}, with the rows of NULLs in their places"
+            return Task(name, "constant", claim, theorem, here, change=CONSTANT_BOUND)
+        return Task(name, "open", "none is known", "", here, "the known bounds are for joins without outer ones")
+
     if definition.having is not None and name != "read all":
         return Task(name, "open", "none is known", "", here, "HAVING is checked row by row when the view is read")
     if holds(question.own):

@@ -130,20 +130,29 @@ def join_sql(
 ) -> str:
     """A query for the rows of the join: the free variables, then the factors."""
     first: dict[str, str] = {}
-    conditions = []
-    for atom in definition.atoms:
+    conditions, joins = [], []
+    for atom in sorted(definition.atoms, key=lambda one: one.presence != "required"):
+        equal = []
         for variable in atom.variables:
             place = f"{_quote(atom.name)}.{_quote(variable.name)}"
             if variable.name in first:
                 assert variable.name in atom.required
-                conditions.append(f"{first[variable.name]} = {place}")
+                equal.append(f"{first[variable.name]} = {place}")
             first.setdefault(variable.name, place)
+        leaf, words = (
+            f"({leaf_sql(atom, tables)}) AS {_quote(atom.name)}",
+            {"optional": "LEFT JOIN", "absent": "ANTI JOIN"},
+        )
+        if atom.presence == "required":
+            conditions += equal
+            joins.append(f" CROSS JOIN {leaf}" if joins else leaf)
+        else:
+            joins.append(f" {words[atom.presence]} {leaf} ON {' AND '.join(equal)}")
     conditions += [f"{first[c.left]} {c.operator} {first[c.right]}" for c in definition.comparisons]
     items = [first[name] for name in definition.free]
     items += [f"{_quote(atom)}.{_quote(factor.name)}" for atom, factor in factors]
-    leaves = ", ".join(f"({leaf_sql(atom, tables)}) AS {_quote(atom.name)}" for atom in definition.atoms)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {', '.join(items) or '1'} FROM {leaves}{where}"
+    return f"SELECT {', '.join(items) or '1'} FROM {''.join(joins)}{where}"
 
 
 def leaf_sql(atom: Atom, tables: Callable[[str], str] | None = None) -> str:

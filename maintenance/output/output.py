@@ -268,7 +268,7 @@ def _core_rows(view: MaintainedView, *, about: bool = False) -> int:
         if about:
             held = [one.table for one in tree.root.walk() if one.node.connex and one.table is not None]
             return max((table.live for table in held), default=0)
-        return _counted(view)
+        return Reader(view).count_tuples() if view.plan.has_outer_children else _counted(view)
     walk = read(view)
     if isinstance(walk, Walk):
         return 0 if walk.empty else walk.levels[0].table.live

@@ -28,7 +28,8 @@ from sqlfront.maintenance.output.row_program import RowProgram, Words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net, net_words
 from sqlfront.maintenance.program.rows import numbers
-from sqlfront.maintenance.program.shapes import COUNT, Part
+from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
+from sqlfront.maintenance.tree.missing_rows import missing_row
 from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.maintenance.view.emission import Factor, OutputDelta, factors
 from sqlfront.maintenance.view.maintained_view import MaintainedView
@@ -39,6 +40,7 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.programs import scan
 from sqlfront.storage.kernels.tables import key_lookups
 from sqlfront.storage.sql_text import quote
+from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -238,7 +240,7 @@ class Gathered:
         """A part's value in a tree: the product over the tables that hold the tuple, else 0."""
         found = factors(tree)
         if id(tree) not in self._addresses:
-            self._addresses[id(tree)] = self._locate(found)
+            self._addresses[id(tree)] = self._locate(tree, found)
         addresses = self._addresses[id(tree)]
         words = []
         for number, factor in enumerate(found):
@@ -257,29 +259,45 @@ class Gathered:
                 return (out != 0).any(axis=1, keepdims=True).astype(np.int64) if self._delta.supports else out
             limbs += 1
 
-    def _locate(self, found: Sequence[Factor]) -> np.ndarray:
+    def _locate(self, tree: Tree, found: Sequence[Factor]) -> np.ndarray:
         """The address of each tuple's row in each table; where it has none, of a row of zeros."""
         widest = max(factor.shape.keys + len(factor.shape.parts) * factor.shape.limbs for factor in found)
         zeros = np.zeros(widest, np.int64)
         self._zeros.append(zeros)
+        return np.column_stack([self._rows_of(tree, factor, int(zeros.ctypes.data)) for factor in found])
+
+    def _rows_of(self, tree: Tree, factor: Factor, zeros: int) -> np.ndarray:
+        """The addresses of the tuples' rows in a table. Where an optional or absent child has none, it is that of the
+        row that stands for none."""
+        out, view = self._find(factor.table, factor.shape, zeros), factor.view
+        if view is None or view.presence == "required":
+            return out
+        missing, alone = missing_row(tree, view, factor.shape), self._find(*tree.by_key(view), zeros) == zeros
+        if view.presence == "absent":
+            return np.where(alone, missing, zeros)
+        for variable in factor.shape.variables:
+            if variable not in view.key:
+                for words, null in zip(self.words(variable), tree.codecs[variable].encode_value(None), strict=True):
+                    alone &= words == null
+        return np.where(alone, missing, out)
+
+    def _find(self, table: Table, shape: Shape, zeros: int) -> np.ndarray:
+        """The address of the row of each tuple in a table of this layout; `zeros` where it has none."""
         scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
-        addresses = np.empty((len(self.data), len(found)), np.int64)
-        for number, factor in enumerate(found):
-            places = np.array(self._delta.shape.places(factor.shape.variables) or [0], np.int64)
-            out = np.empty(len(self.data), np.int64)
-            key_lookups.find_rows(
-                factor.table.address,
-                scratch.ctypes.data,
-                self.data.ctypes.data,
-                self.data.shape[1],
-                len(self.data),
-                places.ctypes.data,
-                factor.shape.keys,
-                zeros.ctypes.data,
-                out.ctypes.data,
-            )
-            addresses[:, number] = out
-        return addresses
+        places = np.array(self._delta.shape.places(shape.variables) or [0], np.int64)
+        out = np.empty(len(self.data), np.int64)
+        key_lookups.find_rows(
+            table.address,
+            scratch.ctypes.data,
+            self.data.ctypes.data,
+            self.data.shape[1],
+            len(self.data),
+            places.ctypes.data,
+            shape.keys,
+            zeros,
+            out.ctypes.data,
+        )
+        return out
 
 
 class _Rows:

@@ -62,20 +62,23 @@ class Assembler:
         flat = [word for factor in factors for word in factor]
         self.add(at.LIFT, width, len(keys), len(flat) // 3, limbs, predicate, len(required), *required, *keys, *flat)
 
-    def probe(self, table: Table, places: Sequence[int], join: Join) -> None:
-        self._join(at.PROBE, [table.address], [len(places), *places], join)
+    def probe(self, table: Table, places: Sequence[int], join: Join, missing: int = 0, *, absent: bool = False) -> None:
+        """Match the delta with rows of a table; where there is none, with the row at the address `missing`. `absent`:
+        only where there is none."""
+        self._join(at.PROBE, [table.address], [missing, int(absent), len(places), *places], join)
 
-    def extend(self, sides: Sequence[Side], join: Join) -> None:
-        """Bind variables of the delta: match it with the rows of the first side whose candidates all sides have."""
+    def extend(self, sides: Sequence[Side], join: Join, missing: int = 0) -> None:
+        """Bind variables of the delta: match it with the rows of the first side whose candidates all sides have; of a
+        lone side, where there is none, with the row at the address `missing`."""
         words: list[int] = []
         offsets = []
         for side in sides:
-            offsets.append(8 + len(sides) + len(words))
+            offsets.append(9 + len(sides) + len(words))
             group = side.group.address if side.group is not None else 0
             words += [group, side.table.address, side.index, len(side.places), *side.places]
             words += [*side.template, *side.candidates]
         self.lists = True
-        self._join(at.EXTEND, [len(sides)], [0, 0, 0, 0, *offsets, *words], join)
+        self._join(at.EXTEND, [len(sides)], [0, 0, 0, 0, missing, *offsets, *words], join)
 
     def range(self, table: Table, index: int, places: Sequence[int], tests: Sequence[WordTest], join: Join) -> None:
         """Match the delta with the rows of the groups of ordered index `index` that pass all tests, at most one of each
@@ -170,9 +173,10 @@ class Assembler:
         """Empty a table that only its path writes."""
         self.add(at.CLEAR, table.address)
 
-    def project(self, join: Join, tests: Sequence[WordTest] = ()) -> None:
-        """Drop or reorder key words; keep only rows that pass all tests."""
-        self._join(at.PROJECT, [len(tests)], [word for test in tests for word in test.words()], join)
+    def project(self, join: Join, tests: Sequence[WordTest] = (), beside: int = 0) -> None:
+        """Drop or reorder key words, or take them from the row at the address `beside`; keep only rows that pass all
+        tests."""
+        self._join(at.PROJECT, [len(tests)], [beside, *(word for test in tests for word in test.words())], join)
 
     def finish(self, operation: int, tables: Iterable[Table], owner: int = 0) -> None:
         """CHECK or SWEEP these tables; steps are counted for view number `owner`."""

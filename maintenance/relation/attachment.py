@@ -34,10 +34,13 @@ class Attachment:
         """Add paths that begin with the delta of a store, of which `atoms` read rows of these shapes at a position,
         before those of the tree."""
 
-    def add_path(self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
+    def add_path(
+        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, missing: bool = False
+    ) -> None:
         """Add the path of a leaf's delta, after the one that updates the tree.
 
-        At position 0 the leaf's store still is as before the delta, which counts `times` times.
+        At position 0 the leaf's store still is as before the delta, which counts `times` times. `missing`: the delta is
+        that of the leaf's rows of NULLs.
         """
 
     def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:

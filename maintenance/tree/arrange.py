@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Level:
     """One level of a walk: how rows of `table` are reached from the rows before it (`sources`: (level, place)). Of a
-    range, `tests` say of which level's row and how: the bound below, the one above (None: none), others."""
+    range, `tests` say of which level's row and how: the bound below, the one above (None: none), others. `missing` is
+    the address of the row that stands for none (0: none does)."""
 
     kind: int
     table: Table
@@ -31,6 +32,7 @@ class Level:
     index: int = 0
     sources: tuple[tuple[int, int], ...] = ()
     tests: tuple[tuple[int, WordTest] | None, ...] = ()
+    missing: int = 0
 
     @property
     def looked_up(self) -> Table:

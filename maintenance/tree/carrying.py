@@ -28,7 +28,7 @@ def supports(tree: Tree) -> bool:
     the subtrees that hold output variables, while there is one of each other subtree."""
     if tree.plan.is_divided or not (tree.output and ignores_multiplicity(tree.definition)):
         return False
-    if tree.joins or tree.filters:
+    if tree.joins or tree.filters or tree.definition.outer_atoms:
         return False
     if any(view.node.comparisons for view in tree.root.walk()):
         return False

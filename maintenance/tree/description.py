@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.planner.model.bound import Bound
+from sqlfront.planner.model.query import Presence
 from sqlfront.planner.theory.wording import spell_comparison
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ class DescribedView:
     """A node of a view tree, in the user's words.
 
     `atom` or `filters` is the name of a leaf's atom, `of` its table, `where` the atom's condition. `order` is the index
-    whose groups are sorted, and by what; `sums`: sums over their ranges are kept too.
+    whose groups are sorted, and by what; `sums`: sums over their ranges are kept too. `presence` says whether a row of
+    the parent needs one here.
     """
 
     variables: tuple[str, ...]
@@ -49,6 +51,7 @@ class DescribedView:
     order: tuple[tuple[str, ...], str] | None = None
     sums: bool = False
     comparisons: tuple[str, ...] = ()
+    presence: Presence = "required"
     table: Table | None = None
     children: tuple[DescribedView, ...] = ()
 
@@ -156,6 +159,7 @@ def described_view(tree: Tree, view: View) -> DescribedView:
         None if view.order is None else (_labels(tree, view.order[0]), tree.definition.label(view.order[1])),
         view.ranges,
         tuple(spell_comparison(tree.definition, test) for test in view.node.comparisons),
+        view.presence,
         view.table,
         tuple(described_view(tree, child) for child in view.children),
     )

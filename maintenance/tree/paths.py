@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlfront.maintenance.program.programs import PASSING, Assembler, Join, Side, WordTest
 from sqlfront.maintenance.program.shapes import COUNT, Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, entry_of
+from sqlfront.maintenance.tree.missing_rows import begin_missing, missing_row
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.planner.model.query import Comparison
@@ -25,12 +26,19 @@ class Delta:
 
 
 def update_path(
-    tree: Tree, leaf: View, assembler: Assembler, owner: int, limbs: int, position: int, times: int = 1
+    tree: Tree,
+    leaf: View,
+    assembler: Assembler,
+    owner: int,
+    limbs: int,
+    position: int,
+    times: int = 1,
+    missing: bool = False,
 ) -> None:
     """The path of a leaf's delta through its ancestors, adding to every stored one. Nothing if none is stored.
 
     At `position` 0 the leaf's store still is as before the delta. `times` is how often the delta counts, in a tree with
-    one stored view.
+    one stored view. `missing`: the delta is that of the leaf's rows of NULLs.
     """
     top = tree.top(leaf)
     for join in tree.side_joins():
@@ -39,7 +47,7 @@ def update_path(
             _add_to(tree, leaf, join, assembler, limbs)
             assembler.path_end()
     if top is not None or leaf.node.filters is not None:
-        begin_path(tree, leaf, assembler, owner)
+        begin_path(tree, leaf, assembler, owner, position, missing)
         if leaf.node.filters is not None:
             assert leaf.table is not None
             assembler.upsert(leaf.table)
@@ -48,16 +56,18 @@ def update_path(
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
-        begin_path(tree, leaf, assembler, owner)
+        begin_path(tree, leaf, assembler, owner, position, missing)
         carry_path(tree, leaf, assembler, limbs, position)
         assembler.upsert(tree.projection)
         assembler.path_end()
 
 
-def begin_path(tree: Tree, leaf: View, assembler: Assembler, owner: int) -> None:
-    """Begin the path of a leaf's delta. That of a filter is which rows have appeared in its atom's store, which has
-    been updated, and which have disappeared: counts of 1 and -1."""
+def begin_path(tree: Tree, leaf: View, assembler: Assembler, owner: int, position: int, missing: bool = False) -> None:
+    """Begin the path of a leaf's delta, or that of its rows of NULLs. That of a filter is which rows have appeared in
+    its atom's store, which has been updated, and which have disappeared: counts of 1 and -1."""
     assembler.path(owner)
+    if missing:
+        begin_missing(tree, leaf, assembler, position)
     if leaf.node.filters is None:
         return
     counted = tree.leaves[leaf.node.filters]
@@ -95,7 +105,7 @@ def build_path(
 def build_projection(tree: Tree, assembler: Assembler, owner: int, limbs: int) -> Table:
     """The path that fills a maintained projection from one leaf, or from the base of its deltas; returns the table to
     scan."""
-    leaf = next(iter(tree.leaves.values()))
+    leaf = next(leaf for leaf in tree.leaves.values() if leaf.presence == "required")
     base = base_of(tree, leaf)
     table, shape = _kept(tree, base)
     assembler.scan(table)
@@ -220,7 +230,7 @@ def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
     """A stored view below whose path up needs no expansion, if there is one; else the nearest."""
     candidates = []
     for below in view.walk():
-        if below is view or not below.full or any(below is other for other in avoid):
+        if below is view or not below.full or any(below is other for other in avoid) or below.presence != "required":
             continue
         expansions, climb = 0, below
         while climb is not view:
@@ -254,9 +264,10 @@ def join_step(
             sums = shape_of((), tree.widths, shape.parts, shape.limbs + 1)
             assembler.range_sum(table, index, places, tests, replace(join, table=sums))
     elif step.access == "members":
-        assembler.extend(_sides(step, delta.shape), join)
+        assembler.extend(_sides(step, delta.shape), join, missing_row(tree, step.view, shape))
     else:
-        assembler.probe(table, delta.shape.places(shape.variables), join)
+        missing, absent = missing_row(tree, step.view, shape), step.view.presence == "absent"
+        assembler.probe(table, delta.shape.places(shape.variables), join, missing, absent=absent)
     return Delta(out, atoms)
 
 

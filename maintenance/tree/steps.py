@@ -54,12 +54,13 @@ class Step:
         return frozenset(self.key).union(*(test.scheme for test in self.comparisons))
 
 
-def join_rank(view: View, bound: frozenset[str], parent: View) -> tuple[bool, bool, bool, int, int]:
+def join_rank(view: View, bound: frozenset[str], parent: View) -> tuple[bool, bool, bool, bool, int, int]:
     """How soon a delta that has bound these variables should join a view of a parent; of equals the first is joined
-    first. What is only compared waits for what it is compared with."""
+    first. What is only compared waits for what it is compared with, what may be missing for what says of which key."""
     shared, fresh = bound & set(view.link), set(view.link) - bound
     named = fresh <= set(parent.node.variables)
-    return not fresh, named, bool(shared), -len(fresh) if parent.is_bag else 0, len(shared)
+    waits = view.presence != "required"
+    return not waits, not fresh, named, bool(shared), -len(fresh) if parent.is_bag else 0, len(shared)
 
 
 def is_lower(test: Comparison, variable: str) -> bool:

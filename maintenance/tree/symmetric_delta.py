@@ -36,7 +36,7 @@ def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
         return None
     if not 3 <= len(definition.atoms) <= MAX_ATOMS or len({reading(atom) for atom in definition.atoms}) > 1:
         return None
-    if definition.comparisons:
+    if definition.comparisons or definition.outer_atoms:
         return None
     parents = {id(leaf.parent): leaf.parent for leaf in tree.leaves.values()}
     bag = next(iter(parents.values()))

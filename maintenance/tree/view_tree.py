@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from sqlfront.maintenance.program.shapes import Part, Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.arrange import Arrangement
 from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, supports
 from sqlfront.maintenance.tree.steps import Step, is_lower, join_rank, ready_tests
 from sqlfront.planner.model.hypergraph import components
 from sqlfront.planner.model.plan import Node, Plan, needed
-from sqlfront.planner.model.query import Definition
+from sqlfront.planner.model.query import Definition, Presence
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.order import Places, order_places
 from sqlfront.storage.stores.table import Table
@@ -30,7 +32,8 @@ class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
     may be sorted by a variable: `order` is that index and the variable, `ranges` says that sums over ranges of a group
     are kept too. `gathered` is the empty table in which a leaf's delta is added up by key. What is added to its table
-    is added to those of its `followers` too. A `stateless` leaf stores none of its rows."""
+    is added to those of its `followers` too. A `stateless` leaf stores none of its rows. `missing` are the rows that
+    stand for none of an optional or absent view, by the layout of what is looked up; it has none by its `key`."""
 
     node: Node
     parent: View | None
@@ -45,6 +48,12 @@ class View:
     gathered: Table | None = None
     followers: dict[object, Table] = field(default_factory=dict)
     stateless: bool = False
+    key: tuple[str, ...] = ()
+    missing: dict[Shape, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def presence(self) -> Presence:
+        return self.node.presence
 
     @property
     def stored(self) -> bool:
@@ -117,6 +126,8 @@ class Tree:
         self._is_settled = False
         for leaf in (*self.leaves.values(), *self.filters):
             leaf.full = True
+        for atom in definition.outer_atoms:
+            self._demand_key(self.leaves[atom.name], definition.key_of(atom))
         if plan.projected:
             self._demand_projection()
         elif not plan.ranked_only:
@@ -160,8 +171,9 @@ class Tree:
         return list(self.joins.values())[:-1]
 
     def summed(self, view: View, variables: tuple[str, ...]) -> int:
-        """How many values a group of this index sums: all if it serves as the message, else none."""
-        return len(self.parts(view)) if variables == view.link and view.message else 0
+        """How many values a group of this index sums: all if it serves as the message or tells who is missing."""
+        serves = (variables == view.link and view.message) or variables == view.key
+        return len(self.parts(view)) if serves else 0
 
     def order_of(self, view: View) -> tuple[int, Places] | None:
         """The ordered index of a view's table, and the places of its words to compare."""
@@ -178,11 +190,22 @@ class Tree:
 
     def message(self, view: View) -> tuple[Table, Shape]:
         """What is looked up by the variables that `view` shares with its parent: a table and its layout."""
+        return self._grouped(view, view.link) if view.full else self._stored(view)
+
+    def by_key(self, view: View) -> tuple[Table, Shape]:
+        """What tells whether an optional or absent view has rows of a key: a table and its layout."""
+        return self._grouped(view, view.key)
+
+    def _grouped(self, view: View, variables: tuple[str, ...]) -> tuple[Table, Shape]:
+        """The rows of a full view added up by some of its variables."""
+        table, shape = self._stored(view)
+        if set(variables) == set(view.node.variables):
+            return table, shape
+        group = table.groups[view.index_number(variables)]
+        return group, shape_of(variables, self.widths, shape.parts, shape.limbs)
+
+    def _stored(self, view: View) -> tuple[Table, Shape]:
         assert view.table is not None and view.shape is not None
-        if view.full and set(view.link) != set(view.node.variables):
-            shape = view.shape
-            group = view.table.groups[view.index_number(view.link)]
-            return group, shape_of(view.link, self.widths, shape.parts, shape.limbs)
         return view.table, view.shape
 
     def projection_shape(self) -> Shape:
@@ -197,6 +220,12 @@ class Tree:
         view.message = True
         if view.full and view.link != view.node.variables and view.link not in view.indexes:
             view.indexes.append(view.link)
+
+    def _demand_key(self, leaf: View, key: frozenset[str]) -> None:
+        """An optional or absent leaf will be looked up by its key."""
+        leaf.key = tuple(variable for variable in leaf.node.variables if variable in key)
+        if leaf.key != leaf.node.variables:
+            leaf.indexes.append(leaf.key)
 
     def demand_members(self, view: View, variables: tuple[str, ...]) -> None:
         """Rows of `view` that agree on `variables` will be listed: of its message if nobody needs more."""

@@ -16,6 +16,7 @@ from sqlfront.maintenance.program.programs import PASSING, WordTest
 from sqlfront.maintenance.program.rows import BATCH
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape
 from sqlfront.maintenance.tree.arrange import Level
+from sqlfront.maintenance.tree.missing_rows import missing_row
 from sqlfront.maintenance.tree.paths import bound_test
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Tree, View
@@ -142,7 +143,8 @@ class Walk(Metered):
     def _has_empty_child(self) -> bool:
         tree = self._tree
         return tree.output is None and any(
-            child.table is not None and child.table.live == 0 for child in tree.root.children
+            child.table is not None and child.table.live == 0 and child.presence == "required"
+            for child in tree.root.children
         )
 
     def _column(self, place: tuple[int, int]) -> np.ndarray:
@@ -233,6 +235,7 @@ class Walk(Metered):
         key: tuple[str, ...],
         indexes: list[tuple[str, ...]],
         above: Mapping[str, tuple[int, Shape]],
+        missing: int = 0,
     ) -> None:
         """The level that finds the rows of a table by a key, from the rows `above` and the constants."""
         sources = []
@@ -241,11 +244,11 @@ class Walk(Metered):
             assert found is not None
             sources += [(found[0], place) for place in found[1].places([variable])]
         if key == shape.variables:
-            self.levels.append(Level(kernels.PROBE_LEVEL, table, shape, None, 0, tuple(sources)))
+            self.levels.append(Level(kernels.PROBE_LEVEL, table, shape, None, 0, tuple(sources), missing=missing))
             return
         number = indexes.index(key)
         group = table.groups[number]
-        self.levels.append(Level(kernels.GROUP_LEVEL, table, shape, group, number, tuple(sources)))
+        self.levels.append(Level(kernels.GROUP_LEVEL, table, shape, group, number, tuple(sources), missing=missing))
 
     def _visit(self, tree: Tree, view: View, level: int) -> None:
         if tree.frontier(view):
@@ -256,8 +259,11 @@ class Walk(Metered):
             self._join(tree, child, level)
 
     def _join(self, tree: Tree, child: View, level: int) -> None:
-        """A child's rows: those of the link, or fewer where constants lead to them."""
+        """A child's rows: those of the link, or fewer where constants lead to them. Without any rows of the link an
+        optional child has one of NULLs, so constants do not lead there. An absent child has none."""
         assert child.table is not None and child.shape is not None
+        if child.presence == "absent":
+            return
         shape = self.levels[level].shape
         above = {variable: (level, shape) for variable in child.link if variable in shape.variables}
         step = tree.listing(child) if child.node.connex else None
@@ -267,14 +273,17 @@ class Walk(Metered):
             return
         if child.node.connex:
             known = above.keys() | set(self._given[1].variables if self._given else ())
+            if child.presence == "optional":
+                known = set(above)
             usable = [index for index in child.indexes if set(index) <= known]
             whole = set(child.shape.variables) <= known
             key = child.shape.variables if whole else max(usable, key=lambda index: (len(index), index == child.link))
-            self._look_up(child.table, child.shape, key, child.indexes, above)
+            missing = missing_row(tree, child, child.shape)
+            self._look_up(child.table, child.shape, key, child.indexes, above, missing)
             self._visit(tree, child, len(self.levels) - 1)
             return
         table, shape = tree.message(child)
-        self._look_up(table, shape, shape.variables, [], above)
+        self._look_up(table, shape, shape.variables, [], above, missing_row(tree, child, shape))
         self._end(child.atoms, shape, len(self.levels) - 1)
 
     def _list_range(self, tree: Tree, step: Step, above: Mapping[str, tuple[int, Shape]], level: int) -> None:
@@ -317,7 +326,8 @@ class Walk(Metered):
             flat = [word for source in level.sources for word in source]
             fields = [level.kind, address, level.table.address, level.index, self._blocks[i].ctypes.data]
             self._tests.append(_test_words(level))
-            fields += [0, 0, 0, 0, len(level.sources), 0, 0, 0, self._tests[i].ctypes.data, *flat]
+            fields += [0, 0, 0, 0, len(level.sources), 0, 0, 0, self._tests[i].ctypes.data]
+            fields += [level.missing, *flat]
             self._state[i, : len(fields)] = fields
             level.table.readers.add(self)
             level.looked_up.readers.add(self)

@@ -48,14 +48,19 @@ class OutputDelta(Attachment):
         self._shape(limbs)
         self.table = Table(self.shape.keys, len(self.shape.parts), limbs, name="output delta")
 
-    def add_path(self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
+    def add_path(
+        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, missing: bool = False
+    ) -> None:
         """Add the path that carries a leaf's delta to the output."""
         tree, limbs = self.tree, self.shape.limbs
-        begin_path(tree, leaf, assembler, owner)
-        if tree.output is not None:
+        emission = None if tree.output is not None else Emission(tree, leaf)
+        if self.supports and emission is not None and emission.is_unseen:
+            return
+        begin_path(tree, leaf, assembler, owner, position, missing)
+        if emission is None:
             delta = carry_path(tree, leaf, assembler, limbs, position)
         else:
-            delta = self._emit(leaf, assembler, position, times)
+            delta = self._emit(emission, assembler, position, times, missing)
         assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
         assembler.upsert(self.table)
         assembler.path_end()
@@ -95,16 +100,15 @@ class OutputDelta(Attachment):
         parts = (TOUCHES, *self.tree.parts(self.tree.root))
         self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
 
-    def _emit(self, leaf: View, assembler: Assembler, position: int, times: int) -> Delta:
+    def _emit(self, emission: Emission, assembler: Assembler, position: int, times: int, missing: bool) -> Delta:
         """The delta over all output variables, from a tree that enumerates them."""
         tree, limbs = self.tree, self.shape.limbs
-        emission = Emission(tree, leaf)
         delta = emission.enter(assembler, limbs)
         if times != 1:
             assembler.scale(delta.shape, times)
         if self.supports or any(step.lists for step in emission.free):
-            self._aggregate(leaf, delta, assembler)
-        if self.supports:
+            self._aggregate(emission.leaf, delta, assembler)
+        if self.supports and not (missing and emission.top is emission.leaf):  # Those have appeared or disappeared.
             emission.turn(assembler, delta, position)
         free = set(tree.plan.free)
         for step in emission.free:
@@ -146,11 +150,17 @@ class Emission:
             self._pass(parent, view)
             view = parent
         self.free += self._listing
-        self._leaf = leaf
+        self.leaf = leaf
+
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the leaf's rows, or that there are none, decide nothing of which tuples the output has."""
+        top = self.top
+        return top is self.leaf and self.is_message and top.presence == "optional" and top.link == top.key
 
     def enter(self, assembler: Assembler, limbs: int) -> Delta:
         """Carry the leaf's delta to where it enters the enumerated part of the tree."""
-        tree, leaf = self._tree, self._leaf
+        tree, leaf = self._tree, self.leaf
         assert leaf.shape is not None
         delta = Delta(leaf.shape, leaf.atoms)
         for parent, child in self.bound:
@@ -169,7 +179,9 @@ class Emission:
         """Look the siblings up, as the update does; list what they put out later, when all are known to be there."""
         for step in self._tree.update_steps(parent, source):
             sibling = step.view
-            if step.access == "filter" or not sibling.node.connex:
+            if sibling.presence == "optional" and sibling.node.connex:
+                self._list(sibling)
+            elif step.access == "filter" or not sibling.node.connex:
                 self.free.append(step)
             elif step.lists:
                 self.free.append(replace(step, multiply=self._tree.frontier(sibling), partners=()))
@@ -201,6 +213,7 @@ class Factor:
     table: Table
     shape: Shape
     atoms: frozenset[str]
+    view: View | None = None
 
 
 def factors(tree: Tree) -> list[Factor]:
@@ -214,9 +227,9 @@ def factors(tree: Tree) -> list[Factor]:
             continue
         if tree.frontier(view):
             assert view.table is not None and view.shape is not None
-            found.append(Factor(view.table, view.shape, view.atoms))
+            found.append(Factor(view.table, view.shape, view.atoms, view))
             continue
         for child in view.children:
             if not child.node.connex:
-                found.append(Factor(*tree.message(child), child.atoms))
+                found.append(Factor(*tree.message(child), child.atoms, child))
     return found

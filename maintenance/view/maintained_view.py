@@ -23,6 +23,7 @@ from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 from sqlfront.maintenance.relation.filling import sweep
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
+from sqlfront.maintenance.tree.missing_rows import kinds_of_rows, make_room
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
 from sqlfront.maintenance.tree.symmetric_delta import Term
 from sqlfront.maintenance.tree.view_tables import label, view_table
@@ -182,6 +183,7 @@ class MaintainedView:
         for leaf in self.tree.leaves.values() if self.tree.supports else ():
             words = sum(self.tree.widths[variable] for variable in entry_of(self.tree, base_of(self.tree, leaf)))
             leaf.gathered = Table(words, 1, self.limbs, name="delta of a leaf")
+        make_room(self.tree, self.limbs)
         kept = self.plan.keeps_number and is_spread(self.definition, self.plan)
         self.tuple_count, self.counted = TupleCount(self.tree, self.limbs) if kept else None, None
 
@@ -342,12 +344,13 @@ class MaintainedView:
 
     def add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
         """The path of a leaf's delta; `alone`: its siblings are stored tables, and may be partitioned."""
-        if self.balance is None or not alone:
-            update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times)
-        else:
-            self._add_part_trees(self.balance.part_trees, assembler, leaf.node.atom or "", position, times)
-        for one in self.attachments:
-            one.add_path(leaf, assembler, self.number, position, times)
+        for missing in kinds_of_rows(leaf):
+            if self.balance is None or not alone:
+                update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times, missing)
+            else:
+                self._add_part_trees(self.balance.part_trees, assembler, leaf.node.atom or "", position, times)
+            for one in self.attachments:
+                one.add_path(leaf, assembler, self.number, position, times, missing)
 
     def _add_part_trees(
         self, part_trees: PartTrees, assembler: Assembler, atom: str, position: int, times: int

@@ -38,6 +38,8 @@ def predict(view: MaintainedView) -> dict[str, float]:
         for leaf in member.tree.entries()[: 1 if member.terms else None]:
             name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
             found[name] += _path(member.tree, leaf)
+            if leaf.presence != "required":  # Added up by key, looked up, and seldom one that appears or disappears.
+                found[name] += WRITTEN + FOUND
             if member.tuple_count is not None:
                 found[name] += _tallied(member.tuple_count, member.tree, leaf)
     definitions = (view.definition, *(one.definition for one in view.definition.distinct_sets))

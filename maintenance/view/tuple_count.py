@@ -87,12 +87,14 @@ class TupleCount(Attachment):
             flags |= machine.run(assembler.program(), rows=scanned.used)
         return flags
 
-    def add_path(self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1) -> None:
+    def add_path(
+        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, missing: bool = False
+    ) -> None:
         """Add the path that counts what a leaf's delta makes appear or disappear."""
         emission = Emission(self._counted, leaf)
         entry = self.entry(emission)
         assert entry.table is not None and entry.shape is not None
-        begin_path(self._counted, leaf, assembler, owner)
+        begin_path(self._counted, leaf, assembler, owner, position, missing)
         delta = emission.enter(assembler, self._limbs)
         assembler.project(Join(delta.shape, delta.atoms, None, entry.shape))
         if times != 1:

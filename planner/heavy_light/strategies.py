@@ -32,11 +32,11 @@ RULES: tuple[Strategy, ...] = (
 
 
 def find_union(definition: Definition, plan: Plan, *, single: bool = False) -> Union | None:
-    """The division of a query beside its plan; None if none is known, as for joins by comparisons.
+    """The division of a query beside its plan; None if none is known, as for joins by comparisons and outer joins.
 
     `single`: that by one column of each table.
     """
-    if definition.comparisons:
+    if definition.comparisons or definition.outer_atoms:
         return None
     found = (rule.recognise(definition, plan) for rule in RULES if rule.single == single)
     return next((union for union in found if union is not None), None)

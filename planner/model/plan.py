@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlfront.planner.model.bound import CONSTANT_BOUND, ROWS_READ, Bound, Term
 from sqlfront.planner.model.cost import Cost
+from sqlfront.planner.model.query import Presence
 from sqlfront.planner.model.whole_cost import Block, Stage, deciding, deciding_path, stages, whole_cost
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Node:
     need not be among the node's own. In a ranked tree a leaf without an atom has the rows of the bag of its variables.
     `connex` marks the nodes that enumeration walks: a subtree that holds the root, whose variables
     together are the free variables. Below its frontier everything is bound and only summed.
+    Of an optional child a row of the parent needs no row: it counts 1 without one, and has NULLs. Of an absent child
+    it must have none.
     """
 
     variables: tuple[str, ...]
@@ -37,6 +40,7 @@ class Node:
     connex: bool = False
     comparisons: tuple[Comparison, ...] = ()
     filters: str | None = None
+    presence: Presence = "required"
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first."""
@@ -171,11 +175,13 @@ class Plan:
 
     @property
     def tuple_count(self) -> Bound:
-        """What counting the distinct tuples costs. Over heavy and light parts they are enumerated. Where several nodes
-        hold a tuple together, another tree counts them, which is kept or built."""
+        """What counting the distinct tuples costs. Over heavy and light parts they are enumerated, as with optional
+        children. Where several nodes hold a tuple together, another tree counts them, which is kept or built."""
         if self.union is not None:
             return Bound(terms=(Term(ROWS_READ, self.cost.delay.power, self.cost.delay.logs),))
-        return self.cost.preprocessing if self.keeps_rows_apart and not self.keeps_number else CONSTANT_BOUND
+        if not self.keeps_rows_apart or self.keeps_number:
+            return CONSTANT_BOUND
+        return Bound(terms=(Term(ROWS_READ),)) if self.has_outer_children else self.cost.preprocessing
 
     @property
     def keeps_rows_apart(self) -> bool:
@@ -187,7 +193,12 @@ class Plan:
     def keeps_number(self) -> bool:
         """Whether the number of distinct tuples that several nodes hold together is kept: where each change takes a
         constant number of steps. Elsewhere keeping it would cost more than the view itself does."""
-        return self.cost.update.is_constant
+        return self.cost.update.is_constant and not self.has_outer_children
+
+    @property
+    def has_outer_children(self) -> bool:
+        """Whether a child is optional or absent."""
+        return any(node.presence != "required" for node in self.root.walk())
 
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None

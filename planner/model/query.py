@@ -17,6 +17,7 @@ from typing import Literal
 from sqlfront.planner.model.computed_rows import ComputedRows
 
 Mode = Literal["bag", "set", "group"]
+Presence = Literal["required", "optional", "absent"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,10 @@ class Atom:
     `keys` lists the declared keys as sets of variables, `references` the declared foreign keys; they lower the
     stated cost, never the result. `is_constant`: no change reaches the table, and the query alone says what its rows
     are; so their number is no part of N.
+
+    `presence` says what the join has of the atom: a row of it (required); such rows or, where there is none, one of
+    NULLs (optional); no row, only keys for which there is none (absent). An optional or absent atom shares with the
+    others its key alone, and those atoms that have the key are required.
     """
 
     name: str
@@ -76,6 +81,7 @@ class Atom:
     keys: tuple[frozenset[str], ...] = ()
     references: tuple[Reference, ...] = ()
     is_constant: bool = False
+    presence: Presence = "required"
 
     @property
     def scheme(self) -> frozenset[str]:
@@ -357,6 +363,16 @@ class Definition:
     def changing_atoms(self) -> tuple[Atom, ...]:
         """The atoms that a change may reach."""
         return tuple(atom for atom in self.atoms if not atom.is_constant)
+
+    @property
+    def outer_atoms(self) -> tuple[Atom, ...]:
+        """The atoms that are optional or absent."""
+        return tuple(atom for atom in self.atoms if atom.presence != "required")
+
+    def key_of(self, atom: Atom) -> frozenset[str]:
+        """What an optional or absent atom shares with required ones: by it, its rows are looked up."""
+        required = (other.scheme for other in self.atoms if other.presence == "required")
+        return atom.scheme & frozenset().union(*required)
 
     @property
     def own_blocks(self) -> tuple[tuple[str, Definition], ...]:

@@ -121,6 +121,8 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
         return "rows that tie share their rank, and no tree stops behind such rows"
     if definition.mode == "group":
         return _group_obstacle(definition)
+    if definition.outer_atoms:
+        return "a ranked tree has no row that stands for a missing one"
     if definition.comparisons:
         return "it joins by comparisons, and a ranked tree joins by equalities only"
     if plan.shape == "cyclic" and plan.joins:

@@ -27,11 +27,15 @@ def plan_extension(definition: Definition, weights: Weights) -> Plan | None:
         return None
     own = tuple(dict.fromkeys(definition.free))
     path = find_free_path(edges, own)
+    if path is None and definition.outer_atoms:
+        return None
     if path is None:
         raise AssertionError("free-connex queries are planned before")
     added = free_connex_extension(edges, own)
     free = own + added
     tree = cheapest_tree(definition, free, weights)
+    if tree is None and definition.outer_atoms:
+        return None
     if tree is None:
         raise AssertionError("an acyclic query has a tree for its free-connex extension")
     root, keys = tree

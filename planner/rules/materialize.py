@@ -29,10 +29,11 @@ class TooManyJoins(ValueError):
 def materialize_joins(definition: Definition, automatic: Plan) -> Plan:
     """The plan with every intermediate join stored, instead of the `automatic` one of the rules.
 
-    A query over one table has no joins to store: its plan stays. O(joins * atoms * variables); raises TooManyJoins.
+    A query over one table has no joins to store: its plan stays, as one with optional or absent children does.
+    O(joins * atoms * variables); raises TooManyJoins.
     """
     edges = hypergraph(definition)
-    if len(edges) < 2:
+    if len(edges) < 2 or definition.outer_atoms:
         return automatic
     places = {name: place for place, name in enumerate(edges)}
     stored = sorted(_stored(edges, definition), key=lambda atoms: (len(atoms), sorted(places[name] for name in atoms)))

@@ -22,6 +22,8 @@ def plan_q_hierarchical(definition: Definition, weights: Weights) -> Plan | None
     for free in enumerable_sets(definition):
         if is_q_hierarchical(edges, free):
             root = build_tree(definition, free, "simple", weights)
+            if root is None and definition.outer_atoms:
+                continue
             if root is None:
                 raise AssertionError("a q-hierarchical query has a q-tree")
             added = tuple(variable for variable in free if variable not in definition.free)

@@ -14,7 +14,7 @@ they show (that is the connex top); inside, each part's own tree sums its bound 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -53,7 +53,7 @@ def build_tree(
         return search.rooted(frontier(search.edges, frozenset(free)), top)
     children = []
     for group in split(frontier(search.edges, frozenset(free)), frozenset()):
-        found = search.best(group, frozenset())
+        found = search.best(group, frozenset()) if search.is_required(group) else None
         if found is None:
             return None
         children.append(found.node)
@@ -132,6 +132,7 @@ class Search:
         self.definition = definition
         self.edges = hypergraph(definition)
         self.atoms = {atom.name: atom for atom in definition.atoms}
+        self.outer = {atom.name: definition.key_of(atom) for atom in definition.outer_atoms}
         self.weights = {name: weights.get(atom.table, 1) for name, atom in self.atoms.items()}
         self.rank = {variable: rank for rank, variable in enumerate(ordered_variables(definition))}
         self.steps = steps
@@ -162,7 +163,8 @@ class Search:
         name = part.atoms[0]
         if not part.connex or (self.edges[name] == part.label and len(part.atoms) == 1):
             connex = part.connex and not part.label <= above
-            leaf = Node(tuple(c.name for c in self.atoms[name].variables), atom=name, connex=connex)
+            atom = self.atoms[name]
+            leaf = Node(tuple(c.name for c in atom.variables), atom=name, connex=connex, presence=atom.presence)
             return Found((0, 0, 0), leaf, frozenset[str]() if self.atoms[name].is_constant else frozenset({name}))
         inner = tuple(Part(self.edges[atom], (atom,), connex=False) for atom in part.atoms)
         below = self.best(inner, part.label)
@@ -181,9 +183,12 @@ class Search:
         return iter([everywhere] if everywhere != above else [])
 
     def _join(self, group: Group, above: frozenset[str], label: frozenset[str]) -> Found | None:
-        """The node over `label`; None when a label variable joins nothing, or a child's step is not allowed."""
+        """The node over `label`; None when a label variable joins nothing, when it is not known without a part that may
+        be missing, or a child's step is not allowed."""
         parts = split(group, label)
         scopes = [label & self.variables(part) for part in parts]
+        if self.outer and not self._is_known(label, parts):
+            return None
         if any(sum(variable in scope for scope in scopes) < 2 for variable in label - above):
             return None
         price: Price = (0, 0, 0)
@@ -218,6 +223,19 @@ class Search:
 
     def _atoms(self, group: Group) -> list[Atom]:
         return [self.atoms[name] for part in group for name in part.atoms]
+
+    def _is_known(self, label: frozenset[str], parts: Sequence[Group]) -> bool:
+        """Whether a part that a row needs has the whole label, or the keys of those that have the rest of it: then the
+        node has no more rows than that part, or than it has partners."""
+        missing = [
+            (self.outer[group[0].atoms[0]], self.variables(group)) for group in parts if not self.is_required(group)
+        ]
+        guards = (self.variables(group) for group in parts if self.is_required(group))
+        return any(label <= guard.union(*(own for key, own in missing if key <= guard)) for guard in guards)
+
+    def is_required(self, group: Group) -> bool:
+        """Whether a row above needs a row of the group."""
+        return any(atom.presence == "required" for atom in self._atoms(group))
 
     def variables(self, group: Group) -> frozenset[str]:
         return frozenset().union(*(part.label for part in group))

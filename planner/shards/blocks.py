@@ -73,14 +73,17 @@ class Blocks:
     def is_never_empty(self, definition: Definition) -> bool:
         """Whether a join may have rows while all tables are empty: all that it reads has the row of a block without
         groups."""
-        blocks = [[block for _, block in self.read_by(atom, ())] for atom in definition.atoms]
+        blocks = [[block for _, block in self.read_by(atom, ())] for atom in _required(definition)]
         return all(any(block.scalar or self.is_never_empty(block) for block in own) for own in blocks)
 
     def hashed(
         self, definition: Definition, variable: str, path: Path = (), as_type: str | None = None
     ) -> dict[Path, tuple[tuple[str, str], ...]]:
-        """What the hash of a variable is of, by the occurrences of tables that it reaches; empty if it reaches none."""
+        """What the hash of a variable is of, by the occurrences of tables that it reaches; empty if it reaches none, or
+        only atoms that may be missing: that there is no row of a key is not told by some of the rows."""
         found: dict[Path, tuple[tuple[str, str], ...]] = {}
+        if not any(variable in atom.scheme for atom in _required(definition)):
+            return found
         for atom in definition.atoms:
             for column in atom.variables:
                 if column.name == variable:
@@ -103,7 +106,7 @@ class Blocks:
                 own = Dimension(f"{label} of {path[-1]}" if path else label, values, None if path else name)
                 found += [own] if values else []
         if not path or _keeps_all(definition):
-            for atom in definition.atoms:
+            for atom in _required(definition):
                 found += self._row_cuts(definition, atom, (*path, atom.name), sizes)
         return found
 
@@ -212,6 +215,11 @@ def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...
     read = [(column.expression, column.type) for own in same for column in (*own.variables, *own.factors)]
     read += [column for own in same for condition in own.conditions for column in condition.columns]
     return tuple(dict.fromkeys(column for column in read if is_hashable(column[1])))
+
+
+def _required(definition: Definition) -> list[Atom]:
+    """The atoms of which each row of the join has a row."""
+    return [atom for atom in definition.atoms if atom.presence == "required"]
 
 
 def _keeps_all(definition: Definition) -> bool:

@@ -26,14 +26,16 @@ Node = tuple[str, str]
 def minimise(definition: Definition, budget: int = BUDGET) -> Definition:
     """The definition without the atoms that fold onto others, and `notes` that say which do.
 
-    Unchanged when multiplicity counts (bags, aggregates) or nothing folds; unchanged but for a note when the search,
-    which is NP-hard in the number of atoms, takes more than `budget` trials. Later atoms go first. A variable that
-    only a folded atom shared leaves its atom too, whose filter then demands that the column is not NULL.
+    Unchanged when multiplicity counts (bags, aggregates), with outer atoms, or when nothing folds; unchanged but for a
+    note when the search, which is NP-hard in the number of atoms, takes more than `budget` trials. Later atoms go
+    first. A variable that only a folded atom shared leaves its atom too, whose filter then demands that the column is
+    not NULL.
     """
     distinct_sets = tuple(replace(one, definition=minimise(one.definition, budget)) for one in definition.distinct_sets)
     if distinct_sets != definition.distinct_sets:
         definition = replace(definition, distinct_sets=distinct_sets)
-    if not ignores_multiplicity(definition) or len({atom.table for atom in definition.atoms}) == len(definition.atoms):
+    repeated = len({atom.table for atom in definition.atoms}) < len(definition.atoms)
+    if not ignores_multiplicity(definition) or not repeated or definition.outer_atoms:
         return definition
     try:
         onto = _Search(definition, budget).core()

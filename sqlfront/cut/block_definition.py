@@ -12,7 +12,7 @@ from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
 from sqlfront.cut.first_of_groups import FirstRows
-from sqlfront.cut.join_core import JoinCore
+from sqlfront.cut.join_core import JoinCore, OuterChildError
 from sqlfront.cut.kept_values import KeptValues, without_nulls
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
@@ -25,6 +25,7 @@ from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.planner.classify import has_outer_tree
 from sqlfront.planner.model.query import Definition, Limit, RawColumn
 from sqlfront.planner.passes.orders import may_be_null
 from sqlfront.planner.theory.group_changes import spreading_atom
@@ -40,8 +41,29 @@ class BlockBinder:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks, self._notes, self._con = blocks, blocks.notes, blocks.con
 
-    def bind(self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool = False) -> Definition:
-        """The definition of a block; `in_order`: with an order by all its columns.
+    def bind(
+        self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool = False, natively: bool = False
+    ) -> Definition:
+        """The definition of a block; `in_order`: with an order by all its columns, `natively`: as a sum over its join.
+
+        Its outer joins are children of its tree, if all of them can be, else inner joins and unions.
+        """
+        blocks = self._blocks
+        kept, before = blocks.state(), blocks.no_children
+        blocks.no_children = None
+        try:
+            return self._bind(shape, names, columns, in_order, natively)
+        except OuterChildError as error:
+            blocks.restore(kept)
+            blocks.no_children = str(error)
+            return self._bind(shape, names, columns, in_order, natively)
+        finally:
+            blocks.no_children = before
+
+    def _bind(
+        self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool, natively: bool
+    ) -> Definition:
+        """The definition of a block whose outer joins have one form.
 
         What is no sum over the join is computed row by row first, in a block below; else DuckDB computes the groups. A
         refusal of what is below the block is final: the blocks there have tried these forms.
@@ -51,7 +73,7 @@ class BlockBinder:
             return self._bound(shape, core, names, columns, in_order)
         except NotSupportedError as refused:
             error = refused
-        for other in computed_forms(shape, self._blocks):
+        for other in () if natively else computed_forms(shape, self._blocks):
             self._blocks.restore(kept)
             try:
                 form = other()
@@ -59,10 +81,6 @@ class BlockBinder:
             except NotSupportedError as refused:
                 error = refused
         raise error
-
-    def bind_natively(self, shape: Shape, names: Sequence[str]) -> Definition:
-        """The definition of a block as a sum over its join, or NotSupportedError."""
-        return self._bound(shape, self._joined(shape), names, names, in_order=False)
 
     def _joined(self, shape: Shape) -> JoinCore:
         """The join that a block is over; row numbers are columns of it if they are more than places of first rows."""
@@ -82,6 +100,16 @@ class BlockBinder:
     ) -> Definition:
         if not core.atoms:
             self._blocks.add_constant(ONE_ROW, core)
+        if not core.outer:
+            return self._bound_inside(shape, core, names, columns, in_order)
+        try:
+            return self._bound_inside(shape, core, names, columns, in_order)
+        except NotSupportedError as error:
+            raise OuterChildError("its block is no sum over a join with such rows") from error
+
+    def _bound_inside(
+        self, shape: Shape, core: JoinCore, names: Sequence[str], columns: Sequence[str], in_order: bool
+    ) -> Definition:
         ranked = self._over_groups(shape, core)
         if ranked is None:
             return _Block(self._blocks, shape, core).definition(names, columns, in_order)
@@ -171,7 +199,7 @@ class _Block:
         limit = self._limit(partition, places, orderings)
         free = tuple(dict.fromkeys(self._free))
         types = [value.type for value in shape.items]
-        return Definition(
+        found = Definition(
             atoms=self._leaves.build(),
             free=free,
             mode=shape.mode,
@@ -189,12 +217,17 @@ class _Block:
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
+        if core.outer and not has_outer_tree(found):
+            raise OuterChildError("no tree has its key at a node of required tables, or only the first rows are kept")
+        return found
 
     def best(
         self, groups: Sequence[Scalar], values: Sequence[Scalar], labels: Sequence[str], descending: bool
     ) -> Definition:
         """The first row of each group in the order of values, NULL last, and then by what settles it."""
         core = self._core
+        if core.outer:
+            raise OuterChildError("only the first rows of groups are kept")
         try:
             composed = self._composing.read(values[-1])
         except Obstacle:
@@ -266,7 +299,11 @@ class _Block:
 
     def _row_value(self, part: Scalar) -> Scalar | None:
         """An expression of one table as its variable; None to look inside."""
-        if len(self._core.atoms_of(part)) != 1:
+        atoms = self._core.atoms_of(part)
+        if len(atoms) != 1:
+            return None
+        outer = self._core.outer.get(atoms[0])
+        if outer is not None and self._shape.mode == "bag" and not outer.missing.is_null(part):
             return None
         self._free.append(self._leaves.variable(part))
         return self._leaves.reference(part)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
-from sqlfront.planner.algebra.scalars import Column, Constant, Scalar, columns_of, conjuncts, substitute
+from sqlfront.planner.algebra.scalars import Column, Compare, Constant, Scalar, columns_of, conjuncts, substitute
 from sqlfront.planner.algebra.to_sql import scalar_sql
+from sqlfront.planner.model.query import Presence
 from sqlfront.sql.keywords import quoted
 from sqlfront.sql.trees import Span
 
@@ -35,12 +37,38 @@ class AtomTable:
     is_constant: bool = False
 
 
+class OuterChildError(Exception):
+    """Why an outer join is no optional or absent child of its block's tree."""
+
+
+class Missing(Protocol):
+    """What expressions are where all columns that they read are NULL."""
+
+    def is_null(self, value: Scalar) -> bool: ...
+
+    def adds_nothing(self, value: Scalar) -> bool: ...
+
+    def is_true(self, value: Scalar) -> bool: ...
+
+
+@dataclass(frozen=True)
+class OuterAtom:
+    """How an atom that may be missing is joined: `pairs` are expressions of required atoms and equal ones of its own.
+
+    `missing` tells what expressions over it are in a missing row.
+    """
+
+    presence: Presence
+    pairs: tuple[tuple[Scalar, Scalar], ...]
+    missing: Missing
+
+
 @dataclass
 class JoinCore:
     """Atoms and conditions in the order of the query; names its atoms may not have.
 
     `values` has, for each computed column of the term, its value over the columns of atoms, `lost` why a column has
-    none.
+    none. `outer` are the atoms that may be missing, by their names.
     """
 
     atoms: list[AtomTable] = field(default_factory=list)
@@ -48,6 +76,7 @@ class JoinCore:
     reserved: frozenset[str] = frozenset()
     values: dict[Column, Scalar] = field(default_factory=dict)
     lost: dict[Column, Exception] = field(default_factory=dict)
+    outer: dict[str, OuterAtom] = field(default_factory=dict)
     _owners: dict[Column, str] = field(default_factory=dict)
     _columns: dict[Column, AtomColumn] = field(default_factory=dict)
 
@@ -78,6 +107,8 @@ class JoinCore:
 
     def add_conditions(self, condition: Scalar) -> None:
         for part in conjuncts(self.over_atoms(condition)):
+            if self.outer.keys() & set(self.atoms_of(part)):
+                raise OuterChildError("a condition above it reads the columns that it may leave NULL")
             if part not in self.conditions:
                 self.conditions.append(part)
 
@@ -99,8 +130,8 @@ class JoinCore:
         return self._columns[column].name
 
     def is_declared(self, column: Column) -> bool:
-        """Whether a column is declared NOT NULL."""
-        return self._columns[column].not_null
+        """Whether a column is declared NOT NULL, and its row always there."""
+        return self._columns[column].not_null and self._owners[column] not in self.outer
 
     def text(self, value: Scalar) -> str:
         """An expression of one atom as SQL over its table's columns."""
@@ -115,8 +146,20 @@ class JoinCore:
         name = quoted(column.name if atom is None else self.name_of(column))
         return Constant(name if atom is None else f"{quoted(atom)}.{name}", column.type)
 
+    def require(self, name: str) -> None:
+        """Make an atom that may be missing a required one."""
+        for mine, theirs in self.outer.pop(name).pairs:
+            self.add_conditions(Compare("=", mine, theirs))
+
+    def drop(self, name: str) -> None:
+        """Leave out an atom that may be missing, and that nothing reads."""
+        del self.outer[name]
+        self.atoms = [atom for atom in self.atoms if atom.name != name]
+        self.conditions = [one for one in self.conditions if self.atoms_of(one) != [name]]
+
     def narrowed(self) -> JoinCore:
         """The same join, to which conditions may be added."""
         found = JoinCore(list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self.lost))
+        found.outer = dict(self.outer)
         found._owners, found._columns = dict(self._owners), dict(self._columns)
         return found

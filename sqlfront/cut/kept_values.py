@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from sqlfront.binding.notes import Notes
-from sqlfront.cut.join_core import JoinCore
+from sqlfront.cut.join_core import JoinCore, OuterChildError
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.split_conditions import spelled, split_conditions
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.scalars import (
     Scalar,
     cast,
+    conjunction,
     conjuncts,
     function_name,
 )
@@ -102,8 +103,7 @@ class KeptValues:
     ) -> Kept:
         for value in argument:
             self._check_values(value, aggregate)
-        core = self._core.narrowed()
-        core.conditions += [one for one in conditions if one not in core.conditions]
+        core = self._narrowed(argument, conditions, nulls)
         leaves = Leaves(core, split_conditions(core, self._types, self._notes), self._notes)
         names = {}
         for value in self._groups:
@@ -117,7 +117,26 @@ class KeptValues:
         variables = tuple(leaves.variable(value) for value in argument)
         found = [core.atoms_of(condition) for condition in conditions]
         filtered = {atom for one in found for atom in one} if all(found) else {atom.name for atom in core.atoms}
+        for name in self._core.outer.keys() - core.outer.keys():  # Its equalities may tie columns of others together.
+            pairs = self._core.outer[name].pairs if len(self._core.outer[name].pairs) > 1 else ()
+            filtered |= {atom for mine, _ in pairs for atom in core.atoms_of(mine)}
         return Kept(number, leaves, tuple(names.items()), variables, nulls, words, frozenset(filtered))
+
+    def _narrowed(self, argument: Sequence[Scalar], conditions: Sequence[Scalar], nulls: bool) -> JoinCore:
+        """The join under the aggregate's conditions. An atom that may be missing is required where its NULLs have no
+        values, and left out where it decides none."""
+        core = self._core.narrowed()
+        for name, outer in self._core.outer.items():
+            read, tested = ([one for one in values if name in core.atoms_of(one)] for values in (argument, conditions))
+            grouped = any(name in core.atoms_of(value) for value in self._groups)
+            if (read and not nulls) or any(not outer.missing.is_true(one) for one in tested):
+                core.require(name)
+            elif tested:
+                raise OuterChildError("a filter of an aggregate above it is true where its row is missing")
+            elif outer.presence == "optional" and not read and not grouped:
+                core.drop(name)
+        core.add_conditions(conjunction(conditions))
+        return core
 
     def _make_best(
         self,
@@ -132,6 +151,8 @@ class KeptValues:
         without a row there."""
         for value in argument:
             self._check_values(value, aggregate)
+        if self._core.outer:
+            raise OuterChildError("an extremum above it is of several tables")
         inner = self._core.narrowed()
         inner.conditions += [one for one in conditions if one not in inner.conditions]
         held = {self._leaves.variable(value): value for value in self._groups}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlfront.binding.notes import Notes
-from sqlfront.cut.join_core import AtomTable, JoinCore
-from sqlfront.cut.scalar_forms import call, is_not_null
+from sqlfront.cut.join_core import AtomTable, JoinCore, OuterChildError
+from sqlfront.cut.scalar_forms import call, equal, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
 from sqlfront.cut.value_types import never_null
 from sqlfront.planner.algebra.scalars import (
@@ -31,12 +31,14 @@ class _Variable:
     type: str
     members: dict[str, Scalar]
     label: str
+    outer: dict[str, Scalar] = field(default_factory=dict)
 
 
 class Leaves:
     """Collects variables and factors while the output is bound; `build` then gives the atoms.
 
-    A variable's or a raw column's value is a Ref to a column of that name: `reference` and `named`.
+    A variable's or a raw column's value is a Ref to a column of that name: `reference` and `named`. A variable's
+    members are equal in each row of the join; atoms that may be missing have it as a key, which is no value of theirs.
     """
 
     def __init__(self, core: JoinCore, conditions: Conditions, notes: Notes) -> None:
@@ -52,12 +54,17 @@ class Leaves:
                 self._by_element[element] = name
             for atom, value in equality_class.members.items():
                 self._by_element.setdefault((atom, cast(value, equality_class.type)), name)
+        for mine, name, theirs, kind in conditions.keys:
+            self._add_key(self._held(mine, kind), name, theirs)
         self.comparisons = tuple(dict.fromkeys(self._compare(sides) for sides in conditions.comparisons))
 
     def variable(self, value: Scalar) -> str:
         """The variable that holds an expression of one atom; made if there is none. Raises NotSupportedError."""
         element = (self._core.atoms_of(value)[0], value)
         if element not in self._by_element:
+            outer = self._core.outer.get(element[0])
+            if outer is not None and not outer.missing.is_null(value):
+                raise OuterChildError("an expression above it has a value where its row is missing")
             if has_loose_variants(value.type):
                 place = self._notes.place_of(value)
                 raise self._notes.refusal(f"A column of type {value.type}", place, LOOSE_VARIANTS, "select its parts")
@@ -76,6 +83,9 @@ class Leaves:
         """The name of the factor that computes a value in the atom's leaf."""
         element = (atom, value)
         if element not in self._factors:
+            outer = self._core.outer.get(atom)
+            if outer is not None and not outer.missing.adds_nothing(value):
+                raise OuterChildError("an aggregate above it adds a value where its row is missing")
             plain = isinstance(value, Ref)
             base = self._core.name_of(value.column) if isinstance(value, Ref) else f"{atom}_factor"
             name = self._free_name([f"{base}_sum", f"{atom}_{base}"] if plain else [base])
@@ -95,7 +105,7 @@ class Leaves:
         columns = [
             (atom, self._column(one.name, value, one.type))
             for one in self._variables.values()
-            for atom, value in one.members.items()
+            for atom, value in (*one.members.items(), *one.outer.items())
         ]
         sums = [(atom, self._column(name, value, value.type)) for (atom, _), (name, value) in self._factors.items()]
         return tuple(self._atom(atom, _of(columns, atom.name), _of(sums, atom.name)) for atom in self._atoms.values())
@@ -106,6 +116,22 @@ class Leaves:
     def _compare(self, sides: ComparedSides) -> Comparison:
         """The comparison of variables that hold both sides in the type in which they are compared."""
         return Comparison(self._held(sides.left, sides.type), sides.operator, self._held(sides.right, sides.type))
+
+    def _add_key(self, name: str, atom: str, value: Scalar) -> None:
+        """Make a variable of required atoms a part of the key of an atom that may be missing."""
+        variable = self._variables[name]
+        held = variable.outer.get(atom)
+        if held is None:
+            variable.outer[atom] = self._apart(atom, value)
+        elif held != value:
+            self._conditions.add_predicate(atom, equal(cast(held, variable.type), cast(value, variable.type)))
+
+    def _apart(self, atom: str, value: Scalar) -> Scalar:
+        """An expression of an atom that may be missing as one that no part of its key is: columns of its rows have
+        different expressions."""
+        while any(one.outer.get(atom) == value for one in self._variables.values()):
+            value = call("({0})", value.type, value)
+        return value
 
     def _held(self, value: Scalar, type_: str) -> str:
         """The variable that holds an expression's value in a type."""
@@ -129,6 +155,8 @@ class Leaves:
 
     def _declare(self, kind: str, members: dict[str, Scalar]) -> str:
         atom, value = next(iter(members.items()))
+        if atom in self._core.outer:
+            members = {atom: self._apart(atom, value)}
         columns = [self._core.name_of(one.column) for one in members.values() if isinstance(one, Ref)]
         if columns:
             names = [columns[0], f"{atom}_{columns[0]}"]
@@ -174,7 +202,10 @@ class Leaves:
         return tuple((quoted(name), type_) for name, type_ in read)
 
     def _atom(self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn]) -> Atom:
-        joins = (v for v in self._variables.values() if atom.name in v.members and self._is_never_null(v))
+        variables_of = self._variables.values()
+        joins = [v for v in variables_of if atom.name in v.members and self._is_never_null(v)]
+        joins += [v for v in variables_of if atom.name in v.outer]
+        outer = self._core.outer.get(atom.name)
         return Atom(
             name=atom.name,
             table=atom.table,
@@ -185,6 +216,7 @@ class Leaves:
             keys=self._keys(atom),
             references=self._references(atom),
             is_constant=atom.is_constant,
+            presence=outer.presence if outer is not None else "required",
         )
 
     def _references(self, atom: AtomTable) -> tuple[Reference, ...]:
@@ -211,7 +243,9 @@ class Leaves:
     def _held_columns(self, atom: AtomTable) -> dict[str, str]:
         """By the table's names, the variables that hold columns."""
         pairs = ((one.name, self._by_element.get((atom.name, Ref(one.column)))) for one in atom.columns)
-        return {column: name for column, name in pairs if name is not None}
+        held = {column: name for column, name in pairs if name is not None}
+        keys = ((one.outer.get(atom.name), one.name) for one in self._variables.values())
+        return held | {self._core.name_of(key.column): name for key, name in keys if isinstance(key, Ref)}
 
 
 def named(name: str, type_: str) -> Scalar:

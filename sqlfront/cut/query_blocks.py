@@ -20,8 +20,10 @@ from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
+from sqlfront.cut.form_words import CHILDREN, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.outer_joins import add_outer_join, may_be_child
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
@@ -83,25 +85,13 @@ _LATER = {
 _NOT_COMPARED = ("This join", "DuckDB compares its sides in no type that a key can have")
 
 
-_TOLD = {
-    "left": "a left join is its pairs of rows and, with NULLs, the rows without a partner",
-    "full": "a full join is its pairs of rows and, with NULLs, the rows of either side without a partner",
-    "semi": "rows with a partner join the distinct values that have one",
-    "anti": "rows without a partner join the keys that no partner has: both sides are counted by key",
-    "mark": "a subquery in an expression is true for rows with a partner, NULL or false for others: a union",
-    "single": "a scalar subquery is a left join with its only row",
-    "intersect": "rows of both sides are counted, and those stay that each side has",
-    "except": "rows of both sides are counted, and those stay that the second has not",
-}
-
-
 class Blocks:
     """The views that a query's blocks become, by the table name under which the join reads them.
 
     A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns,
     `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
     leave nothing open, `told` what EXPLAIN says of the forms of operators. `computes_windows`: row numbers are columns,
-    not the places of first rows.
+    not the places of first rows. `no_children` is why an outer join of the block that is bound is no child of its tree.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
@@ -117,6 +107,7 @@ class Blocks:
         self.completed: dict[Term, Term] = {}
         self.told: dict[str, None] = {}
         self.computes_windows = False
+        self.no_children: str | None = None
         self.binder = BlockBinder(self)
 
     def definition(
@@ -207,7 +198,7 @@ class Blocks:
         """Whether a view of a term needs no rows that DuckDB computes."""
         kept, names = self.state(), unique_names([column.name for column in term.columns])
         try:
-            self.binder.bind_natively(shape_of(term, len(names)), names)
+            self.binder.bind(shape_of(term, len(names)), names, names, natively=True)
         except NotSupportedError:
             return False
         finally:
@@ -308,12 +299,16 @@ class Blocks:
         elif term.kind == "semi" and not term.dependent and (ties := ties_of(term)) is not None:
             self.collect(term.left, core)
             self._semijoin(term, ties, core)
+        elif self.no_children is None and may_be_child(term, self.facts):
+            add_outer_join(term, core, self)
+            self.told[CHILDREN[term.kind]] = None
         else:
             found = self._with_partners(term, is_false)
             if found is None:
                 self._refuse_join(term)
             else:
-                self.told[_TOLD[term.kind]] = None
+                why = f": it is no child of the tree, as {self.no_children}" if may_be_child(term, self.facts) else ""
+                self.told[FORMS[term.kind] + why] = None
                 self.collect(found, core)
 
     def _with_partners(self, term: Join, is_false: bool) -> Term | None:
@@ -372,7 +367,7 @@ class Blocks:
 
     def _set_operation(self, term: SetOperation, core: JoinCore) -> None:
         """The rows of INTERSECT and EXCEPT; as many copies of each as its counts in the two sides leave."""
-        self.told[_TOLD[term.kind]] = None
+        self.told[FORMS[term.kind]] = None
         if not term.all:
             self.collect(compared_sides(term, self.new), core)
             return

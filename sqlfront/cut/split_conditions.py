@@ -51,11 +51,13 @@ class ComparedSides:
 
 @dataclass
 class Conditions:
-    """`predicates` lists, per atom, the conditions that concern it alone."""
+    """`predicates` lists, per atom, the conditions that concern it alone. `keys` are the equalities of required atoms
+    with those that may be missing: (a required one's expression, the other's name, its expression, the type)."""
 
     classes: list[EqualityClass] = field(default_factory=list)
     predicates: dict[str, list[Scalar]] = field(default_factory=dict)
     comparisons: list[ComparedSides] = field(default_factory=list)
+    keys: list[tuple[Scalar, str, Scalar, str]] = field(default_factory=list)
 
     def add_predicate(self, atom: str, predicate: Scalar) -> None:
         known = self.predicates.setdefault(atom, [])
@@ -121,7 +123,13 @@ class _Splitting:
             self._tie_members(equality_class, equalities, result)
             self._spread_constants(equality_class, result)
         result.comparisons = [sides for sides in result.comparisons if not self._within_atoms(sides, result)]
+        result.keys = [self._key(name, *pair) for name, outer in core.outer.items() for pair in outer.pairs]
         return result
+
+    def _key(self, name: str, mine: Scalar, theirs: Scalar) -> tuple[Scalar, str, Scalar, str]:
+        """An equality with an atom that may be missing, which unites no expressions of the others."""
+        kind = self._common_type(Compare("=", mine, theirs))
+        return mine, name, theirs, kind
 
     def _parts(self, condition: Scalar) -> list[Scalar]:
         """A BETWEEN over several tables as its comparisons, an equality of rows as those of their values; all else as

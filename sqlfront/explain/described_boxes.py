@@ -87,6 +87,7 @@ def view_data(view: DescribedView) -> dict[str, Any]:
         "filters": view.filters,
         "form": view.form,
         "enumerated": view.enumerated,
+        "presence": view.presence,
         "indexes": list(map(list, view.indexes)),
         "order": order,
         "comparisons": list(view.comparisons),
@@ -117,6 +118,7 @@ def _box(view: DescribedView) -> Box:
         title += f" of {table}" if table != name else ""
         title += f" where {view.where}" if view.where else ""
     notes = [f"where {' and '.join(view.comparisons)}"] if view.comparisons else []
+    notes += [view.presence] if view.presence != "required" else []
     notes += [view.form, *(["enumerated"] if view.enumerated and not view.is_root else []), *_indexes(view)]
     kind = "leaf" if name is not None else "enumerated" if view.enumerated else "stored"
     return Box(

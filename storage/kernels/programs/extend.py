@@ -12,6 +12,7 @@ from sqlfront.storage.kernels.layout import (
     CHUNK,
     HASHES,
     KEYS,
+    LIMBS,
     LINKS,
     MASK,
     MATCHES,
@@ -27,11 +28,13 @@ from sqlfront.storage.kernels.memory import load, load32, prefetch, store
 from sqlfront.storage.kernels.tables.delta import bring, gather_keys, prefetch_row, reserve_scratch
 from sqlfront.storage.kernels.tables.hash_table import find, orders
 from sqlfront.storage.kernels.tables.hashing import finish_hash, hash_places, hash_words, mix
+from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.kernels.tables.waves import MEMBER, OWN, SIDES, SOURCE, TAILS, WAVE, enter_list, list_members
 
 _DEAD = -1
-# Where EXTEND goes on when it is called again, and where the offsets of its sides are.
-_POSITION, _MEMBER, _LEFT, _SIDE, _OFFSETS = 4, 5, 6, 7, 8
+# Where EXTEND goes on when it is called again, the row that stands for no member, and where the offsets of its sides
+# are.
+_POSITION, _MEMBER, _LEFT, _SIDE, _MISSING, _OFFSETS = 4, 5, 6, 7, 8, 9
 # Words of a side; n places of the group's key in the delta follow, then the template of its whole key, a delta word
 # or -1 - the number of a candidate word for each, then the places of the candidate words in its rows.
 _GROUP, _TABLE, _INDEX, _COUNT = 0, 1, 2, 3
@@ -73,6 +76,9 @@ def find_lists(at, scratch, delta, width, count):
                 continue
             row = find(group, scratch, load(hashes, s * WAVE + i), load(wave, OWN + i), side, _COUNT + 1)
             best = load(wave, TAILS + i)
+            if row >= 0 and load(at, _MISSING) != 0:  # A group that counts nothing may not have been swept yet.
+                address = load(group, ROWS) + row * load(group, WIDTH) * 8
+                row = -1 if sign_of(address, load(group, KEYS), load(group, LIMBS)) == 0 else row
             if row < 0:
                 store(wave, SIDES + i, _DEAD)
                 store(wave, TAILS + i, 0)
@@ -287,16 +293,19 @@ def keep_common(at, scratch, matches, rows, s, ready):
 
 @kernel("int64(int64,int64,int64,int64,int64)")
 def step_extend(at, scratch, delta, width, rows):
-    """[EXTEND, length, sides, emit place, next delta row, next member, left, its side, offset of each side..., sides].
+    """[EXTEND, length, sides, emit place, next delta row, next member, left, its side, missing, offset of each side...,
+    sides].
 
     Match each delta row with the rows of side 0 whose candidates all sides have; at most CHUNK members are listed a
-    call. Words 4 to 7 say where to go on (next delta row = -1: done). A side without a group is only looked up.
+    call. Words 4 to 7 say where to go on (next delta row = -1: done). A side without a group is only looked up. A lone
+    side may have a row `missing` (0: none), with which a delta row is matched that has no members to list.
     """
     position = load(at, _POSITION)
     member = load(at, _MEMBER)
     left = load(at, _LEFT)
     s = load(at, _SIDE)
     sides = load(at, 2)
+    missing = load(at, _MISSING)
     reserve_scratch(scratch, max(CHUNK, sides * WAVE), CHUNK)
     matches = load(scratch, MATCHES)
     wave = load(scratch, WAVES)
@@ -325,6 +334,11 @@ def step_extend(at, scratch, delta, width, rows):
                 last = min(size, CHUNK - made)
                 left = size - last
                 made += last
+            elif missing != 0:
+                store(matches, 2 * found, load(wave, OWN + n))
+                store(matches, 2 * found + 1, missing)
+                found += 1
+                made += 1
             n += 1
         for t in range(sides):
             side = at + load(at, _OFFSETS + t) * 8

@@ -35,7 +35,7 @@ BLOCK, UPPER_BLOCK = 4096, 256
 # Words of a level: the kind, these, then key sources (level, place).
 LEVEL_WORDS = 96
 _TABLE, _MEMBERS, _INDEX, _BLOCK, _COUNT, _POSITION, _CURSOR, _LEFT_OVER, _SOURCES = range(1, 10)
-_GUESS, LOOKED_UP, JUMPS, _TESTS, _FIRST = range(10, 15)
+_GUESS, LOOKED_UP, JUMPS, _TESTS, _MISSING, _FIRST = range(10, 16)
 # The tests of a RANGE_LEVEL: the places of that of the lower bound and of the upper one (0: none), their number, and
 # where each begins; a test is the level of its left side, then as a RANGE step's.
 _LOWER, _UPPER, _NUMBER, _FIRST_TEST = range(4)
@@ -138,6 +138,7 @@ def join_level(level, before, depth, capacity, scratch, wave):
     """Fill a block of `depth` + 1 addresses a row from the block of the level before.
 
     Input rows come in waves: their keys are looked up, then their groups' members listed, as many as there is room for.
+    An input row without any is listed once with the level's row `missing`, if it has one.
     """
     table = load(level, _TABLE)
     block = load(level, _BLOCK)
@@ -172,6 +173,9 @@ def join_level(level, before, depth, capacity, scratch, wave):
                     break
                 position += 1
                 if row < 0:
+                    if load(level, _MISSING) != 0:
+                        extend(block + made * (depth + 1) * 8, load(entry, SOURCE), depth, load(level, _MISSING))
+                        made += 1
                     continue
                 address = table_rows + row * table_width
                 if load(level, 0) == PROBE_LEVEL:

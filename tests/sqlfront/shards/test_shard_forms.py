@@ -44,7 +44,15 @@ COLLATED = (
     "SELECT a, k FROM r ORDER BY k, a LIMIT 3",
     "SELECT a, k COLLATE NOCASE.NOACCENT AS k FROM r WHERE k = 'X'",
 )
+OUTER = (
+    "SELECT r.a, r.k, s.c FROM r LEFT JOIN s ON r.k = s.k",
+    "SELECT r.a, s.c FROM r LEFT JOIN s ON r.a = s.c",
+    "SELECT s.c, count(*) AS n FROM r LEFT JOIN s ON r.k = s.k GROUP BY s.c",
+    "SELECT a, k FROM r ANTI JOIN s ON r.k = s.k",
+    "SELECT p.a, o.c FROM r AS p JOIN (SELECT r.k, s.c FROM r LEFT JOIN s ON r.k = s.k) AS o ON p.a = o.c",
+)
 FORMS = [
+    *(("VARCHAR", query, "") for query in OUTER),
     *((type_, query, "") for type_ in ("STRUCT(p INTEGER, q VARCHAR)", "INTEGER[]") for query in NESTED),
     ("MAP(VARCHAR, INTEGER)", NESTED[1], ""),
     ("STRUCT(p INTEGER, q VARCHAR)", "SELECT a, min(k) AS least, count(DISTINCT k) AS n FROM r GROUP BY a", ""),
@@ -58,7 +66,10 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "query", "view"), FORMS)
+@pytest.mark.parametrize(
+    ("type_", "query", "view"),
+    [pytest.param(*form, id="outer" if form[1] in OUTER else None) for form in FORMS],
+)
 def test_shards_have_the_rows_of_the_view(type_, query, view):
     tables = {"r": {"a": "BIGINT", "k": type_}, "s": {"k": type_, "c": "BIGINT"}}
     rng, held = random.Random(query), {table: Counter() for table in tables}

@@ -1,0 +1,22 @@
+"""What EXPLAIN says of the forms in which operators are kept."""
+
+from __future__ import annotations
+
+FORMS = {
+    "left": "a left join is its pairs of rows and, with NULLs, the rows without a partner",
+    "full": "a full join is its pairs of rows and, with NULLs, the rows of either side without a partner",
+    "semi": "rows with a partner join the distinct values that have one",
+    "anti": "rows without a partner join the keys that no partner has: both sides are counted by key",
+    "mark": "a subquery in an expression is true for rows with a partner, NULL or false for others: a union",
+    "single": "a scalar subquery is a left join with its only row",
+    "intersect": "rows of both sides are counted, and those stay that each side has",
+    "except": "rows of both sides are counted, and those stay that the second has not",
+}
+"""Those of joins and set operations that are other joins, unions and counts."""
+
+CHILDREN = {
+    "left": "a left join is an optional child: a row without a partner meets a row of NULLs, which is not stored",
+    "anti": "an anti join is an absent child: a row counts where no partner is found",
+    "single": "a scalar subquery is an optional child: a row without a partner meets NULL, which is not stored",
+}
+"""Those of joins that are children of a tree's node."""

@@ -1,0 +1,157 @@
+"""Random queries with left and anti joins over three small tables of integers, and random changes of these."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from sqlfront import Connection
+
+TABLES = {"a": ("k", "x", "u"), "b": ("k", "y", "v"), "c": ("k", "z", "w")}
+KEYS = (1, 2, 3, None)
+
+
+@dataclass
+class OuterQuery:
+    """A query in the making: `aliases` are tables in sight by their aliases, `required` those that are always there."""
+
+    chance: random.Random
+    aliases: dict[str, str] = field(default_factory=dict)
+    required: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        """The next query."""
+        chance = self.chance
+        self.aliases, self.required = {}, []
+        joins = [self._table("", chance.choice("abc"))]
+        if chance.random() < 0.35:
+            joins.append(self._join("JOIN", chance.choice("abc")))
+        conditions = []
+        for _ in range(chance.choice((1, 1, 2))):
+            kind = chance.choice(("LEFT JOIN", "LEFT JOIN", "LEFT JOIN", "ANTI JOIN", "NOT EXISTS"))
+            if kind == "NOT EXISTS":
+                conditions.append(self._not_exists())
+            else:
+                joins.append(self._join(kind, chance.choice("abc")))
+        if chance.random() < 0.3:
+            conditions.append(f"{self._column(chance.choice(self.required))} {chance.choice(('> 1', 'IS NOT NULL'))}")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {self._items()} FROM {' '.join(joins)}{where}{self._groups}"
+
+    def _table(self, kind: str, table: str) -> str:
+        alias = f"t{len(self.aliases)}"
+        self.aliases[alias] = table
+        if not kind or kind == "JOIN":
+            self.required.append(alias)
+        return f"{table} {alias}"
+
+    def _join(self, kind: str, table: str) -> str:
+        outer = self.chance.choice(self.required)
+        shown = self._table(kind, table)
+        alias = shown.split()[1]
+        side = shown
+        if kind != "JOIN" and self.chance.random() < 0.15:
+            rest = ", ".join(f"max({column}) AS {column}" for column in TABLES[table][1:])
+            side = f"(SELECT k, {rest} FROM {table} GROUP BY k) {alias}"
+        on = self._on(outer, alias, kind)
+        if kind == "ANTI JOIN":
+            del self.aliases[alias]
+        return f"{kind} {side} ON {on}"
+
+    def _on(self, outer: str, alias: str, kind: str) -> str:
+        parts = [f"{outer}.{self._key(outer)} = {alias}.{self._key(alias)}"]
+        if self.chance.random() < 0.25:
+            parts.append(f"{self._column(outer)} = {self._column(alias)}")
+        if kind != "JOIN" and self.chance.random() < 0.25:
+            parts.append(f"{self._column(alias)} {self.chance.choice(('> 1', 'IS NULL', '< 3'))}")
+        if kind != "JOIN" and self.chance.random() < 0.2:
+            parts.append(f"{self._column(outer)} {self.chance.choice(('> 1', 'IS NULL', '< 3'))}")
+        return " AND ".join(parts)
+
+    def _not_exists(self) -> str:
+        outer = self.chance.choice(self.required)
+        alias = self._table("EXISTS", self.chance.choice("abc")).split()[1]
+        on, table = self._on(outer, alias, "EXISTS"), self.aliases.pop(alias)
+        return f"NOT EXISTS (SELECT 1 FROM {table} {alias} WHERE {on})"
+
+    def _key(self, alias: str) -> str:
+        return "k" if self.chance.random() < 0.85 else self.chance.choice(TABLES[self.aliases[alias]])
+
+    def _column(self, alias: str) -> str:
+        return f"{alias}.{self.chance.choice(TABLES[self.aliases[alias]])}"
+
+    def _any(self) -> str:
+        return self._column(self.chance.choice(list(self.aliases)))
+
+    def _items(self) -> str:
+        chance, self._groups = self.chance, ""
+        form = chance.choice(("rows", "rows", "groups", "groups", "sums", "distinct"))
+        if form in ("rows", "distinct"):
+            items = [self._any() for _ in range(chance.choice((1, 2, 3, 4)))]
+            if form == "rows" and chance.random() < 0.3:
+                items.append(f"coalesce({self._any()}, 7) + {self._any()}")
+            shown = ", ".join(f"{item} AS o{i}" for i, item in enumerate(items))
+            return ("DISTINCT " if form == "distinct" else "") + shown
+        groups = [] if form == "sums" else list(dict.fromkeys(self._any() for _ in range(chance.choice((1, 1, 2)))))
+        if form == "groups":
+            self._groups = f" GROUP BY {', '.join(groups)}"
+        sums = chance.sample(
+            ["count(*)", f"count({self._any()})", f"sum({self._any()})", f"sum({self._any()} * {self._any()})",
+             f"avg({self._any()})", f"sum({self._any()} + {self._any()})", f"sum(coalesce({self._any()}, 0))",
+             f"count(*) FILTER (WHERE {self._any()} > 1)", f"max({self._any()})", f"count(DISTINCT {self._any()})"],
+            chance.choice((0, 1, 2, 3)) if groups else chance.choice((1, 2)),
+        )  # fmt: skip
+        return ", ".join(f"{item} AS o{i}" for i, item in enumerate([*groups, *sums]))
+
+
+class RandomRows:
+    """The rows of the tables, as a random stream changes them."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES}
+
+    def epoch(self) -> dict[str, pa.Table]:
+        """The changes of one epoch, of one table or several."""
+        names = self.chance.sample(list(TABLES), self.chance.choice((1, 1, 2, 3)))
+        return {name: self._changes(name) for name in names}
+
+    def emptying(self) -> dict[str, pa.Table]:
+        """The epoch that deletes all rows."""
+        found = {name: table_of(name, [(row, -1) for row in rows]) for name, rows in self.rows.items() if rows}
+        self.rows = {table: [] for table in TABLES}
+        return found
+
+    def _changes(self, name: str) -> pa.Table:
+        chance, rows, changes = self.chance, self.rows[name], list[tuple[tuple[Any, ...], int]]()
+        for _ in range(chance.choice((1, 1, 2, 4))):
+            if rows and chance.random() < (0.5 if len(rows) < 6 else 0.7):
+                row = rows.pop(chance.randrange(len(rows)))
+                changes.append((row, -1))
+            else:
+                row = tuple(chance.choice(KEYS) for _ in TABLES[name])
+                copies = chance.choice((1, 1, 1, 2))
+                rows += [row] * copies
+                changes.append((row, copies))
+        return table_of(name, changes)
+
+
+def table_of(name: str, changes: list[tuple[tuple[Any, ...], int]]) -> pa.Table:
+    """Signed rows of a table as Arrow."""
+    columns = {
+        column: pa.array([row[place] for row, _ in changes], pa.int32()) for place, column in enumerate(TABLES[name])
+    }
+    return pa.table({**columns, "_weight": pa.array([weight for _, weight in changes], pa.int64())})
+
+
+def create_tables(con: Connection) -> None:
+    for name, columns in TABLES.items():
+        con.execute(f"CREATE TABLE {name} ({', '.join(f'{column} INTEGER' for column in columns)})")
+
+
+def rows_of(con: Connection, query: str) -> Counter[tuple[Any, ...]]:
+    return Counter(con.execute(query).fetchall())

@@ -1,0 +1,235 @@
+"""Optional and absent children: left and anti joins in a view's own tree, against inner joins and unions, DuckDB, and
+lists."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import sqlfront
+from sqlfront.cut import query_blocks
+from tests.following import take
+from tests.outer_queries import TABLES, OuterQuery, RandomRows, create_tables, rows_of, table_of
+
+LEFT = "SELECT a.k, a.x, b.y FROM a LEFT JOIN b ON a.k = b.k"
+QUERIES = {
+    "left": LEFT,
+    "key of the right": "SELECT a.x, b.k AS bk, coalesce(b.y, 7) + a.x AS o FROM a LEFT JOIN b ON a.k = b.k",
+    "groups": "SELECT a.k, count(*) AS n, count(y) AS ys, sum(x * y) AS s FROM a LEFT JOIN b USING (k) GROUP BY a.k",
+    "groups of the right": "SELECT b.y, count(*) AS n, sum(a.x) AS s FROM a LEFT JOIN b ON a.k = b.k GROUP BY b.y",
+    "two": "SELECT a.x, b.y, c.z FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON a.k = c.k",
+    "both sides": "SELECT p.x, q.x AS qx FROM a p LEFT JOIN a q ON p.k = q.x",
+    "own rows": "SELECT p.x, p.u FROM a p ANTI JOIN a q ON p.k = q.x",
+    "conditions": "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND b.v > 1 AND a.u > 1",
+    "ties": "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k AND a.x = b.k AND a.k = b.v",
+    "anti": "SELECT a.x, count(*) AS n FROM a, a d WHERE a.k = d.k AND NOT EXISTS (FROM b WHERE k = a.k) GROUP BY a.x",
+    "extremes": "SELECT a.x, max(b.y) AS most, count(DISTINCT b.v) AS vs FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.x",
+    "tied values": "SELECT a.k, count(DISTINCT b.y) AS ys FROM a LEFT JOIN b ON a.k = b.k AND a.x = b.k GROUP BY a.k",
+    "absent extremes": "SELECT a.u, max(a.x) AS most FROM a ANTI JOIN b ON a.k = b.k GROUP BY a.u",
+    "distinct": "SELECT DISTINCT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k",
+    "block": "SELECT a.x, t.s FROM a LEFT JOIN (SELECT k, sum(y) AS s FROM b GROUP BY k) t ON a.k = t.k",
+}  # fmt: skip
+
+
+@pytest.fixture
+def con() -> Iterator[sqlfront.Connection]:
+    connection = sqlfront.connect()
+    create_tables(connection)
+    yield connection
+    connection.close()
+
+
+def has_child(con: sqlfront.Connection, view: str) -> bool:
+    """Whether a tree of the view has an optional or absent child."""
+    reason = con.explain(view).to_dict()["reason"]
+    return "optional child" in reason or "absent child" in reason
+
+
+def check(con: sqlfront.Connection, views: dict[str, str]) -> dict[str, Counter[tuple[Any, ...]]]:
+    """The results of queries, after comparing their views with them."""
+    found = {}
+    for name, query in views.items():
+        found[name] = Counter(con.session.duck.execute(query).fetchall())
+        assert rows_of(con, f'FROM "{name}"') == found[name], name
+        assert con.view(f'"{name}"').count() == found[name].total(), name
+    return found
+
+
+def follow(con: sqlfront.Connection, views: dict[str, str], rows: RandomRows, steps: int) -> Counter[str]:
+    """Random epochs; how many changed each result. All views, and what is told of them, are right after each, undone or
+    not, and nothing is stored at the end."""
+    feeds = {name: con.view(f'"{name}"').subscribe(timeout=0) for name in views}
+    told = {name: Counter[tuple[Any, ...]]() for name in views}
+    before, changed = check(con, views), Counter[str]()
+    for step in range(1, steps + 1):
+        if step % 4 == 0:
+            kept = {name: list(own) for name, own in rows.rows.items()}
+            con.execute("BEGIN")
+            con.apply(rows.epoch())
+            check(con, views)
+            con.execute("ROLLBACK")
+            rows.rows = kept
+            check(con, views)
+        con.apply(rows.emptying() if step == steps else rows.epoch())
+        now = check(con, views)
+        changed.update(name for name in views if now[name] != before[name])
+        before = now
+        for name, feed in feeds.items():
+            take(feed, told[name])
+            assert (+told[name], -told[name]) == (now[name], Counter()), name
+    for name, feed in feeds.items():
+        feed.close()
+        assert con.execute(f'CHECK MATERIALIZED VIEW "{name}"').fetchall() == []
+        assert is_empty(con, f'"{name}"'), name
+    return changed
+
+
+def is_empty(con: sqlfront.Connection, view: str) -> bool:
+    """Whether nothing is stored for a view, but for the one row of aggregates without groups."""
+    return all(entry["rows"] <= (entry["node"] == "") for entry in con.view(view).state())
+
+
+def create_all(con: sqlfront.Connection, name: str, query: str, patch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Views of a query, over such a view, and with inner joins and unions for its left and anti joins."""
+    con.execute(f'CREATE MATERIALIZED VIEW "{name}" AS {query}')
+    con.execute(f'CREATE MATERIALIZED VIEW "over {name}" AS FROM "{name}"')
+    with patch.context() as changed:
+        changed.setattr(query_blocks, "may_be_child", lambda term, facts: False)
+        con.execute(f'CREATE MATERIALIZED VIEW "joins of {name}" AS {query}')
+    return dict.fromkeys((name, f"over {name}", f"joins of {name}"), query)
+
+
+def test_children_are_right_after_every_epoch(con: sqlfront.Connection) -> None:
+    rows = RandomRows(random.Random(5))
+    con.apply(rows.epoch())
+    for name, query in QUERIES.items():
+        con.execute(f'CREATE MATERIALIZED VIEW "{name}" AS {query}')
+        assert has_child(con, f'"{name}"'), name
+    changed = follow(con, QUERIES, rows, 14)
+    assert sum(count > 4 for count in changed.values()) > 10, changed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUERIES)
+def test_children_agree_with_joins_and_unions(
+    con: sqlfront.Connection, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    views = create_all(con, name, QUERIES[name], monkeypatch)
+    assert not has_child(con, f'"joins of {name}"')
+    follow(con, views, RandomRows(random.Random(name)), 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_random_outer_joins(con: sqlfront.Connection, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    chance = random.Random(seed)
+    query, rows = OuterQuery(chance).text(), RandomRows(chance)
+    con.apply(rows.epoch())
+    follow(con, create_all(con, "v", query, monkeypatch), rows, 16)
+
+
+def naive_left(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
+    """The left join of LEFT over lists of rows."""
+    found = Counter[tuple[Any, ...]]()
+    for key, x, _ in left:
+        partners = [y for other, y, _ in right if key is not None and other == key]
+        found.update((key, x, y) for y in partners or [None])
+    return found
+
+
+def test_a_left_join_over_lists(con: sqlfront.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {LEFT}")
+    rows = RandomRows(random.Random(7))
+    for _ in range(20):
+        con.apply(rows.epoch())
+        assert rows_of(con, "FROM v") == naive_left(rows.rows["a"], rows.rows["b"])
+
+
+def test_a_violation_leaves_rows_without_partners_as_they_were(con: sqlfront.Connection) -> None:
+    """The first partner comes in the epoch that is refused, in the table that is changed before the other."""
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {LEFT}")
+    con.execute("INSERT INTO a VALUES (1, 5, 0)")
+    with pytest.raises(sqlfront.Error, match="deleted more often than it is there"):
+        con.apply({"a": table_of("a", [((1, 6, 0), 1)]), "b": table_of("b", [((1, 2, 0), 1), ((9, 9, 9), -1)])})
+    assert con.execute("FROM v").fetchall() == [(1, 5, None)]
+    con.apply({"a": table_of("a", [((1, 6, 0), 1)]), "b": table_of("b", [((1, 2, 0), 1)])})
+    assert rows_of(con, "FROM v") == Counter({(1, 5, 2): 1, (1, 6, 2): 1})
+
+
+def test_values_grow_wider_with_rows_missing(con: sqlfront.Connection) -> None:
+    """The count of a key is beyond 64 bits where it is multiplied; its last row goes."""
+    query = "SELECT a.k, count(*) AS n, sum(a.x * b.y) AS s FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.k"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    many = 2**31 - 1
+    con.apply({"a": table_of("a", [((1, many, 0), 3000), ((2, 5, 0), 1)])})
+    con.apply({"b": table_of("b", [((1, many, 0), 3000)])})
+    assert rows_of(con, "FROM v") == Counter({(1, 9_000_000, 9_000_000 * many**2): 1, (2, 1, None): 1})
+    con.apply({"b": table_of("b", [((1, many, 0), -3000)])})
+    assert rows_of(con, "FROM v") == Counter({(1, 3000, None): 1, (2, 1, None): 1})
+
+
+def test_look_ups_find_rows_of_nulls(con: sqlfront.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {LEFT}")
+    con.execute("INSERT INTO a VALUES (1, 5, 0), (2, 6, 0), (NULL, 7, 0); INSERT INTO b VALUES (2, 3, 0), (2, NULL, 0)")
+    for where, expected in {
+        "k = 1": [(1, 5, None)], "k = 2": [(2, 6, 3), (2, 6, None)], "k = 1 AND y = 3": [], "y = 3": [(2, 6, 3)],
+        "k = 1 AND y IS NULL": [(1, 5, None)], "k IS NULL": [(None, 7, None)], "y IS NULL AND x > 5": [
+            (2, 6, None), (None, 7, None)],
+    }.items():  # fmt: skip
+        assert rows_of(con, f"FROM v WHERE {where}") == Counter(expected), where
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.k, a.x, b.y FROM a LEFT JOIN b ON a.k = b.k",
+        "SELECT a.k, count(*) AS n, sum(b.y) AS s FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.k",
+        "SELECT a.k, a.x FROM a WHERE NOT EXISTS (FROM b WHERE b.k = a.k)",
+    ],
+)
+def test_steps_do_not_grow(con: sqlfront.Connection, query: str, size: int) -> None:
+    """A hub's first and last partner cost as much as any: its rows without one are not listed."""
+    con.execute(f"INSERT INTO a SELECT i, i, 0 FROM range({size // 2}) t(i)")
+    con.execute(f"INSERT INTO a SELECT -1, i, 0 FROM range({size // 2}) t(i)")
+    con.execute(f"INSERT INTO b SELECT 2 * i, i, 0 FROM range({size // 4}) t(i)")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    plan = con.explain("v").to_dict()
+    assert (plan["shape"], plan["cost"]["update"], plan["cost"]["delay"]) == ("q-hierarchical", "O(1)", "O(1)")
+    view = con.view("v")
+    for table, row, weight in (
+        ("b", (-1, 1, 0), 1), ("b", (-1, 1, 0), -1), ("b", (1, 1, 0), 1), ("b", (2, 1, 0), -1),
+        ("a", (-1, 7, 0), 1), ("a", (-5, 7, 0), 1), ("a", (-5, 7, 0), -1),
+    ):  # fmt: skip
+        before = view.cost()["steps"]
+        con.apply({table: table_of(table, [(row, weight)])})
+        assert view.cost()["steps"] - before <= 40, (table, row, weight)
+
+
+def test_what_is_no_child_says_why(con: sqlfront.Connection) -> None:
+    reasons = {
+        "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k AND a.x < b.y": "a condition of both its sides is no equality",
+        "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k WHERE b.y IS NULL": "a condition above it reads the columns",
+        "SELECT sum(coalesce(b.y, 3)) AS s FROM a LEFT JOIN b ON a.k = b.k": "an aggregate above it adds a value",
+        "SELECT a.x FROM a CROSS JOIN c LEFT JOIN b ON a.k = b.k AND c.z = b.y": "no tree has its key",
+        "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k ORDER BY 1 LIMIT 3": "only the first rows are kept",
+        "SELECT a.x, b.y, c.z FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.y = c.k": "one row that is always there",
+    }
+    for query, words in reasons.items():
+        found = con.explain(query).to_dict()
+        assert words in found["reason"], query
+    tree = str(con.explain(LEFT))
+    assert "b(k, y)  optional; stored; enumerated" in tree
+    assert "absent; stored" in str(con.explain("SELECT x FROM a ANTI JOIN b USING (k)"))
+
+
+def test_tables_of_random_rows_are_all_used() -> None:
+    """The generator makes each feature often enough to matter."""
+    texts = [OuterQuery(random.Random(seed)).text() for seed in range(200)]
+    for feature in ("LEFT JOIN", "ANTI JOIN", "NOT EXISTS", "GROUP BY", "DISTINCT", "count(*)", "max("):
+        assert sum(feature in text for text in texts) >= 10, feature
+    assert all(any(f" {table} " in text for text in texts) for table in TABLES)
