@@ -40,12 +40,14 @@ class Named:
 
 @dataclass
 class Numbers:
-    """The numbers of columns and shared terms that are in use."""
+    """The numbers of columns and shared terms that are in use, and whether columns are of a UNION type."""
 
     last: int = 0
+    has_unions: bool = False
 
     def column(self, name: str, type_: str) -> Column:
         self.last += 1
+        self.has_unions |= "UNION(" in type_
         return Column(self.last, name, type_)
 
     def like(self, column: Column) -> Column:

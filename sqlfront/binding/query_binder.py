@@ -17,7 +17,7 @@ from sqlfront.binding.scalar_types import WHOLE, Types
 from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.session_settings import Settings, settings_of
 from sqlfront.binding.table_catalog import CatalogView
-from sqlfront.planner.algebra.rewriting import passed, walk_once
+from sqlfront.planner.algebra.rewriting import passed
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar
 from sqlfront.planner.algebra.terms import (
     Common,
@@ -82,7 +82,7 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
         from sqlfront.binding.collations import without_collations
 
         output = without_collations(output, notes, con)
-    if any("UNION(" in column.type for part in walk_once(output.term) for column in part.columns):
+    if types.has_unions or environment.numbers.has_unions:
         from sqlfront.binding.union_comparisons import with_explicit_comparisons
 
         output = replace(output, term=with_explicit_comparisons(output.term, notes))

@@ -56,10 +56,11 @@ def canonical(type_: str, con: Any) -> str:
 
 
 class Types:
-    """The types of expressions, by their SQL over columns; each is asked once."""
+    """The types of expressions, by their SQL over columns; each is asked once. `has_unions`: one is a UNION."""
 
     def __init__(self, con: Any) -> None:
         self._con = con
+        self.has_unions = False
         self._known: dict[str, str] = {}
 
     def typed(self, scalars: Sequence[Scalar]) -> list[Scalar]:
@@ -104,7 +105,9 @@ class Types:
         import duckdb
 
         try:
-            return [type_ for _, type_ in query_columns(self._con, query)]
+            types = [type_ for _, type_ in query_columns(self._con, query)]
+            self.has_unions |= any("UNION(" in type_ for type_ in types)
+            return types
         except duckdb.Error as error:
             raise NotSupportedError(
                 "This query is not supported in a view",

@@ -95,6 +95,7 @@ def test_a_null_member_equals_nothing_but_groups() -> None:
     queries = {
         "equal": "SELECT a.k, b.k AS other FROM t AS a JOIN t AS b ON a.u = b.u",
         "same": "SELECT a.k, b.k AS other FROM t AS a JOIN t AS b ON a.u IS NOT DISTINCT FROM b.u",
+        "made": "SELECT a.k, b.k AS other FROM t AS a JOIN t AS b ON union_value(n := a.u.n) = union_value(n := b.u.n)",
         "unequal": "SELECT a.k, b.k AS other FROM t AS a JOIN t AS b ON a.u <> b.u",
         "listed": "SELECT k, u IN (SELECT u FROM t WHERE k <> 2) AS is_in FROM t",
         "compared": "SELECT k, u = 1 AS is_one, u = u AS is_itself FROM t",

@@ -154,7 +154,7 @@ def test_variants_that_duckdb_compares_by_their_spelling(type):
         "SELECT 1::VARIANT = 1.0::VARIANT, union_value(v := 1::VARIANT) = union_value(v := 1.0::VARIANT)"
     ).fetchall()
     assert (equal, written) == (True, False)
-    with pytest.raises(NotSupportedError, match="how it is written"):
+    with pytest.raises(NotSupportedError, match="how they are written"):
         codec_for(type, Dictionaries())
 
 
