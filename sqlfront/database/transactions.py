@@ -307,10 +307,8 @@ def captured(
 ) -> dict[str, Change]:
     """Captured rows of ordinary tables as the transaction of `con` sees them, in the relations' column order; `without`
     some tables."""
-    known = database.engine.relations
-    tables = [
-        name for name in database.capture.tables() if database.relation_key(name) in known and name.key not in without
-    ]
+    chosen = [name for name in database.capture.tables() if name.key not in without]
+    tables = [name for name in chosen if database.relation_key(name) in database.engine.relations]
     if not tables:
         return {}
     import numpy as np
