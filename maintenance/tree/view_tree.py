@@ -172,7 +172,7 @@ class Tree:
 
     def summed(self, view: View, variables: tuple[str, ...]) -> int:
         """How many values a group of this index sums: all if it serves as the message or tells who is missing."""
-        serves = (variables == view.link and view.message) or variables == view.key
+        serves = (variables == view.link and view.message) or (view.presence != "required" and variables == view.key)
         return len(self.parts(view)) if serves else 0
 
     def order_of(self, view: View) -> tuple[int, Places] | None:
