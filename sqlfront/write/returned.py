@@ -26,7 +26,6 @@ from sqlfront.database.user_settings import lossless
 from sqlfront.maintenance.program.critical import Uninterrupted
 from sqlfront.sql.statements import PassThrough
 from sqlfront.storage.codecs.transport import column_sql
-from sqlfront.storage.errors import InternalError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +54,10 @@ class Columns:
     def keeps(self, rows: Sequence[Sequence[Any]]) -> bool:
         """Whether Python's values are DuckDB's: an infinite or a far date has none of its own."""
         return all(_is_near(row[place]) for place in self.dates for row in rows)
+
+
+class _EndIsNotLastError(Exception):
+    """The row that stands for the end of a query has come before others."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,8 @@ def write_told(session: Session, relation: Relation, statements: Sequence[Tellin
 
 def write_few(session: Session, relation: Relation, telling: Telling) -> int | None:
     """Run an INSERT or a DELETE as one epoch, without BEGIN and COMMIT; how many rows it changed. None, with nothing
-    changed, if there are more than a few, or if it fails: it is run again then.
+    changed, if there are more than a few, if it fails, or if DuckDB does not keep the order of the query, as
+    preserve_insertion_order lets it: it is run again then.
 
     DuckDB commits a query that writes in a CTE when it is asked for a row behind its last one. Until then `abort` takes
     everything back. The last row stands for the end, so the views have all others before DuckDB commits.
@@ -169,8 +173,8 @@ def write_few(session: Session, relation: Relation, telling: Telling) -> int | N
         writing = time.perf_counter() - started
         with _known(session, relation, rows, [telling.sign] * len(rows), writing):
             if con.fetchone() is not None:
-                raise InternalError("DuckDB has put the end of a query before its other rows")
-    except duckdb.Error:
+                raise _EndIsNotLastError
+    except (duckdb.Error, _EndIsNotLastError):
         con.abort()
         return None
     except BaseException:
