@@ -119,15 +119,16 @@ class ViewServer(flight.FlightServerBase):
             )
         self._follow(request)
         feed = entry.feed
-        tables = feed.after(request["start"]) if feed is not None and request["end"] > request["start"] else []
+        changes = feed.after(request["start"]) if feed is not None and request["end"] > request["start"] else []
         columns = [*entry.definition.columns, ("_change_type", "VARCHAR")]
         columns += [("_commit_version", "BIGINT"), ("_commit_timestamp", "TIMESTAMP")]
         with self._connection.cursor() as cursor:
-            if not tables:
+            if not changes:
                 nothing = ", ".join(f"CAST(NULL AS {type_}) AS {quote(name)}" for name, type_ in columns)
                 return cursor.execute(
                     f"SELECT {spark_columns(columns)} FROM (SELECT {nothing}) LIMIT 0"
                 ).to_arrow_table()
+            tables = [change.lossless for change in changes]
             rows = pa.concat_tables(tables).rename_columns([f"c{i}" for i in range(len(columns))])
             cursor.register("__sqlfront_changes", rows)
             own = ", ".join(

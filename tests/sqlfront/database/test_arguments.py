@@ -49,7 +49,9 @@ def given(method: Any, choose: random.Random) -> tuple[list[Any], dict[str, Any]
     named: dict[str, Any] = {}
     for parameter in inspect.signature(method).parameters.values():
         value = 0.01 if parameter.name == "timeout" else choose.choice(VALUES)
-        if parameter.default is parameter.empty and not named:
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            named[parameter.name] = value
+        elif parameter.default is parameter.empty and not named:
             positional.append(value)
         elif parameter.name == "timeout" or choose.random() < 0.4:
             named[parameter.name] = value

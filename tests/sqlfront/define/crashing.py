@@ -90,6 +90,12 @@ class Watched:
     def __init__(self, watched, step) -> None:
         self._watched, self._step = watched, step
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watched.close()
+
     def __getattr__(self, name: str):
         found = getattr(self._watched, name)
         if not callable(found):

@@ -15,7 +15,7 @@ from sqlfront.planner.model.bound import RESULT_CHANGE, Bound, Term
 QUERIES = {
     "O(1)": "SELECT a, count(*) AS n FROM r GROUP BY a",
     "O(log N)": "SELECT a, min(b) AS m FROM r GROUP BY a",
-    "O(change)": "SELECT r.a, t.d FROM r LEFT JOIN t ON r.a = t.a",
+    "O(change)": "SELECT r.a, t.d FROM r FULL JOIN t ON r.a = t.a",
     "O(touched groups)": "SELECT a, median(b) AS m FROM r GROUP BY a",
     "O(N^0.5)": "SELECT count(*) AS n FROM r, r s, r u WHERE r.b = s.a AND s.b = u.a AND u.b = r.a",
     "O(N)": "SELECT median(b) AS m FROM r",

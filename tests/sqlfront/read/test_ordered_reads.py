@@ -116,7 +116,7 @@ def test_reads_in_a_kept_order_take_only_the_first_rows(con: Any, monkeypatch: p
     served: list[bool] = []
     scan = lookups._ordered_scan
     monkeypatch.setattr(lookups, "_ordered_scan", lambda *a: served.append((found := scan(*a)) is not None) or found)
-    con.session.duck.execute("CREATE TEMP TABLE plain AS SELECT * FROM o")
+    con.execute("CREATE TEMP TABLE plain AS SELECT * FROM o")
     assert con.view("o").count() > 30
     ties = ", ".join(name for name in ("a", "c", "d", "tw"))
     assert con.view("o").top(7) == con.execute(f"SELECT * FROM plain ORDER BY score DESC, {ties} LIMIT 7").fetchall()

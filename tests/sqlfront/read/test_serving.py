@@ -98,7 +98,7 @@ def test_temporary_tables_hide_views(con):
     con.execute("DROP TABLE temp.v; CREATE TEMP TABLE a AS SELECT 1 AS one; CREATE OR REPLACE TEMP TABLE a(one INT)")
     con.execute("DROP TABLE temp.a")
     for statement in ("CREATE OR REPLACE TABLE a AS SELECT 1 AS k", "CREATE OR REPLACE TABLE a(k INT)"):
-        with pytest.raises(sqlfront.IntegrityError, match="materialized views read the table"):
+        with pytest.raises(sqlfront.IntegrityError, match="materialized view v reads the table"):
             con.execute(statement)
     con.execute("CREATE TABLE IF NOT EXISTS a AS SELECT 1 AS k")
     assert con.execute("SELECT name FROM v WHERE k = 1").fetchall() == [("n1",)]
