@@ -21,7 +21,7 @@ Words = Mapping[str, tuple[Codec, Sequence[np.ndarray]]]
 
 
 class RowProgram:
-    """The columns of a view over its raw columns, all of which are variables with these codecs.
+    """Computes the columns of a view from its raw columns, which are variables with these codecs.
 
     `is_plain`: each is a raw column or a constant. DuckDB binds the expressions once. NotSupportedError if one is not
     computed here.

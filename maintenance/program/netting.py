@@ -29,8 +29,8 @@ def netting_slots(rows: int) -> np.ndarray:
 
 
 def net_words(words: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of words, each once, in the order in which they come first, and the sums of their weights, none of which is
-    0. O(rows)."""
+    """Each kind of row of words once, in the order in which they come first, with the sum of its weights. Kinds whose
+    sum is 0 are left out. O(rows)."""
     data = np.empty((len(words), words.shape[1] + 1), np.int64)  # Row after row, however the words lie.
     data[:, :-1], data[:, -1] = words, weights
     data = data[: net_encoded(int(data.ctypes.data), len(data), data.shape[1], always=True)] if len(data) else data

@@ -63,8 +63,8 @@ def update_path(
 
 
 def begin_path(tree: Tree, leaf: View, assembler: Assembler, owner: int, position: int, missing: bool = False) -> None:
-    """Begin the path of a leaf's delta, or that of its rows of NULLs. That of a filter is which rows have appeared in
-    its atom's store, which has been updated, and which have disappeared: counts of 1 and -1."""
+    """Begin the path of a leaf's delta, or the path of its rows of NULLs. A filter's delta has the rows that appear in
+    its atom's store with count 1, and those that disappear with count -1; the store has been updated."""
     assembler.path(owner)
     if missing:
         begin_missing(tree, leaf, assembler, position)

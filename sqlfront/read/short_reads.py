@@ -156,6 +156,11 @@ def place_in(text: str, place: int, parameters: int) -> int:
     return place
 
 
+def parameters_in(shape: str) -> int:
+    """How many parameters a shape, or its beginning, has: a quoted name may have a `?` of its own."""
+    return sum(not found["name"] for found in _PART.finditer(shape))
+
+
 def given_values(literals: Sequence[Any], params: Any) -> Sequence[Any] | None:
     """The values of a shape's parameters: the text's literals, and in their places those that are given."""
     given = literals.count(UNKNOWN)

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlfront.database.elsewhere import bodies_found
 from sqlfront.database.failures import translated
 from sqlfront.database.names import captured_table
-from sqlfront.read.short_reads import UNKNOWN, place_in
+from sqlfront.read.short_reads import UNKNOWN, parameters_in, place_in
 from sqlfront.sql.query_trees import query_tree
 from sqlfront.sql.statements import PassThrough, parse_statement
 from sqlfront.sql.tokens import Token, tokenize
@@ -156,7 +156,7 @@ def _tail(statement: PassThrough) -> Tail | None:
     query = query_tree(f"SELECT * {table}{'' if where is None else text[where.start :]}")
     if query is None or not all(isinstance(node, _REPEATABLE) for node in query.walk()):
         return None
-    return Tail(table, where.start if where else None, text[: where.start].count("?") if where else 0)
+    return Tail(table, where.start if where else None, parameters_in(text[: where.start]) if where else 0)
 
 
 def _outside(tokens: Sequence[Token]) -> list[Token]:

@@ -271,6 +271,16 @@ def test_a_few_rows_are_committed_after_the_views_have_them(
     check(con)
 
 
+def test_a_question_mark_in_a_name_is_no_parameter(told: list[int]) -> None:
+    with sqlfront.connect() as con:
+        con.execute('CREATE TABLE asked (k BIGINT, "x?" BIGINT); INSERT INTO asked VALUES (1, 1), (2, 2)')
+        con.execute('CREATE MATERIALIZED VIEW known AS SELECT k, sum("x?") AS s FROM asked GROUP BY k')
+        con.execute("FROM known")
+        con.execute('UPDATE asked SET "x?" = ? WHERE "x?" = ?', [7, 2])
+        assert con.execute("FROM known ORDER BY k").fetchall() == [(1, 1), (2, 7)]
+        assert told == [0]
+
+
 def test_rows_without_their_order_are_captured_all_the_same() -> None:
     with sqlfront.connect() as con:
         con.execute("SET preserve_insertion_order = false")
