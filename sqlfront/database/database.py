@@ -19,6 +19,7 @@ from sqlfront.database.entries import ChangeTable, StoredView, UnbuiltView, View
 from sqlfront.database.names import locate, shown
 from sqlfront.database.progress import Progress
 from sqlfront.database.scans import QUERY_PREFIX, SCAN_PREFIX, ReadSession, Scan
+from sqlfront.sql.remembered import follow
 from sqlfront.storage.capture.capture import Capture, QualifiedName
 from sqlfront.storage.errors import DataError, InterfaceError, OperationalError, ProgrammingError, StaleRead
 from sqlfront.storage.native.starting import starting
@@ -74,6 +75,7 @@ class Database:
         self.token = ""
         self._next_scan = 1
         self._reader: Any = None
+        self._writer: Any = None
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     @classmethod
@@ -157,8 +159,9 @@ class Database:
             key = os.path.realpath(self.path)
             if _open_databases.get(key) is self:
                 del _open_databases[key]
-            if self._reader is not None:
-                self._reader.close()
+            for con in (self._reader, self._writer):
+                if con is not None:
+                    con.close()
             self._root.close()
 
     # Names ---------------------------------------------------------------------------------------
@@ -356,6 +359,13 @@ class Database:
         if self._reader is None:
             self._reader = self.cursor()
         return self._reader
+
+    def writer_cursor(self) -> Any:
+        """A DuckDB cursor of our own for transactions that store views; use it under the engine's lock."""
+        if self._writer is None:
+            self._writer = self.cursor()
+            follow(self._writer)
+        return self._writer
 
     def session(self, snapshot: Snapshot | None = None) -> ReadSession:
         return ReadSession(self.engine, snapshot)

@@ -233,7 +233,8 @@ def rebuild(database: Database, con: Any, entry: ViewEntry) -> None:
     entry.sources = fresh.sources
     if entry.feed is not None:
         entry.feed.follow()
-    with database.cursor() as own, transaction(own):
+    own = database.writer_cursor()
+    with transaction(own):
         forget_view(database, own, entry)
         store_view(database, own, entry)
 

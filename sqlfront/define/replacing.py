@@ -33,11 +33,10 @@ def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView |
     """
     readers = database.dependents(old) if old is not None else []
     replaced = [*([old] if old is not None else []), *readers]
-    within = partial(building, database)
+    within, own = partial(building, database), database.writer_cursor()
     with (
         Uninterrupted() as critical,
         following(database, con, drafted.view, drafted.bound),
-        database.cursor() as own,
         dropping(database, own, replaced, within=within) as (undo, entries),
     ):
         entries.append(fill(database, own, drafted, undo, critical.check))
