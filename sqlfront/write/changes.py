@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SIGNS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 1}
+_VALUES = np.array(list(_SIGNS.values()), np.int64)
 WEIGHT, CHANGE_TYPE = "_weight", "_change_type"
 VARIANT_NAME = b"arrow.parquet.variant"
 
@@ -36,7 +38,9 @@ def read_changes(
     """
     import pyarrow as pa
 
-    rows = as_arrow(what, changes)
+    from sqlfront.storage.codecs.arrow_batches import in_one_piece
+
+    rows = in_one_piece(as_arrow(what, changes))
     names = [name.casefold() for name in rows.schema.names]
     position = {name: i for i, name in enumerate(names)}
     if len(position) < len(names):
@@ -115,11 +119,18 @@ def _weights(what: str, rows: Any, position: dict[str, int]) -> np.ndarray | Non
     if CHANGE_TYPE not in position:
         return None
     column = rows.column(position[CHANGE_TYPE])
-    signs = pc.index_in(column, pa.array(list(_SIGNS), column.type))
+    signs = pc.index_in(column, _kinds(column.type))
     if signs.null_count:
         bad = next(value for value in column.to_pylist() if value not in _SIGNS)
         raise DataError(f"{CHANGE_TYPE} of {what} is {bad!r} in some row", hint="one of " + ", ".join(_SIGNS))
-    return np.array(list(_SIGNS.values()), np.int64)[signs.to_numpy()]
+    return _VALUES[signs.to_numpy()]
+
+
+@cache
+def _kinds(type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.array(list(_SIGNS), type_)
 
 
 def _default(what: str, column: Column, rows: int, defaults: dict[str, str]) -> Any:

@@ -18,6 +18,9 @@ from sqlfront.storage.kernels.tables.byte_strings import ABSENT
 # they are arbitrary, far from round numbers, zero and the ends of the range.
 RESERVED_HIGH = -NULL_CODE - 0x5EED_0DD5_11ED
 
+TWO_WORDS = np.dtype([("low", "<i8"), ("high", "<i8")])
+"""A value of 128 bits as Arrow has it."""
+
 
 class Codec:
     """One DuckDB type's mapping to `words` int64 words.

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlfront.storage.codecs.casting import Caster
 from sqlfront.storage.codecs.codec import (
     RESERVED_HIGH,
+    TWO_WORDS,
     Codec,
     escape,
     fixed_array,
@@ -165,7 +166,7 @@ class DecimalCodec(Codec):
         return decimal_native(array, self._input)
 
     def _encode_array(self, array: pa.Array, insert: bool) -> list[np.ndarray]:
-        codes = fixed_values(array, "<i8,<i8")["f0"].copy()
+        codes = fixed_values(array, TWO_WORDS)["low"].copy()
         mark_nulls(array, codes)
         return [codes]
 

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from sqlfront.storage.codecs.codec import Codec, fixed_array, fixed_values, nulls_of
+from sqlfront.storage.codecs.codec import TWO_WORDS, Codec, fixed_array, fixed_values, nulls_of
 from sqlfront.storage.codecs.dictionary import Dictionaries
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.codecs.types import parse_type
@@ -21,7 +21,6 @@ from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
 from sqlfront.storage.kernels.tables import float_sums as kernels
 
-_WIDE = np.dtype([("low", "<i8"), ("high", "<i8")])
 _TWO_64 = np.longdouble(2) ** 64
 
 
@@ -64,7 +63,7 @@ def decode_sum(limbs: np.ndarray, shift: int, present: np.ndarray | None, type: 
     low, high = _two_words(limbs, null, type)
     if scalar.family == "DECIMAL":
         _require(_below(low, high, 10**scalar.width) | null, "SUM", type)
-    values = np.empty(len(limbs), _WIDE)
+    values = np.empty(len(limbs), TWO_WORDS)
     values["low"], values["high"] = low, high
     arrow_type = _codec(type).arrow_type if type == "HUGEINT" else pa.decimal128(scalar.width, scalar.scale)
     return fixed_array(arrow_type, codes, values)
@@ -159,7 +158,7 @@ def _integer_factor(array: pa.Array, type: str, limbs: int, shift: int) -> np.nd
 def _integer_words(array: pa.Array, type: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The low and high word of each value, and the words above."""
     if type in ("HUGEINT", "UHUGEINT") or type.startswith("DECIMAL"):
-        values = fixed_values(array, _WIDE)
+        values = fixed_values(array, TWO_WORDS)
         low, high = values["low"], values["high"]
         return low, high, np.zeros_like(high) if type == "UHUGEINT" else high >> 63
     if type == "BOOLEAN":
