@@ -21,17 +21,17 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
 
     A change that has bound one side of a comparison finds the sum of the other side's rows within the bounds in
     O(log N); where it must reach rows above the other side, it lists those within the bounds. So does enumeration, for
-    each row that has one side. None for a query without comparisons, and where there is no such tree: one that needs
-    bags.
+    each row that has one side. If the view may enumerate several sets of variables, a tree whose changes list nothing
+    is taken first. None for a query without comparisons, and where there is no such tree: one that needs bags.
     """
     if not definition.comparisons:
         return None
-    trees = ((free, build_range_tree(definition, free, weights)) for free in enumerable_sets(definition))
-    free, root = next(((free, root) for free, root in trees if root is not None), ((), None))
-    if root is None:
+    trees = [(free, build_range_tree(definition, free, weights)) for free in enumerable_sets(definition)]
+    found = [(free, root, _listing(root, definition)) for free, root in trees if root is not None]
+    if not found:
         return None
+    free, root, listing = min(found, key=lambda tree: bool(tree[2]))
     added = tuple(variable for variable in free if variable not in definition.free)
-    listing = _listing(root, definition)
     cost = RANGES if listing else RANGES_LOGARITHMIC
     listed = any(node.comparisons and any(child.connex for child in node.children) for node in root.walk())
     return Plan(

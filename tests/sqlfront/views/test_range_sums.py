@@ -51,6 +51,8 @@ QUERIES = [
     "SELECT r.y, max(s.y) AS m, count(DISTINCT r.x) AS c FROM r JOIN s ON r.x < s.z GROUP BY r.y",
     "SELECT r.x, count(*) AS n FROM r, s WHERE r.x < s.z GROUP BY r.x ORDER BY n DESC, r.x LIMIT 2",
     "SELECT q.n, count(*) AS m FROM (SELECT k, count(*) AS n FROM r GROUP BY k) AS q, s WHERE q.n > s.z GROUP BY q.n",
+    "SELECT x, y FROM r WHERE x > (SELECT avg(z) FROM s)",
+    "SELECT x, y FROM r WHERE x <= (SELECT max(z) FROM s WHERE s.k = r.k)",
 ]  # fmt: skip
 
 
@@ -92,6 +94,8 @@ EITHER_SIDE = [
     f"{SCALAR} r, s WHERE r.k = s.k AND r.x <= s.x",
     f"{SCALAR} r, r AS s WHERE r.x < s.x",
     "SELECT r.k, count(*) AS n, sum(r.v * s.v) AS t FROM r, s WHERE r.k = s.k AND r.x > s.x GROUP BY r.k",
+    "SELECT x, v FROM r WHERE x > (SELECT avg(x) FROM s)",
+    "SELECT x, v FROM r WHERE x < (SELECT max(s.x) FROM s WHERE s.k = r.k)",
 ]
 
 
@@ -197,7 +201,7 @@ def test_sums_widen_and_shrink_in_place() -> None:
         assert con.execute("SELECT * FROM v").fetchall() == [(0, None, None, None, None)]
 
 
-@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[3], QUERIES[6], QUERIES[8], QUERIES[18]])
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[3], QUERIES[6], QUERIES[8], QUERIES[18], QUERIES[-2]])
 def test_what_is_undone_leaves_nothing(query: str, tmp_path: Path) -> None:
     """A failing epoch, a transaction that reads and rolls back, and the file opened again."""
     choose = random.Random(query)
