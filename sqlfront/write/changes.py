@@ -38,9 +38,9 @@ def read_changes(
     """
     import pyarrow as pa
 
-    from sqlfront.storage.codecs.arrow_batches import in_one_piece
+    from sqlfront.storage.codecs.arrow_batches import in_one_chunk
 
-    rows = in_one_piece(as_arrow(what, changes))
+    rows = in_one_chunk(as_arrow(what, changes))
     names = [name.casefold() for name in rows.schema.names]
     position = {name: i for i, name in enumerate(names)}
     if len(position) < len(names):

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from sqlfront.storage.codecs.arrow_batches import as_arrow_rows, frame_columns, in_one_piece
+from sqlfront.storage.codecs.arrow_batches import as_arrow_rows, frame_columns, in_one_chunk
 
 FRAMES: dict[str, Any] = {
     "whole numbers": {"a": [1, -2], "b": np.array([3, 2**63], "u8"), "c": np.array([1, 2], "i2")},
@@ -42,9 +42,9 @@ def test_other_objects_have_no_short_way(name: str) -> None:
     assert frame_columns(OTHERS[name]) is None
 
 
-def test_a_small_table_of_many_chunks_is_put_together():
+def test_a_small_table_of_many_chunks_is_put_into_one():
     some = pa.table({"a": [1, 2], "b": ["x", None]})
     many, large = pa.concat_tables([some] * 3), pa.concat_tables([pa.table({"a": np.zeros(9_000, "i8")})] * 2)
-    assert in_one_piece(many).equals(many)
-    assert [column.num_chunks for column in in_one_piece(many).columns] == [1, 1]
-    assert in_one_piece(large) is large and in_one_piece(some) is some
+    assert in_one_chunk(many).equals(many)
+    assert [column.num_chunks for column in in_one_chunk(many).columns] == [1, 1]
+    assert in_one_chunk(large) is large and in_one_chunk(some) is some
