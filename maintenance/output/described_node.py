@@ -18,7 +18,6 @@ from sqlfront.maintenance.tree.description import (
     StateEntry,
     described_view,
 )
-from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tables import label
 from sqlfront.maintenance.view.prediction import predict
 from sqlfront.planner.passes.block_costs import output_bound
@@ -64,7 +63,7 @@ def _described_tree(view: MaintainedView) -> DescribedTree:
         None if tree.output is None else tuple(map(view.definition.label, tree.output)),
         tree.projection,
         tuple(view.tuple_count.tables()) if view.tuple_count is not None else (),
-        () if symmetric_terms(tree) is None else tuple(tree.leaves),
+        tuple(tree.leaves) if view.delta_paths.terms else (),
         () if part_trees is None else tuple(described_parts(part_trees)),
         view.epsilon,
         None if balance is None else skew_figures(balance),
