@@ -20,12 +20,15 @@ from sqlfront.maintenance.tree.description import (
 )
 from sqlfront.maintenance.tree.view_tables import label
 from sqlfront.maintenance.view.prediction import predict
+from sqlfront.maintenance.view.unbuilt import unbuilt_view
 from sqlfront.planner.passes.block_costs import output_bound
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.ranked.index import RankedNode
     from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.planner.model.plan import Plan
     from sqlfront.planner.model.query import Definition
+    from sqlfront.storage.codecs.encoding import Dictionaries
 
 
 def describe_view(view: MaintainedView, steps: int = 0) -> Description:
@@ -50,6 +53,16 @@ def describe_view(view: MaintainedView, steps: int = 0) -> Description:
         changes=changes,
         predicted=predict(view) if runs else {},
     )
+
+
+def describe_unbuilt(
+    name: str, definition: Definition, plan: Plan, dictionaries: Dictionaries, *, stateless: bool
+) -> Description:
+    """A planned view, of which nothing is stored. `stateless`: its leaves keep no rows. O(nodes^2)."""
+    view = unbuilt_view(name, definition, plan, 0, dictionaries)
+    for leaf in view.tree.leaves.values():
+        leaf.stateless = stateless
+    return describe_view(view)
 
 
 def _described_tree(view: MaintainedView) -> DescribedTree:
