@@ -121,9 +121,10 @@ def test_the_stored_query_settles_ties_as_the_view_does(con: Any, number: int) -
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (at_worst = 'O(N^2)') AS {COMPUTED[number]}")
     for _ in range(4):
         con.execute(change(rng))
+        con.execute(change(rng))
         assert con.execute("CHECK MATERIALIZED VIEW v").fetchall() == []
         seen.add(str(con.execute("FROM v").fetchall()))
-    assert len(seen) > 2
+    assert len(seen) > 1
 
 
 def test_a_self_join_and_extreme_values(con: Any) -> None:
