@@ -91,12 +91,6 @@ class Engine(State):
             started = time.perf_counter()
             return self._apply(self._encode_all(changes), started)
 
-    def apply_now(self, changes: Mapping[str, Change], started: float | None = None) -> Epoch:
-        """`apply` and `commit`; Ctrl-C undoes the epoch."""
-        with self.lock:
-            began = time.perf_counter()
-            return self._commit_whole(self._encode_all(changes), began, started)
-
     def apply_batches(self, batches: Mapping[str, Any], gates: Mapping[str, RowFastPath]) -> Epoch | None:
         """A committed epoch of record batches by the shortest way; None (and nothing changed) if one needs the long.
 
@@ -203,8 +197,8 @@ class Engine(State):
         if any(item.relation.has_dictionaries for item in applied.encoded):
             self.sweep_dictionaries()
 
-    def _commit_whole(self, encoded: list[Encoded], began: float, started: float | None = None) -> Epoch:
-        """`began` is when the epoch came to the engine, `started` when the caller says that it began."""
+    def _commit_whole(self, encoded: list[Encoded], began: float) -> Epoch:
+        """Apply and commit; Ctrl-C undoes the epoch."""
         with Uninterrupted() as signals:
             applied = self._apply(encoded, began)
             try:
@@ -212,7 +206,7 @@ class Engine(State):
             except BaseException:
                 self.undo(applied)
                 raise
-            return self.commit(applied, started)
+            return self.commit(applied)
 
     def _apply(self, encoded: list[Encoded], began: float) -> Applied:
         """`_apply_all`, watched if it may take long."""

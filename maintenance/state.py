@@ -211,7 +211,7 @@ class State:
             except BaseException:
                 view.epsilon, view.part_trees, view.balance, view.ranked = before
                 if view.balance is not None:
-                    view.balance.stale = view.divided  # What part trees share has been made anew.
+                    view.balance.put_back()
                 self._assemble([view])
                 raise
             view.plan = plan

@@ -17,7 +17,10 @@ import sqlfront
 from sqlfront.sql.tokens import split
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+INTERNALS = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("internals*/*.md")), ROOT / "docs" / "internals.md"]
+PACKAGES = ("sqlfront", "planner", "maintenance", "storage", "tests")
+FILE = re.compile(r"`([\w/]+\.(?:py|txt))`")
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
@@ -106,6 +109,15 @@ def test_the_picture_is_that_of_the_example():
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     missing = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
+def test_the_files_that_internals_name_are_there(page):
+    files = [path.as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.*")]
+    missing = [
+        name for name in FILE.findall(page.read_text()) if not any(f"/{file}".endswith(f"/{name}") for file in files)
+    ]
     assert missing == []
 
 

@@ -116,6 +116,10 @@ class Balance(Attachment):
     def rescale(self, names: Set[tuple[str, str]], bits: int) -> None:
         self.stale = True
 
+    def put_back(self) -> None:
+        """The view has this balance again, after another one that has made anew the tables which part trees share."""
+        self.stale = self.part_trees.base.plan.is_divided
+
     def refresh(self, machine: Machine, stores: Mapping[str, LeafStore], room: Room | None) -> None:
         """Fit the tables to the stores, whose layout may have changed. O(N^1.5) if stale, else O(rows)."""
         self._moves.clear()

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape, parts_of, shape_of
+from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import Delta, side_of
+from sqlfront.maintenance.tree.view_tree import View
 from sqlfront.planner.model.heavy_light import Cover
 from sqlfront.planner.model.part_key import PartKey
 from sqlfront.storage.stores.table import Table
@@ -29,7 +31,21 @@ class Operand:
     indexes: Sequence[tuple[str, ...]] = ()
 
 
-def status_of_partners(part_trees: PartTrees, i: int) -> list[tuple[Table, tuple[int, ...]]]:
+def add_part_paths(
+    part_trees: PartTrees, assembler: Assembler, leaf: View, store: LeafStore, position: int, limbs: int, times: int
+) -> None:
+    """The paths of a leaf's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
+    before joins the parts before they change."""
+    i = [edge.atom for edge in part_trees.union.edges].index(leaf.node.atom or "")
+    part_trees.add_status(assembler, part_trees.partition_of(store), _status_of_partners(part_trees, i))
+    if position == 0:
+        _add_sum_paths(part_trees, assembler, i, limbs, times)
+    part_trees.add_paths(assembler, store, position, limbs)
+    if position == 1:
+        _add_sum_paths(part_trees, assembler, i, limbs, times)
+
+
+def _status_of_partners(part_trees: PartTrees, i: int) -> list[tuple[Table, tuple[int, ...]]]:
     """What covers test a row of edge i's delta for: its second value in the next atom, its first in the one before."""
     if not part_trees.union.covers:
         return []
@@ -42,7 +58,7 @@ def status_of_partners(part_trees: PartTrees, i: int) -> list[tuple[Table, tuple
     ]
 
 
-def add_sum_paths(part_trees: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
+def _add_sum_paths(part_trees: PartTrees, assembler: Assembler, i: int, limbs: int, times: int) -> None:
     """Add what a delta of edge i, counted `times` times, changes in the sum; its status is known.
 
     Covers of two heavy values are passed over where a delta has none.

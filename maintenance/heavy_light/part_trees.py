@@ -194,7 +194,7 @@ class PartTrees:
             if not any(one.store is store for one in self.partitions):
                 bounds = int(self.bounds.ctypes.data)
                 self.partitions.append(partition_of(store, edge, self.base.definition, bounds))
-            for expressions in self.told(edge):
+            for expressions in self.told(edge.atom):
                 partition_column(self.partition(edge.atom), expressions)
         if self.union.joint:
             ends = [(v, self.column(edge, v)) for edge in self.union.edges for (v,) in edge.groups]
@@ -259,8 +259,9 @@ class PartTrees:
         indexes = [tuple(names[expression] for expression in index) for index in partition.indexes[own]]
         return partition.parts[own], indexes
 
-    def told(self, edge: Edge) -> list[tuple[str, ...]]:
+    def told(self, atom: str) -> list[tuple[str, ...]]:
         """The columns of an atom that one of its parts tells the heavy values of."""
+        edge = next(edge for edge in self.union.edges if edge.atom == atom)
         groups, parts = group_expressions(edge, self.base.definition), self._parts(edge)
         return [group for i, group in enumerate(groups) if any(part.tells(i) for part in parts)]
 

@@ -18,15 +18,17 @@ from sqlfront.maintenance.tree.description import (
     StateEntry,
     described_view,
 )
-from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tables import label
 from sqlfront.maintenance.view.prediction import predict
+from sqlfront.maintenance.view.unbuilt import unbuilt_view
 from sqlfront.planner.passes.block_costs import output_bound
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.ranked.index import RankedNode
     from sqlfront.maintenance.view.maintained_view import MaintainedView
+    from sqlfront.planner.model.plan import Plan
     from sqlfront.planner.model.query import Definition
+    from sqlfront.storage.codecs.encoding import Dictionaries
 
 
 def describe_view(view: MaintainedView, steps: int = 0) -> Description:
@@ -53,6 +55,16 @@ def describe_view(view: MaintainedView, steps: int = 0) -> Description:
     )
 
 
+def describe_unbuilt(
+    name: str, definition: Definition, plan: Plan, dictionaries: Dictionaries, *, stateless: bool
+) -> Description:
+    """A planned view, of which nothing is stored. `stateless`: its leaves keep no rows. O(nodes^2)."""
+    view = unbuilt_view(name, definition, plan, 0, dictionaries)
+    for leaf in view.tree.leaves.values():
+        leaf.stateless = stateless
+    return describe_view(view)
+
+
 def _described_tree(view: MaintainedView) -> DescribedTree:
     tree, balance = view.tree, view.balance
     runs = view.machine is not None
@@ -64,7 +76,7 @@ def _described_tree(view: MaintainedView) -> DescribedTree:
         None if tree.output is None else tuple(map(view.definition.label, tree.output)),
         tree.projection,
         tuple(view.tuple_count.tables()) if view.tuple_count is not None else (),
-        () if symmetric_terms(tree) is None else tuple(tree.leaves),
+        tuple(tree.leaves) if view.delta_paths.terms else (),
         () if part_trees is None else tuple(described_parts(part_trees)),
         view.epsilon,
         None if balance is None else skew_figures(balance),

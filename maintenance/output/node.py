@@ -198,5 +198,7 @@ class TreeNode:
 
     def close(self) -> None:
         self.hear(False)
+        for one in self.view.attachments:
+            one.close()
         for source in [source for member in self.view.members for source in member.sources.values()]:
             self._keeper.close_store(source.relation, source.store, self.name)

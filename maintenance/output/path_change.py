@@ -61,7 +61,7 @@ class PathChange:
     def __init__(self, view: MaintainedView, machine: Machine, evaluate: Evaluate, dictionaries: Dictionaries) -> None:
         self._view, self._machine, self._evaluate, self._dictionaries = view, machine, evaluate, dictionaries
         for member in view.members:
-            member.delta = OutputDelta(member.tree, member.limbs, divided=member.divided)
+            member.delta = OutputDelta(member.tree, member.limbs)
 
     def rows(self) -> tuple[pa.Table, np.ndarray]:
         rows, _, weights = self._changed()

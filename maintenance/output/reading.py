@@ -63,6 +63,11 @@ def trees_read(view: MaintainedView) -> list[Tree]:
     return [view.tree, *(kept.tree for kept in part_trees)]
 
 
+def single_tree(view: MaintainedView) -> Tree | None:
+    """The tree that alone has the view's rows; None if part trees or a ranked tree have them."""
+    return None if view.plan.ranked_only or view.divided else view.tree
+
+
 class Chain:
     """Walks one after the other, over trees that have no row in common."""
 

@@ -6,7 +6,6 @@ of a branch's row when it comes to it. Nothing is stored.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -52,7 +51,6 @@ class RankedBranches(RankedOrder):
         self.layout, self.distinct = layout_of(self.order, codecs), definition.mode == "set"
         self._settings = definition.settings
         self._held: list[tuple[Codec, int]] = []
-        self._finalizer = weakref.finalize(self, _release, self._held)
         variables = tuple(raw.variable for raw in definition.raw if raw.variable is not None)
         widths = {variable: codecs[variable].words for variable in variables}
         self.root = RankedNode(Node(variables), None, 0, shape_of(variables, widths, (COUNT,), 1), ())
@@ -96,6 +94,13 @@ class RankedBranches(RankedOrder):
         read = [WordsCursor(self, branch) for branch in self.branches]
         return MergedCursor(read, self.root, self.arity, distinct=self.distinct)
 
+    def close(self) -> None:
+        """Let go of the constants."""
+        for codec, code in self._held:
+            assert codec.dictionary is not None
+            codec.dictionary.unpin(code)
+        self._held.clear()
+
     def _reader(self, column: BranchColumn, codec: Codec, index: RankedIndex, evaluate: Evaluate) -> ReadColumn:
         if column.variable is not None:
             variable = column.variable
@@ -108,7 +113,7 @@ class RankedBranches(RankedOrder):
         return lambda walk: [np.full(walk.rows, word) for word in words]
 
     def _constant(self, text: str, codec: Codec, evaluate: Evaluate) -> list[int]:
-        """The words of a constant, which its dictionary keeps as long as this order is there."""
+        """The words of a constant, which its dictionary holds until the order is closed."""
         import pyarrow as pa
 
         value = evaluate(pa.table({"one": [1]}), {"one": "BIGINT"}, [text], settings=self._settings).column(0)
@@ -150,9 +155,3 @@ class WordsCursor(CursorOver):
 def _encoded(codec: Codec, read: Callable[[RankedWalk], list[Any]], walk: RankedWalk) -> list[np.ndarray]:
     rows = [codec.encode_value(value) for value in read(walk)]
     return list(np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, codec.words).T))
-
-
-def _release(held: list[tuple[Codec, int]]) -> None:
-    for codec, code in held:
-        assert codec.dictionary is not None
-        codec.dictionary.unpin(code)

@@ -11,7 +11,7 @@ from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 class Source:
     """Where an atom reads: a store of a relation, as old (position 0) or as new (1) in a self-join.
 
-    Where a view has `terms`, all its atoms read one store as old, or the delta itself.
+    Where a view has a symmetric delta, all its atoms read one store as old, or the delta itself.
     """
 
     relation: Relation

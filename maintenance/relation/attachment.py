@@ -57,3 +57,6 @@ class Attachment:
 
     def refresh(self, machine: Machine, stores: Mapping[str, LeafStore], room: Room | None) -> None:
         """Fit to the stores of the atoms, after tables, listeners or widths have changed."""
+
+    def close(self) -> None:
+        """The view is no longer there."""

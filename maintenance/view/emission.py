@@ -35,14 +35,14 @@ class OutputDelta(Attachment):
 
     A row is a tuple of the output's variables with the change of each partial sum; the first value counts the
     rows added up, so that a row is there also when its sums cancel. With `supports`, for DISTINCT and groups without
-    sums, a tuple counts 1 however often it is derived: what changes only that is not carried on; not so if other trees
-    keep the output too (`divided`). The table is linear in the changes: undoing an epoch takes its part out again.
+    sums, a tuple counts 1 however often it is derived: what changes only that is not carried on; not so if part
+    trees keep the output. The table is linear in the changes: undoing an epoch takes its part out again.
     """
 
-    def __init__(self, tree: Tree, limbs: int, *, divided: bool = False) -> None:
+    def __init__(self, tree: Tree, limbs: int) -> None:
         self.tree = tree
         self.variables = tuple(dict.fromkeys(tree.definition.free))
-        self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not divided
+        self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.plan.is_divided
         self._aggregates: dict[View, Table] = {}
         self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
         self._shape(limbs)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sqlfront.maintenance.heavy_light.balance import Balance
-from sqlfront.maintenance.heavy_light.covers import add_sum_paths, status_of_partners
+from sqlfront.maintenance.heavy_light.covers import add_part_paths
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.metering import Meter
@@ -25,12 +25,11 @@ from sqlfront.maintenance.relation.filling import sweep
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
 from sqlfront.maintenance.tree.missing_rows import kinds_of_rows, make_room
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
-from sqlfront.maintenance.tree.symmetric_delta import Term
 from sqlfront.maintenance.tree.view_tables import label, view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.change_reader import ChangeReader
+from sqlfront.maintenance.view.delta_paths import DeltaPaths
 from sqlfront.maintenance.view.emission import OutputDelta
-from sqlfront.maintenance.view.term_paths import add_terms
 from sqlfront.maintenance.view.tuple_count import TupleCount
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition, DistinctValues, Limit, RawColumn
@@ -75,6 +74,7 @@ class MaintainedView:
     tree: Tree
     number: int
     codecs: dict[str, Codec]
+    delta_paths: DeltaPaths
     sources: dict[str, Source] = field(default_factory=dict)
     limbs: int = 1
     broken: str | None = None
@@ -84,8 +84,6 @@ class MaintainedView:
     stateless: bool = False
     output_schema: pa.Schema | None = None
     output_row: pa.Table | None = None
-    terms: tuple[Term, ...] = ()
-    delta_copy: Table | None = None
     distinct_set: DistinctValues | None = None
     distinct_sets: list[MaintainedView] = field(default_factory=list)
     tuple_count: TupleCount | None = None
@@ -169,9 +167,7 @@ class MaintainedView:
             leaf.order = (tuple(back[e] for e in order[0]), back[order[1]]) if order is not None else None
             leaf.ranges = source.store.ranges
             leaf.stateless = source.store.stateless
-        if self.terms:
-            source = next(iter(self.sources.values()))
-            self.delta_copy = source.relation.delta_copy(source.store)
+        self.delta_paths.bind(self)
 
     def make_tables(self) -> None:
         """Make the view's own tables, empty."""
@@ -233,18 +229,25 @@ class MaintainedView:
     @property
     def divided(self) -> bool:
         """Whether the part trees alone keep the output."""
-        return self.plan.union is not None and not self.plan.union.covers
+        return self.plan.is_divided
 
     def balance_by(self, epsilon: float) -> None:
         """Tell heavy from light values by another epsilon; `refresh` fills the new tables, which are still empty."""
         self.epsilon, self.balance = epsilon, None
-        if self.plan.union is not None and (self.divided or 0 < epsilon < 1):
-            part_trees = part_trees_of(self)
+        part_trees = self.planned_part_trees()
+        if part_trees is not None and (self.divided or 0 < epsilon < 1):
             part_trees.open(self.sources)
             part_trees.make_tables(self.limbs)
             self.part_trees = part_trees
-            self.ranked = self.ranked | ranked_by_part_trees(part_trees)
+            self.ranked = self.ranked | ranked_by(part_trees)
             self.balance = Balance(part_trees, epsilon, lambda: self.limbs, lambda: self.widen(self.limbs + 1))
+
+    def planned_part_trees(self) -> PartTrees | None:
+        """The part trees of the plan, without tables; None if it has none."""
+        if (union := self.plan.union) is None:
+            return None
+        counted, symmetric = self.definition.mode == "bag", bool(self.delta_paths.terms)
+        return PartTrees(self.tree, union, self.number, counted=counted, symmetric=symmetric)
 
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, listeners or widths have changed."""
@@ -308,14 +311,7 @@ class MaintainedView:
         atoms = {atom: self._leaf_shape(atom) for atom, source in reading if source.position == position}
         for one in self.attachments:
             one.add_row_paths(assembler, store, position, atoms)
-        if self.terms:
-            if position == 0:
-                add_terms(self, assembler)
-            return
-        for leaf in self.tree.entries():
-            source = self.sources[leaf.node.atom or leaf.node.filters or ""]
-            if source.store is store and position == (source.position if leaf.node.filters is None else 1):
-                self.add_path(assembler, leaf, position, 1)
+        self.delta_paths.add(self, assembler, store, position)
 
     def _leaf_shape(self, atom: str) -> Shape:
         shape = self.tree.leaves[atom].shape
@@ -348,23 +344,10 @@ class MaintainedView:
             if self.balance is None or not alone:
                 update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times, missing)
             else:
-                self._add_part_trees(self.balance.part_trees, assembler, leaf.node.atom or "", position, times)
+                store = self.sources[leaf.node.atom or ""].store
+                add_part_paths(self.balance.part_trees, assembler, leaf, store, position, self.limbs, times)
             for one in self.attachments:
                 one.add_path(leaf, assembler, self.number, position, times, missing)
-
-    def _add_part_trees(
-        self, part_trees: PartTrees, assembler: Assembler, atom: str, position: int, times: int
-    ) -> None:
-        """The paths of an atom's delta, counted `times` times in the sum, in a union of trees. The sum of what has been
-        before joins the parts before they change."""
-        i = [edge.atom for edge in part_trees.union.edges].index(atom)
-        store = self.sources[atom].store
-        part_trees.add_status(assembler, part_trees.partition_of(store), status_of_partners(part_trees, i))
-        if position == 0:
-            add_sum_paths(part_trees, assembler, i, self.limbs, times)
-        part_trees.add_paths(assembler, store, position, self.limbs)
-        if position == 1:
-            add_sum_paths(part_trees, assembler, i, self.limbs, times)
 
     def widen(self, limbs: int) -> None:
         """Give the values of the view's own tables more limbs."""
@@ -401,14 +384,7 @@ class MaintainedView:
             one.rescale(names, bits)
 
 
-def part_trees_of(view: MaintainedView) -> PartTrees:
-    """The trees of a plan that is a union, without tables."""
-    assert view.plan.union is not None
-    counted = view.definition.mode == "bag"
-    return PartTrees(view.tree, view.plan.union, view.number, counted=counted, symmetric=bool(view.terms))
-
-
-def ranked_by_part_trees(part_trees: PartTrees) -> dict[int, RankedOrder]:
+def ranked_by(part_trees: PartTrees) -> dict[int, RankedOrder]:
     """The orders that the part trees of a view keep ranked trees of, by their numbers."""
     free, trees = part_trees.base.definition.free, part_trees.trees
     return {number: RankedUnion([kept.ranked[number] for kept in trees], free) for number in trees[0].ranked}

@@ -35,7 +35,7 @@ def predict(view: MaintainedView) -> dict[str, float]:
         cost = _written([source.store.table], 1) if len(source.store.users) == 1 else 0
         found[source.relation.name] = found.get(source.relation.name, 0) + cost
     for member in view.members:
-        for leaf in member.tree.entries()[: 1 if member.terms else None]:
+        for leaf in member.delta_paths.entries(member.tree):
             name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
             found[name] += _path(member.tree, leaf)
             if leaf.presence != "required":  # Added up by key, looked up, and seldom one that appears or disappears.

@@ -11,9 +11,9 @@ from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 from sqlfront.maintenance.relation.filling import refill
-from sqlfront.maintenance.tree.symmetric_delta import symmetric_terms
 from sqlfront.maintenance.tree.view_tree import Tree
-from sqlfront.maintenance.view.maintained_view import MaintainedView, part_trees_of, ranked_by_part_trees
+from sqlfront.maintenance.view.delta_paths import delta_paths
+from sqlfront.maintenance.view.maintained_view import MaintainedView, ranked_by
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Atom, Definition, is_grouped
 from sqlfront.planner.passes.orders import is_held_back
@@ -26,11 +26,10 @@ def unbuilt_view(
     """A view with its distinct values, of which nothing is stored yet."""
     codecs = codecs_of(definition, dictionaries)
     tree = Tree(definition, plan, codecs, counted=definition.mode == "bag")
-    terms = symmetric_terms(tree) or ()
-    view = MaintainedView(name, definition, plan, tree, number, codecs, terms=terms, epsilon=epsilon)
-    if plan.union is not None:
-        view.part_trees = part_trees_of(view)
-        view.ranked |= ranked_by_part_trees(view.part_trees)
+    view = MaintainedView(name, definition, plan, tree, number, codecs, delta_paths(tree), epsilon=epsilon)
+    view.part_trees = view.planned_part_trees()
+    if view.part_trees is not None:
+        view.ranked |= ranked_by(view.part_trees)
     for place, (order, order_plan) in enumerate(zip(definition.orders, plan.orders, strict=True)):
         if order_plan.root is not None:
             quota = definition.limit.end if is_grouped(definition) and definition.limit is not None else None
@@ -63,7 +62,7 @@ def open_stores(
             relation = relations[atom.table]
             known = set(relation.stores)
             alike = (atom.table, *_read_of(atom))
-            occurrence = seen[alike] = 0 if member.terms else seen.get(alike, -1) + 1
+            occurrence = seen[alike] = member.delta_paths.occurrence(seen.get(alike, -1))
             store = _open_store(member, atom, relation, occurrence)
             indexes, summed, order, ranges = demanded_indexes(member, atom.name)
             old = store.table
@@ -109,7 +108,7 @@ def demanded_indexes(
     indexes = [tuple(names[v] for v in index) for _, _, index in demands]
     summed = [tree.summed(leaf, index) > 0 for tree, leaf, index in demands]
     if view.part_trees is not None:
-        told = next(view.part_trees.told(edge) for edge in view.part_trees.union.edges if edge.atom == atom)
+        told = view.part_trees.told(atom)
         indexes, summed = indexes + told, summed + [False] * len(told)
     leaf = view.tree.leaves[atom]
     order = leaf.order

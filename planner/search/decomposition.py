@@ -7,9 +7,11 @@ a leaf that only filters, which rows there are without how many. The root has no
 component.
 
 A bag's rows are combinations of what is below it, so the atoms below bound their number, by the fractional cover
-number: that is the node's *width*. The largest is the fractional hypertree width of the query (Grohe and Marx 2014). A
-change of an atom binds that atom's variables in every bag on its way up: what is left of the bag bounds its cost, by
-the same number (delta queries, Koch et al. 2014, joined worst-case optimally, Ngo et al. 2012).
+number: that is the node's *width*. The largest is the fractional hypertree width of the query (Grohe and Marx 2014),
+unless an atom of another branch has some of its columns in a bag, and others not: no leaf keeps projections of atoms,
+so such an atom does not bound the bag. A change of an atom binds that atom's variables in every bag on its way up: what
+is left of the bag bounds its cost, by the same number (delta queries, Koch et al. 2014, joined worst-case optimally,
+Ngo et al. 2012).
 
 Free variables: as in `join_tree`, the atoms linked by bound variables form parts, which the connex top joins.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +13,11 @@ from sqlfront.binding.notes import Notes
 from sqlfront.binding.query_binder import Bound, bind_query
 from sqlfront.binding.session_settings import Pairs, Settings
 from sqlfront.binding.table_catalog import CatalogView, DuckDBCatalog
-from sqlfront.cut.completed_orders import complete_orders
+from sqlfront.cut.completed_orders import are_written, complete_orders, complete_term
 from sqlfront.cut.query_blocks import Blocks
 from sqlfront.cut.session_values import check_session
 from sqlfront.cut.union_branches import with_branches
-from sqlfront.planner.algebra.rewriting import walk_once, with_changed
+from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Constant, Ref, substitute
 from sqlfront.planner.algebra.terms import (
@@ -31,7 +30,6 @@ from sqlfront.planner.algebra.terms import (
     SetOperation,
     Term,
     Top,
-    inputs_of,
 )
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.model.query import Definition
@@ -117,8 +115,9 @@ def bind_view(
     definition = replace(definition, columns=columns, derived=derived, unions=unions, boolean=boolean, notes=notes)
     definition = replace(_under(definition, settings), collations=_collations(bound.term, columns, bound.notes))
     collates = bound.notes.collates
-    if collates or (blocks.completed and any(part in blocks.completed for part in walk_once(term))):
-        settled = _completed(term, blocks.completed)
+    computed = blocks.completed and any(part in blocks.completed for part in walk_once(term))
+    if collates or computed or not are_written(bound.notes, blocks.settled):
+        settled = complete_term(term, bound.notes, blocks.settled, blocks.completed, blocks.new)
         if collates:
             settled = _over_tables(settled, bound)
         named = [(column, name) for column, (name, _) in zip(settled.columns, columns, strict=False)]
@@ -126,12 +125,6 @@ def bind_view(
     else:
         complete_orders(tree, bound.notes, blocks.settled)
     return ViewQuery(definition, tree, bound.settings)
-
-
-def _completed(term: Term, completed: Mapping[Term, Term]) -> Term:
-    """A term with the operators that DuckDB computes under orders that leave nothing open."""
-    found = completed.get(term, term)
-    return with_changed(found, [_completed(one, completed) for one in inputs_of(found)])
 
 
 def _collations(term: Term, columns: Columns, notes: Notes) -> Columns:

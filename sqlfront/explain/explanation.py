@@ -15,10 +15,9 @@ from sqlfront.explain.kept_orders import kept_orders, order_lines, order_names
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
 from sqlfront.explain.tradeoff import choice_plot
 from sqlfront.maintenance.output.computed_nodes import describe_planned
-from sqlfront.maintenance.output.described_node import describe_view
+from sqlfront.maintenance.output.described_node import describe_unbuilt
 from sqlfront.maintenance.tree.description import DescribedTree, Description
 from sqlfront.maintenance.view.prediction import predicted_mean
-from sqlfront.maintenance.view.unbuilt import unbuilt_view
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.model.whole_cost import spell_deciding, spell_path
@@ -249,10 +248,8 @@ def _unbuilt(database: Database, part: Part | ComputedPart) -> Description:
 
     if isinstance(part, ComputedPart):
         return describe_planned(part.name, part.rows)
-    view = unbuilt_view(part.name, part.definition, part.plan, 0, database.engine.dictionaries)
-    for leaf in view.tree.leaves.values():
-        leaf.stateless = part.stateless
-    return describe_view(view)
+    dictionaries = database.engine.dictionaries
+    return describe_unbuilt(part.name, part.definition, part.plan, dictionaries, stateless=part.stateless)
 
 
 def _tree_of(node: Description) -> DescribedTree:

@@ -26,8 +26,8 @@ databases, so a body never reaches the delta table of another file. Triggers tha
 
 **Cost**, as multiples of the same statement without capture (two busy cores): a one-row INSERT 2, with
 `pending` and `consume` in one transaction 4; an INSERT of 2 million rows 4; an upsert into a million rows 13 for one
-row, 6 for 10,000; 17 where the whole table is compared. As multiples of an empty SELECT: `has_foreign`
-2 for one table, 3 for any greater number, `verify` 3, `check`, which is both, 4 to 5.
+row, 6 for 10,000; 17 where the whole table is compared. As multiples of an empty SELECT: `verify` 3,
+`check` 4 to 5.
 """
 
 from __future__ import annotations
@@ -69,8 +69,7 @@ class Pending:
     """Captured changes as read: per table with changes its columns and `_weight` (int64).
 
     Values are as DuckDB exports them to Arrow, which has no 128-bit integers: HUGEINT and UHUGEINT come
-    as the same bits under decimal128(38, 0), so a UHUGEINT from 2**127 on looks negative there. Use
-    `source_sql` to compute on such columns.
+    as the same bits under decimal128(38, 0), so a UHUGEINT from 2**127 on looks negative there.
     """
 
     tables: dict[QualifiedName, pa.Table]
@@ -106,10 +105,6 @@ class Capture:
         """The captured columns of a table; empty if it is not captured."""
         captured = self._captured.get(table.key)
         return captured.columns if captured else ()
-
-    def source_sql(self, table: QualifiedName, own: bool | None) -> str:
-        """A SELECT over the captured rows (the columns by name, `_weight`, `rowid`), to compute on in SQL."""
-        return pending_query(self.database, self._get(table), own)
 
     def covered(self, con: Any, tables: Mapping[QualifiedName, Collection[str]]) -> set[QualifiedName]:
         """Those of the tables whose given columns are captured without a gap: `install` would do nothing. One catalog
@@ -280,20 +275,16 @@ class Capture:
         con: Any,
         table: QualifiedName,
         statement: str,
-        *,
-        renamed_to: QualifiedName | None = None,
         renamed_columns: Mapping[str, str] | None = None,
-        in_transaction: bool = False,
-    ) -> QualifiedName:
-        """Run an ALTER TABLE that DuckDB refuses under triggers, and capture the table on under its new names.
+    ) -> None:
+        """Run an ALTER TABLE that DuckDB refuses under triggers, and capture the table on under its columns' new names.
 
-        What the statement does is told by `classify` (capture_ddl.py). Unread changes are kept and
-        appear under the new names. Returns the table's name from then on.
+        `classify` (ddl_effects.py) says what the statement does. Unread changes are kept under the new names.
         """
         old, renamed = self._get(table), {k.casefold(): v for k, v in (renamed_columns or {}).items()}
         columns = tuple(renamed.get(name.casefold(), name) for name in old.columns)
-        new = Captured(renamed_to or old.table, old.number, columns)
-        with unit(con, in_transaction):
+        new = Captured(old.table, old.number, columns)
+        with unit(con, False):
             self._suspend(con, table)
             con.execute(statement).fetchall()
             made = setup.create_triggers(con, self.database, [new])
@@ -301,7 +292,6 @@ class Capture:
             setup.book(con, self.database, made)
         self._forget(table)
         self._publish(new, setup.oids_of(made[new]))
-        return new.table
 
     # -- reading changes
 
@@ -355,10 +345,6 @@ class Capture:
         `_weight` are left as the result of `con`. What it has changed in other tables is foreign after COMMIT."""
         con.execute(take_statement(self.database, self._get(table), True, columns))
 
-    def has_foreign(self, con: Any) -> bool:
-        """Whether any change is unconsumed that this transaction has not made. One query, on all tables."""
-        return self._watch.foreign(con)
-
     def compact(self, con: Any) -> bool:
         """Give back the space of consumed foreign changes when there are many; True if it was done.
 
@@ -383,7 +369,8 @@ class Capture:
             raise _untrusted(table, _DROPPED)
 
     def check(self, con: Any) -> bool:
-        """`verify` and `has_foreign` of all tables in one query, for the start of every read."""
+        """Whether another transaction's changes are unconsumed; raises as `verify` does, for all tables. One query, for
+        the start of every read."""
         broken, foreign = self._watch.look(con, self._chosen(None))
         for table in broken:
             raise _untrusted(table, _DROPPED)

@@ -18,7 +18,6 @@ calloc = types.ExternalFunction("calloc", types.int64(types.int64, types.int64))
 realloc = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
 free = types.ExternalFunction("free", types.void(types.int64))
 memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
-memset = types.ExternalFunction("memset", types.int64(types.int64, types.int32, types.int64))
 
 
 @intrinsic

@@ -5,7 +5,7 @@ left are lifted into the join's own condition; the domain of the outer columns i
 dependent joins go first, so the left side of the next one reads no outer column.
 
 A dependent join stays where a recursion reads the outer columns, and where the left side reads the rows of a recursion
-(a copy of it outside of the recursion could not). `dependent_joins` lists those that stayed.
+(a copy of it outside of the recursion could not).
 
 Source: Neumann and Kemper, Unnesting arbitrary queries, BTW 2015; Neumann, Improving unnesting of complex queries, BTW
 2025. Cost: the domain reads the left side a second time, by a shared term.
@@ -13,7 +13,7 @@ Source: Neumann and Kemper, Unnesting arbitrary queries, BTW 2015; Neumann, Impr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,7 +23,6 @@ from sqlfront.planner.algebra.rewriting import (
     extended,
     passed,
     projected,
-    walk_once,
     with_changed,
     with_scalars,
 )
@@ -55,11 +54,6 @@ from sqlfront.planner.algebra.terms import (
 def unnest_dependent_joins(term: Term, facts: Facts = NO_FACTS) -> Term:
     """A term without dependent joins, but for those of recursions."""
     return _Unnesting(term, facts).visit(term)
-
-
-def dependent_joins(term: Term) -> Iterator[Join]:
-    """The dependent joins of a term: after the rule, those that only a recursion could compute."""
-    return (part for part in walk_once(term) if isinstance(part, Join) and part.dependent)
 
 
 class _Unnesting:

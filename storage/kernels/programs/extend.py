@@ -194,11 +194,14 @@ def list_alone(at, scratch, matches, row, s, member, count, whole):
     odd = load32(head, next_place)
     even = load32(head, next_place + 3)
     last = load32(head, next_place + 1)
+    # An ordered list has no links to the next but one: it is walked on one way.
     turn = 0 if whole != 0 and not orders(own, load(listed, _INDEX)) else -1
     for i in range(count):
         address = rows + (member - 1) * width
         h = candidate_hash(side, listed, row, address, place, leads, bound, temporary)
         note_match(matches, hashes, slots, mask, i, row, address, h)
+        # The three ways take turns, so two loads are under way while the third is used. `count` ends the walk before
+        # two ways meet, so no member is listed twice.
         if turn < 0:
             member = load32(address, next_place)
         elif turn == 0:
@@ -312,7 +315,7 @@ def step_extend(at, scratch, delta, width, rows):
     made = 0
     found = 0
     while position < rows and made < CHUNK:
-        if member != 0:
+        if member != 0:  # The list of one delta row was longer than a chunk: go on in it.
             side = at + load(at, _OFFSETS + s) * 8
             store(wave, OWN, delta + position * width * 8)
             made = min(left, CHUNK)
@@ -340,6 +343,8 @@ def step_extend(at, scratch, delta, width, rows):
                 found += 1
                 made += 1
             n += 1
+        # Rows whose shortest list is on the same side go together: their hops wait for memory side by side. The chunk
+        # can cut the list of the last row only.
         for t in range(sides):
             side = at + load(at, _OFFSETS + t) * 8
             active = 0

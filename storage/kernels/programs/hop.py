@@ -140,6 +140,7 @@ def add_members(union, tree, scratch, out, current):
                     temporary,
                 )
                 add_value(out, keys + v * limbs, product, 0, limbs)
+            # This row is put out now, so the other buckets that have it must pass over it when they are read.
             if current >= 0 and bucket != current:
                 exclude(tree, scratch, bucket, member - 1)
         member = after

@@ -209,6 +209,8 @@ def run(program, scratch, data, first, rows, sign):
             if n > 0:
                 step_upsert(pc, scratch, delta, n)
         elif operation in (PROBE, EXTEND, RANGE, RANGE_SUM, PROJECT):
+            # A step that lists stops at CHUNK rows. Its frame keeps the delta that it reads. PATH_END jumps back to the
+            # innermost frame until that step says that it is done.
             lists = operation in (EXTEND, RANGE)
             frame = stack + 32 * depth
             if lists and depth > 0 and load(frame, -4) == pc:
@@ -225,7 +227,7 @@ def run(program, scratch, data, first, rows, sign):
                     if operation == EXTEND
                     else step_range(pc, scratch, delta, width, n)
                 )
-                if load(pc, 4) < 0:
+                if load(pc, 4) < 0:  # Done: this batch is the last, and PATH_END comes back here no more.
                     depth -= 1
             elif operation == PROBE:
                 found = step_probe(pc, scratch, delta, width, n)
@@ -241,6 +243,7 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == ROUTE:
             n = step_route(pc, scratch, delta, width, n)
             delta = load(scratch, BUFFERS + 3 * load(pc, 2))
+            # No row has this label: nothing until the path's end could see one. PATH_END still has to close frames.
             while n == 0 and load(after, 0) != PATH_END:
                 after += load(after, 1) * 8
         elif operation == AGGREGATE:
@@ -270,7 +273,7 @@ def run(program, scratch, data, first, rows, sign):
         elif operation == NOTE:
             step_note(pc, scratch, delta, width, n)
         elif operation == PATH_END:
-            if depth > 0:
+            if depth > 0:  # A listing step has more rows: back to it.
                 after = load(stack, 4 * (depth - 1))
             else:
                 count_steps(scratch, owner, steps)

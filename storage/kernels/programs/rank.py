@@ -343,9 +343,10 @@ def renew(at, table, scratch):
         here = sign_of(address, keys, limbs) > 0
         alive = here and make_key(at, address, fresh, scratch)
         if load(address, first + ranks) & PLACED:
-            if alive and same_words(fresh, address + 8 * first, ranks):
+            if alive and same_words(fresh, address + 8 * first, ranks):  # In its place: the parent sees no change.
                 store(address, first + ranks, PLACED)
                 continue
+            # The group's best is noted before the row goes: it may be the row itself.
             touch(table, load32(address, 2 * load(table, LINKS) + 2), True)
             unlink(table, scratch, row, 0)
         store(address, first + ranks, 0)

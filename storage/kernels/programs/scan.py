@@ -168,7 +168,7 @@ def join_level(level, before, depth, capacity, scratch, wave):
             for i in range(count):
                 entry = wave + i * ENTRY * 8
                 row = load(entry, _ROW)
-                if made == capacity:
+                if made == capacity:  # Looked up in vain: the guess finds this row at once in the next block.
                     store(level, _GUESS, max(0, row))
                     break
                 position += 1
@@ -187,7 +187,7 @@ def join_level(level, before, depth, capacity, scratch, wave):
                 first = member_rows + (member - 1) * member_width
                 prefetch(first)
                 prefetch(first + member_width - 8)
-                if size == 1:
+                if size == 1:  # No hop to wait for, so no list of the wave.
                     extend(block + made * (depth + 1) * 8, load(entry, SOURCE), depth, first)
                     made += 1
                     continue
@@ -199,7 +199,7 @@ def join_level(level, before, depth, capacity, scratch, wave):
         store(wave, HOPS, 0)
         cursor = list_members(members, load(level, _INDEX), block, depth, active, wave)
         store(level, JUMPS, load(level, JUMPS) + load(wave, HOPS))
-        if cursor != 0:
+        if cursor != 0:  # The last list was cut by the capacity: its input row is not done.
             position -= 1
     store(level, _POSITION, position)
     store(level, _CURSOR, cursor)

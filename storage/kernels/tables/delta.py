@@ -88,7 +88,7 @@ def lift(at, scratch, data, first, rows, sign):
         if not keep:
             continue
         target = out + kept * width * 8
-        weight = load(source, data_width - 1) * sign
+        weight = load(source, data_width - 1) * sign  # Undo runs the same rows with the sign turned.
         for j in range(keys):
             store(target, j, load(source, load(at, key_places + j)))
         store(target, keys, weight)
@@ -110,6 +110,7 @@ def lift(at, scratch, data, first, rows, sign):
                 code = load(source, place)
                 value = 0
                 if code != NULL_CODE and kind == FACTOR_CODE:
+                    # The code of NULL is the least integer: the column's own least integer has a reserved code.
                     value = NULL_CODE if code == RESERVED_LOW else code
                 elif code != NULL_CODE:
                     value = 1
@@ -267,6 +268,7 @@ def emit(at, scratch, out, found):
     matches = load(scratch, MATCHES)
     temporary = load(scratch, TEMPORARY)
     overflow = 0
+    # Column by column: the branch on where a value comes from is taken once for all rows.
     for j in range(keys):
         side = load(at, 8 + 2 * j)
         place = load(at, 9 + 2 * j)

@@ -77,7 +77,7 @@ def find(table, scratch, h, base, places, first):
         slot = load(slots, i)
         if slot == 0:
             break
-        if slot >> 32 == h:
+        if slot >> 32 == h:  # The row, a miss in the cache, is read only if the whole hash agrees.
             row = (slot & 0xFFFFFFFF) - 1
             address = rows + row * width * 8
             equal = True
@@ -178,6 +178,7 @@ def remove_row(table, row, h):
         slot = load(slots, j)
         if slot == 0:
             break
+        # An entry moves into the gap if the gap is on its way from home, around the end of the array too.
         home = (slot >> 32) & mask
         if (j - home) & mask >= (j - i) & mask:
             store(slots, i, slot)
@@ -188,7 +189,7 @@ def remove_row(table, row, h):
     for k in range(1, width):
         store(address, k, 0)
     store(address, 0, load(table, FREE))
-    if load(table, KEYS) == 0:
+    if load(table, KEYS) == 0:  # Without a key there is one row: it begins anew, with no free list.
         store(address, 0, 0)
         store(table, USED, 0)
     else:
@@ -278,6 +279,7 @@ def link(table, scratch, row, x, h):
     if orders(table, x):
         insert_ordered(table, scratch, row, group_address + 8 * tail)
     else:
+        # The row goes in front. Its link to the next but one is the former head's link to the next.
         head = load32(group_address, 2 * tail)
         store32(address, place + 3, load32(rows + (head - 1) * width * 8, place) if head != 0 else 0)
         splice(table, place, row, 0, head, group_address + 8 * tail)
@@ -305,6 +307,8 @@ def unlink(table, scratch, row, x):
         steps = remove_ordered(table, row, group_address + 8 * tail)
         store(scratch, STEPS, load(scratch, STEPS) + steps)
     elif head != row + 1:
+        # Two rows skip over this one: the row before takes its link, and the row before that points behind it. The
+        # head's link back leads to the last row, so it does not count as a row before.
         former = rows + (before - 1) * width * 8
         store32(former, place + 3, load32(address, place + 3))
         if head != before:
@@ -362,6 +366,7 @@ def upsert(table, scratch, hashes, stride, delta):
             count_references(table, address, 1)
     else:
         address = load(table, ROWS) + row * width * 8
+        # Sums of subtrees on the way to the root hold this row's values: the old ones go, then the new ones come.
         change_sums(table, scratch, row, 1)
         overflow = add_values(address, table, delta, keys, values)
         change_sums(table, scratch, row, 0)
@@ -376,7 +381,7 @@ def upsert(table, scratch, hashes, stride, delta):
         empty = load(address, keys) <= 0
     else:
         empty = sign_of(address, keys, limbs) <= 0
-    if empty or (fresh and ranked == 1):
+    if empty or (fresh and ranked == 1):  # Noted once a change, so a row may be noted twice: `sweep` marks it.
         dirty = load(table, DIRTY_USED)
         store(load(table, DIRTY), dirty, row)
         store(table, DIRTY_USED, dirty + 1)
@@ -410,6 +415,7 @@ def sweep(table, scratch):
     width = load(table, WIDTH)
     keys = load(table, KEYS)
     limbs = load(table, LIMBS)
+    # First mark, then free: a freed row's words are the free list's, and a row that is noted twice must go once.
     kept = 0
     for i in range(pending):
         row = load(dirty, i)

@@ -86,6 +86,7 @@ def multiply(out, out_offset, out_limbs, a, a_offset, a_limbs, b, b_offset, b_li
         x = load(temporary, i)
         for j in range(b_limbs):
             y = load(temporary, a_limbs + j)
+            # high:low + carry + present is at most 2^128 - 1, so `high` never wraps.
             low = x * y
             high = high_product(x, y)
             place = product + i + j
@@ -102,6 +103,7 @@ def multiply(out, out_offset, out_limbs, a, a_offset, a_limbs, b, b_offset, b_li
     filler = -1 if load(temporary, product + total) < 0 else 0
     for i in range(out_limbs):
         store(out, out_offset + i, load(temporary, product + i) if i <= total else filler)
+    # It fits if all limbs that are cut off repeat the sign of the last one that is kept.
     expected = -1 if load(out, out_offset + out_limbs - 1) < 0 else 0
     overflow = 1 if expected != filler else 0
     for i in range(out_limbs, total + 1):

@@ -286,3 +286,13 @@ def test_first_rows_of_constants_over_a_join(con):
             assert sorted(con.execute(f"FROM v{number}").fetchall()) == sorted(con.execute(query).fetchall()), query
     con.execute("DELETE FROM r; DELETE FROM t; DELETE FROM u")
     assert all(not table.live for view in con.session.database.engine.views.values() for table in view.all_tables())
+
+
+def test_a_dropped_view_lets_go_of_its_constants(con):
+    con.execute(
+        "CREATE MATERIALIZED VIEW v AS SELECT 'r' AS k, a FROM r UNION ALL SELECT 'u', k FROM u ORDER BY 1 LIMIT 3"
+    )
+    dictionaries = con.session.database.engine.dictionaries
+    assert sum(dictionary.pinned for dictionary in dictionaries) == 2
+    con.execute("DROP MATERIALIZED VIEW v")
+    assert all(dictionary.live() == dictionary.pinned == 0 for dictionary in dictionaries)

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from sqlfront.storage.capture import setup
-from sqlfront.storage.capture.capture import Capture, QualifiedName
+from sqlfront.storage.capture.capture import Capture
 from sqlfront.storage.capture.trigger_sql import trigger_ddl
 from sqlfront.storage.errors import OperationalError
 from tests.storage.capture.captured import T, take
@@ -37,19 +37,18 @@ def test_reopening_adopts_the_capture_and_its_leftovers(tmp_path: Path) -> None:
         assert capture.check(con) is False
 
 
-def test_reopening_knows_a_table_that_was_renamed(tmp_path: Path) -> None:
+def test_reopening_knows_a_column_that_was_renamed(tmp_path: Path) -> None:
     path = str(tmp_path / "file.db")
     with duckdb.connect(path) as con:
         con.execute("CREATE TABLE t(a INTEGER)")
         capture = Capture("file")
         capture.install(con, {T: ["a"]})
-        u = QualifiedName("main", "u")
-        capture.follow(con, T, "ALTER TABLE t RENAME TO u", renamed_to=u)
+        capture.follow(con, T, "ALTER TABLE t RENAME a TO z", renamed_columns={"a": "z"})
     with duckdb.connect(path) as con:
         capture = Capture("file")
         assert capture.open(con) == []
-        con.execute("INSERT INTO u VALUES (1)")
-        assert capture.tables() == [u]
+        con.execute("INSERT INTO t VALUES (1)")
+        assert capture.columns(T) == ("z",)
         assert take(capture, con) == {(1,): 1}
 
 

@@ -19,13 +19,13 @@ def test_own_and_foreign_changes(con: Any, capture: Capture) -> None:
     raw.execute("INSERT INTO t VALUES (1, 'raw')")
     con.execute("BEGIN")
     con.execute("INSERT INTO t VALUES (2, 'own')")
-    assert capture.has_foreign(con)
+    assert capture.check(con)
     assert take(capture, con, own=True) == {(2, "own"): 1}
     assert take(capture, con, own=True) == {}
     con.execute("COMMIT")
-    assert capture.has_foreign(con)
+    assert capture.check(con)
     assert take(capture, con, own=False) == {(1, "raw"): 1}
-    assert not capture.has_foreign(con)
+    assert not capture.check(con)
 
 
 def test_consume_deletes_precisely_what_was_read(con: Any, capture: Capture) -> None:
@@ -47,7 +47,7 @@ def test_rollback_discards(con: Any, capture: Capture) -> None:
     con.execute("BEGIN")
     con.execute("INSERT INTO t VALUES (1, 'a')")
     con.execute("ROLLBACK")
-    assert not capture.has_foreign(con)
+    assert not capture.check(con)
     assert take(capture, con) == {}
 
 
@@ -60,11 +60,11 @@ def test_concurrent_transactions_do_not_conflict_on_our_account(con: Any, captur
         connection.execute(f"INSERT INTO t VALUES ({value}, 'x')")
     for connection, value in ((con, 1), (other, 2)):
         connection.execute(f"INSERT INTO t VALUES ({value}, 'y')")
-        assert not capture.has_foreign(connection)
+        assert not capture.check(connection)
         assert take(capture, connection, own=True) == {(value, "x"): 1, (value, "y"): 1}
     con.execute("COMMIT")
     other.execute("COMMIT")
-    assert not capture.has_foreign(con)
+    assert not capture.check(con)
     assert con.execute("SELECT count(*) FROM t").fetchone() == (5,)
 
 
@@ -103,7 +103,7 @@ def test_interleaved_transactions_never_conflict_and_each_sees_its_own(seed: int
                 ]
             )
             cursor.execute(statement)
-            assert not capture.has_foreign(cursor)
+            assert not capture.check(cursor)
             for batch in capture.take(cursor, own=True).values():
                 for row in batch.to_pylist():
                     assert row["who"] == who
