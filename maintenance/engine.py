@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate
 
 
-_MANY, _WATCHED = 4096, 1 << 16
+MANY = 4096
+"""An epoch of so many rows is large: several threads share it, and what it has brought most of is laid out anew."""
+_WATCHED = 1 << 16
 
 
 @dataclass
@@ -54,13 +56,15 @@ class Change:
 class Engine(State):
     """All maintained state of one database, and the epochs that change it.
 
-    `version` changes whenever the state does, committed or not; `epoch` counts committed epochs.
+    `version` changes whenever the state does, committed or not; `epoch` counts committed epochs. An epoch of `many`
+    rows is shared out to several threads.
     """
 
     def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
         super().__init__(evaluate, lock, watch)
         self.deferred = DeferredViews(self)
         self.pulled = PulledRelations(self)
+        self.many = MANY
         self.gates: dict[str, RowFastPath] = {}
         self.ingests: dict[str, Ingest] = {}
 
@@ -249,7 +253,7 @@ class Engine(State):
         if flags & at.SHRINK:
             self.shrink([item.relation for item in done])
         for item in done:
-            if item.rows >= _MANY:
+            if item.rows >= MANY:
                 item.lay_out()
         if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
             done = [self._with_programs(item) for item in done]
@@ -271,7 +275,7 @@ class Engine(State):
             runs = self.machine.runs
             try:
                 began = time.perf_counter()
-                flags |= self.machine.run_epoch(stage)
+                flags |= self._run_programs(stage)
                 work.ran(stage, time.perf_counter() - began)
             finally:
                 if self.machine.runs != runs:
@@ -289,6 +293,19 @@ class Engine(State):
                 stage += self._copied(stage)
                 work.took("encoding", time.perf_counter() - began)
         return flags, changes
+
+    def _run_programs(self, stage: Sequence[Encoded]) -> int:
+        """Run the programs of changes, of many rows on several threads; returns the flags."""
+        if sum(item.rows for item in stage) >= self.many and self.machine.threads > 1:
+            shares = self._shares([item.relation.name for item in stage])
+            if shares:
+                return self.machine.run_shares(
+                    [
+                        [item.run_by(programs) for item, programs in zip(stage, share, strict=True)]
+                        for share in shares
+                    ]
+                )
+        return self.machine.run_epoch(stage)
 
     def take(self, changes: Mapping[str, tuple[pa.Table, np.ndarray]]) -> None:
         """Apply changes of copies of relations, which are part of no epoch: readers of other views see the same state.
@@ -431,8 +448,7 @@ class Engine(State):
 
     def _with_programs(self, item: Encoded) -> Encoded:
         """The same rows with the relation's present programs."""
-        programs = self._programs[item.relation.name]
-        return Encoded(item.relation, programs, item.address, item.rows, item.keep, item.given, item.weights)
+        return item.run_by(self._programs[item.relation.name])
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)

@@ -1,0 +1,71 @@
+"""Kernels on several threads: calls that run at the same time, each without the GIL."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.storage.errors import OperationalError
+
+_Result = TypeVar("_Result")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def side_by_side(calls: Sequence[Callable[[], _Result]]) -> list[_Result]:
+    """The results of calls that run at the same time, and may wait for each other: the first in this thread, each other
+    in one of its own. Ctrl-C waits until all have ended."""
+    results = dict[int, _Result]()
+    errors: list[BaseException] = []
+    gate = _Gate()
+
+    def run(number: int) -> None:
+        try:
+            if gate.passed():
+                results[number] = calls[number]()
+        except BaseException as error:
+            errors.append(error)
+
+    with Uninterrupted():
+        threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(1, len(calls))]
+        started = []
+        try:
+            for thread in threads:
+                thread.start()
+                started.append(thread)
+        except RuntimeError as error:
+            gate.open(False)
+            raise OperationalError(
+                "a thread cannot be started",
+                why=str(error),
+                hint="SET sqlfront_threads = 1 asks for no further threads",
+            ) from error
+        gate.open(True)
+        run(0)
+        for thread in started:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return [results[number] for number in range(len(calls))]
+
+
+class _Gate:
+    """Threads wait here until it is known whether all of them have been started."""
+
+    def __init__(self) -> None:
+        self._opened, self._go = threading.Event(), False
+
+    def open(self, go: bool) -> None:
+        self._go = go
+        self._opened.set()
+
+    def passed(self) -> bool:
+        """Whether to go on, once that is known."""
+        self._opened.wait()
+        return self._go
