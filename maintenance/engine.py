@@ -20,7 +20,7 @@ from sqlfront.maintenance.deferred import DeferredViews, joined
 from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
 from sqlfront.maintenance.epoch_work import Work
 from sqlfront.maintenance.output.output_change import OutputChange
-from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.maintenance.program.critical import Uninterrupted, insist
 from sqlfront.maintenance.pulled import PulledRelations
 from sqlfront.maintenance.relation.bad_rows import absent_row
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
@@ -172,17 +172,7 @@ class Engine(State):
 
     def undo_whole(self, applied: Applied) -> None:
         """Take an applied epoch back exactly once, whenever Ctrl-C arrives; it is raised afterwards."""
-        interrupted = None
-        undone = False
-        while not undone:
-            try:
-                with Uninterrupted():
-                    self.undo(applied)
-                    undone = True
-            except KeyboardInterrupt as error:
-                interrupted = error
-        if interrupted is not None:
-            raise interrupted
+        insist(partial(self.undo, applied))
 
     def commit(self, applied: Applied, started: float | None = None) -> Epoch:
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
@@ -296,16 +286,12 @@ class Engine(State):
 
     def _run_programs(self, stage: Sequence[Encoded]) -> int:
         """Run the programs of changes, of many rows on several threads; returns the flags."""
-        if sum(item.rows for item in stage) >= self.many and self.machine.threads > 1:
-            shares = self._shares([item.relation.name for item in stage])
-            if shares:
-                return self.machine.run_shares(
-                    [
-                        [item.run_by(programs) for item, programs in zip(stage, share, strict=True)]
-                        for share in shares
-                    ]
-                )
-        return self.machine.run_epoch(stage)
+        if self.machine.threads == 1 or sum(item.rows for item in stage) < self.many:
+            return self.machine.run_epoch(stage)
+        shares = self._shares([item.relation.name for item in stage])
+        if not shares:
+            return self.machine.run_epoch(stage)
+        return self.machine.run_shares([list(map(Encoded.run_by, stage, share)) for share in shares])
 
     def take(self, changes: Mapping[str, tuple[pa.Table, np.ndarray]]) -> None:
         """Apply changes of copies of relations, which are part of no epoch: readers of other views see the same state.

@@ -429,7 +429,7 @@ class State:
         self._log.know(counted, self.machine.epochs)
 
     def _shares(self, names: Sequence[str]) -> list[list[RelationPrograms]]:
-        """The programs of relations for each thread that takes a share of their changes; none if one thread does all."""
+        """The programs of relations for each thread that takes a share of their changes; none if one does all."""
         readers = [self._readers(self.relations[name]) for name in names]
         reading = {view.number for views in readers for view in views}
         reading |= {node.number for node in self.nodes.values() if not node.relations.isdisjoint(names)}

@@ -82,6 +82,11 @@ class Scratch:
         self.address = int(self.words.ctypes.data)
         self._finalizer = weakref.finalize(self, _free_buffers, self.words)
 
+    def run(self, program: Program, address: int, first: int, rows: int, sign: int) -> int:
+        """Run a program over encoded rows (or, for SCAN, over row numbers) from row `first`; returns the flags."""
+        flags: int = _run_program(program.address, self.address, address, first, rows, sign)
+        return flags
+
 
 class Machine:
     """Scratch space shared by all programs of an engine, which run one at a time, or share by share on `threads`.
@@ -97,10 +102,12 @@ class Machine:
         self._words = self.scratch.data
         self._reserve_entries(40)
 
-    def run(self, program: Program, data: np.ndarray | None = None, rows: int = 0, sign: int = 1) -> int:
-        """Run a program over rows of encoded data (or, for SCAN, over row numbers 0..rows-1); returns the flags."""
+    def run(
+        self, program: Program, data: np.ndarray | None = None, rows: int = 0, sign: int = 1, first: int = 0
+    ) -> int:
+        """Run a program over encoded rows (or, for SCAN, over row numbers) from row `first`; returns the flags."""
         address = 0 if data is None else data.__array_interface__["data"][0]
-        return _run_program(program.address, self.address, address, rows, sign)
+        return self._own.run(program, address, first, rows, sign)
 
     def run_some(self, program: Program, first: int, rows: int) -> int:
         """Run a program over `rows` (at most CHUNK) rows of a scanned table from row `first`; returns the flags."""

@@ -55,6 +55,50 @@ def side_by_side(calls: Sequence[Callable[[], _Result]]) -> list[_Result]:
     return [results[number] for number in range(len(calls))]
 
 
+class Background:
+    """One call at a time that runs in a thread of its own, until the next one starts or the context ends."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._errors: list[BaseException] = []
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with Uninterrupted():
+            self._join()
+        if exception[0] is None:
+            self.finish()
+
+    def start(self, call: Callable[[], object]) -> None:
+        """Run a call beside what follows; in this thread if no other can be started."""
+        self.finish()
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:
+            self._thread = None
+            call()
+
+    def finish(self) -> None:
+        """Wait for the end of the call; raise its error."""
+        self._join()
+        if self._errors:
+            raise self._errors.pop()
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self, call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            self._errors.append(error)
+
+
 class _Gate:
     """Threads wait here until it is known whether all of them have been started."""
 

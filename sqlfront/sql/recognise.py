@@ -14,7 +14,8 @@ _OWN = re.compile(
     r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
               | drop ~++ change | refresh | show ~++ (?:change|materialized|state|epochs|errors)
               | explain ~++ materialized
-              | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe ) (?![\w$])""".replace("~", _GAP),
+              | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe
+              | set ~++ (?:(?:session|local|global) ~++)? sqlfront_\w+ ) (?![\w$])""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _PLAIN = re.compile(

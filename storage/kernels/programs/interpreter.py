@@ -287,12 +287,12 @@ def run(program, scratch, data, first, rows, sign):
         pc = after
 
 
-@kernel("void(int64,int64,int64,int64,int64)")
-def run_rows(body, scratch, data, rows, sign):
-    """Run a body over any number of rows, in chunks."""
-    first = 0
-    while first < rows:
-        run(body, scratch, data, first, min(CHUNK, rows - first), sign)
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def run_rows(body, scratch, data, first, rows, sign):
+    """Run a body over any number of rows from row `first`, in chunks."""
+    end = first + rows
+    while first < end:
+        run(body, scratch, data, first, min(CHUNK, end - first), sign)
         first += CHUNK
 
 
@@ -306,7 +306,7 @@ def run_epoch(entries, count, scratch, sign):
     store(scratch, FLAGS, 0)
     store(scratch, RUNS, load(scratch, RUNS) + 1)
     for i in range(count):
-        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), load(entries, 5 * i + 4), sign)
+        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), 0, load(entries, 5 * i + 4), sign)
     if sign < 0:
         store(scratch, FLAGS, 0)
     elif load(scratch, FLAGS) & OVERFLOW == 0:
@@ -329,7 +329,7 @@ def run_share(entries, count, scratch, team, leads):
     if leads:
         store(scratch, RUNS, load(scratch, RUNS) + 1)
     for i in range(count):
-        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), load(entries, 5 * i + 4), 1)
+        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), 0, load(entries, 5 * i + 4), 1)
     or_shared(team, TEAM_FLAGS, load(scratch, FLAGS))
     wait_for(team, load(team, TEAM_SIZE))
     if leads:
@@ -406,10 +406,10 @@ def place_row(entry, row, weight):
     return pack_row(entry, address_of(row), address_of(weight))
 
 
-@kernel("int64(int64,int64,int64,int64,int64)")
-def run_program(program, scratch, data, rows, sign):
-    """Run one program over rows (0: once, for programs that read none); returns the flags."""
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def run_program(program, scratch, data, first, rows, sign):
+    """Run one program over rows from row `first`; returns the flags."""
     store(scratch, FLAGS, 0)
     if rows > 0:
-        run_rows(program, scratch, data, rows, sign)
+        run_rows(program, scratch, data, first, rows, sign)
     return load(scratch, FLAGS)

@@ -1,0 +1,154 @@
+"""Filling a table on several threads, where many rows meet in few keys.
+
+Each thread takes rows that lie together, and adds them to a table of its own. The few rows of these tables are added up
+at the end. Where most rows have keys of their own, a second table would cost as much as a second thread saves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from sqlfront.maintenance.program.machine import Machine, Program
+from sqlfront.maintenance.program.programs import Assembler
+from sqlfront.maintenance.program.threads import side_by_side
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores import twins
+from sqlfront.storage.stores.table import Table
+
+SAMPLE = 1 << 16
+"""So many rows are taken by one thread; they tell how many rows meet in a key."""
+
+_MEETING = 8
+"""Rows that meet in a key, from which on several threads fill a table."""
+_FILLING = (at.LIFT, at.SCAN, at.PATH, at.PATH_END, at.SIGN, at.SCALE)
+_READING = (at.PROBE, at.EXTEND, at.RANGE, at.RANGE_SUM, at.PROJECT)
+
+
+class ParallelFill:
+    """A table that programs fill from about `count` rows (0: nobody knows how many): by one thread at first, then
+    perhaps by all of the machine's."""
+
+    def __init__(self, machine: Machine, table: Table, count: int) -> None:
+        self._machine, self._table, self._count = machine, table, count
+        self._seen = 0
+        self._twins: list[Table] = []
+
+    def run(
+        self, assembler: Assembler, rows: int, data: np.ndarray | None = None, first: int = 0, sign: int = 1
+    ) -> int:
+        """Run a program that adds to the table over rows of data, or of what it scans, from row `first`; returns the
+        flags."""
+        if sign > 0 and not self._twins and self._pays() and is_parallel(assembler.code, self._table):
+            self._twins = [twins.twin_of(self._table) for _ in range(self._machine.threads - 1)]
+        if self._twins:
+            flags = self._run_parts(assembler, 0 if data is None else int(data.ctypes.data), first, rows, sign)
+        else:
+            flags = self._machine.run(assembler.program(), data, rows, sign, first)
+            if self._seen == 0 and flags == 0 < rows < self._count:
+                make_room(self._table, rows, self._count)
+        self._seen += rows * sign
+        return flags
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so many rows have come that another thread pays."""
+        return self._machine.threads > 1 and self._seen >= SAMPLE and twins.can_have_twins(self._table)
+
+    def cramped(self) -> bool:
+        """Whether values have to be widened before the tables are joined."""
+        tables = (self._table, *self._twins) if self._twins else ()
+        return any(twins.cramped(table, self._table.groups) for table in tables)
+
+    def widen(self, limbs: int) -> None:
+        """Give the values of all tables so many limbs."""
+        for table in (self._table, *self._twins):
+            table.widen(limbs)
+
+    def join(self) -> None:
+        """Add up what the threads have filled."""
+        twins.merge(self._table, self._twins, self._machine.address)
+        self._twins = []
+
+    def _pays(self) -> bool:
+        """Whether enough rows have come, and may still come, that meet in few keys."""
+        left = self._count - self._seen if self._count else SAMPLE
+        return self.is_large and left >= SAMPLE and _MEETING * self._table.live <= self._seen
+
+    def _run_parts(self, assembler: Assembler, address: int, first: int, rows: int, sign: int) -> int:
+        tables = (self._table, *self._twins)
+        bounds = [first + rows * number // len(tables) for number in range(len(tables) + 1)]
+        calls, flags = list[Callable[[], int]](), 0
+        for table, scratch, (start, end) in zip(
+            tables, self._machine.scratches(len(tables)), pairwise(bounds), strict=True
+        ):
+            calls.append(partial(scratch.run, _program(assembler, table), address, start, end - start, sign))
+        for found in side_by_side(calls):
+            flags |= found
+        self._machine.scratch[at.SCANNED] += rows - (bounds[1] - first)
+        return flags
+
+
+def in_parts(machine: Machine, table: Table, call: Callable[[int, int], Any]) -> None:
+    """Call what works on one of several parts of a table: for each part at the same time, if the table is large."""
+    threads = machine.threads if table.live >= SAMPLE else 1
+    side_by_side([partial(call, number, threads) for number in range(threads)])
+
+
+def fill_table(machine: Machine, assembler: Assembler, rows: int, table: Table) -> int:
+    """Run a program that scans `rows` rows and fills a table; returns the flags."""
+    filling, flags = ParallelFill(machine, table, rows), 0
+    for first in range(0, rows, SAMPLE):
+        flags |= filling.run(assembler, min(SAMPLE, rows - first), first=first)
+    if filling.cramped():
+        return flags | at.OVERFLOW
+    filling.join()
+    return flags
+
+
+def is_parallel(code: Sequence[int], table: Table) -> bool:
+    """Whether a program may run on several threads, each with a table in the place of this one: it writes no other."""
+    written = [words[2] for words in _operations(code) if words[0] == at.UPSERT]
+    kinds = {words[0] for words in _operations(code)}
+    return written == [table.address] and kinds <= {at.UPSERT, *_FILLING, *_READING}
+
+
+def _program(assembler: Assembler, table: Table) -> Program:
+    """The program as it fills another table."""
+    made = Assembler()
+    for words in _operations(assembler.code):
+        made.code += [*words[:2], table.address] if words[0] == at.UPSERT else words
+    return made.program()
+
+
+def _operations(code: Sequence[int]) -> Iterator[Sequence[int]]:
+    """The words of each operation of a program."""
+    place = 0
+    while place < len(code):
+        yield code[place : place + code[place + 1]]
+        place += code[place + 1]
+
+
+def make_room(table: Table, seen: int, count: int) -> None:
+    """Make room in a table and its groups for the keys of `count` rows, judging by those of the first `seen`.
+
+    As many draws from N equally likely keys repeat one about seen**2 / 2N times, and `count` draws find
+    N(1 - e**(-count/N)) of them.
+    """
+    for part in (table, *table.groups):
+        repeated = seen - part.live
+        keys = seen * seen / (2 * repeated) if repeated > 0 else math.inf
+        expected = count if count < keys / 1000 else int(-keys * math.expm1(-count / keys))
+        part.reserve(max(0, expected - part.live))
+
+
+def sweep(machine: Machine, *tables: Table) -> None:
+    """Free the rows of tables whose counts have come to 0."""
+    assembler = Assembler()
+    assembler.finish(at.SWEEP, tables)
+    machine.run_once(assembler.program())
