@@ -286,12 +286,10 @@ class Engine(State):
 
     def _run_programs(self, stage: Sequence[Encoded]) -> int:
         """Run the programs of changes, of many rows on several threads; returns the flags."""
-        if self.machine.threads == 1 or sum(item.rows for item in stage) < self.many:
-            return self.machine.run_epoch(stage)
-        shares = self._shares([item.relation.name for item in stage])
-        if not shares:
-            return self.machine.run_epoch(stage)
-        return self.machine.run_shares([list(map(Encoded.run_by, stage, share)) for share in shares])
+        large = self.machine.threads > 1 and sum(item.rows for item in stage) >= self.many
+        if large and (shares := self._shares([item.relation.name for item in stage])):
+            return self.machine.run_shares([list(map(Encoded.run_by, stage, share)) for share in shares])
+        return self.machine.run_epoch(stage)
 
     def take(self, changes: Mapping[str, tuple[pa.Table, np.ndarray]]) -> None:
         """Apply changes of copies of relations, which are part of no epoch: readers of other views see the same state.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,9 +12,10 @@ import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.database import loading
 from sqlfront.maintenance.program import parallel_fill
 from sqlfront.maintenance.program.threads import cores, side_by_side
-from sqlfront.maintenance.relation_programs import share_out
+from sqlfront.maintenance.relation_programs import Share, share_out
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores import twins
 from sqlfront.storage.stores.table import Table, words_at
@@ -102,6 +104,15 @@ def test_a_shared_epoch_is_that_of_one_thread_word_for_word(seed):
         assert tables == shared
 
 
+def test_dictionaries_are_counted_by_thread_0_alone(con):
+    create(con)
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT t, COUNT(*) AS n FROM a GROUP BY t")
+    con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, SUM(x) AS s FROM a GROUP BY k")
+    stores = con.session.database.engine.relations["main.a"].stores.values()
+    share = Share(1, 2, dict.fromkeys(range(9), 1))
+    assert {bool(store.table.header[at.REFERENCES]): share.writer(store, 1) for store in stores} == {True: 0, False: 1}
+
+
 def test_small_epochs_are_not_shared(con, monkeypatch):
     create(con)
     for number, query in enumerate(QUERIES[:2]):
@@ -142,12 +153,47 @@ def exact(rows: list[tuple[Any, ...]]) -> list[str]:
     return sorted(repr([round(value, 9) if isinstance(value, float) else value for value in row]) for row in rows)
 
 
-def test_sums_that_no_longer_fit_when_parts_are_joined_get_room(con):
-    con.execute("CREATE TABLE a (k BIGINT, x BIGINT)")
-    con.execute("INSERT INTO a SELECT i % 3, 9000000000000000 FROM range(1500) AS r(i)")
-    engine_of(con, 3)
-    con.execute("CREATE MATERIALIZED VIEW v AS SELECT k, SUM(x) AS s FROM a GROUP BY k")
-    assert sorted(con.execute("FROM v").fetchall()) == [(k, 500 * 9000000000000000) for k in range(3)]
+@pytest.fixture
+def many(con: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A table of 12,000 rows that is read in six batches."""
+    monkeypatch.setattr(loading, "BATCH", 2048)
+    con.execute("CREATE TABLE a (k BIGINT, x BIGINT, t VARCHAR, d DOUBLE)")
+    con.execute("INSERT INTO a SELECT i % 3, 3000000000000000, 't' || i % 7, i / 8 FROM range(12000) AS r(i)")
+    return con
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, SUM(x) AS s, COUNT(*) AS n FROM a GROUP BY k",
+        "SELECT SUM(x) AS s FROM a WHERE k > 0",
+        "SELECT t, SUM(d) AS s FROM a GROUP BY t",
+        "SELECT k, SUM(d * d) AS s FROM a GROUP BY k",
+        "SELECT d, MIN(k) AS m FROM a GROUP BY d",
+        "SELECT k, t, d FROM a",
+    ],
+)
+def test_stores_filled_by_several_threads_have_all_rows(many, query):
+    """Sums of a thread's rows fit a word here, and those of all rows do not."""
+    engine = engine_of(many, 3)
+    many.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    for deleted in ("k > 5", "k = 1", "true"):
+        many.execute(f"DELETE FROM a WHERE {deleted}")
+        assert exact(many.execute("FROM v").fetchall()) == exact(many.execute(query).fetchall())
+        for store in engine.relations["main.a"].stores.values():
+            store.table._check()
+
+
+def test_a_row_that_cannot_be_encoded_ends_a_fill(many):
+    """The next batch is encoded while a thread stores the one before; its error is raised when that has ended."""
+    engine_of(many, 2)
+    many.execute("INSERT INTO a VALUES (0, 0, 't', 1)")
+    with pytest.raises(sqlfront.DataError):
+        many.execute(
+            "CREATE MATERIALIZED VIEW v AS "
+            "SELECT k, SUM(CASE WHEN x = 0 THEN CAST(t AS BIGINT) ELSE 1 END) AS s FROM a GROUP BY k"
+        )
+    assert threading.active_count() == 1
 
 
 def test_the_number_of_threads_is_a_setting(con):
@@ -186,8 +232,6 @@ def test_an_error_in_a_thread_is_raised_when_all_have_ended():
 
 
 def test_without_threads_nothing_runs(monkeypatch):
-    import threading
-
     ran, start = list[int](), threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
