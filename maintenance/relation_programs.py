@@ -38,7 +38,7 @@ class Share:
 
     def writer(self, store: LeafStore, owner: int) -> int:
         """The thread that writes a store. Thread 0 alone writes reference counts of dictionaries."""
-        return 0 if store.table.header[at.REFERENCES] else self.thread(owner)
+        return 0 if store.table.counts_references else self.thread(owner)
 
     @contextmanager
     def alone(self, assembler: Assembler, threads: Collection[int], key: int) -> Iterator[None]:

@@ -18,7 +18,7 @@ from sqlfront.maintenance.program.machine import Machine, Program
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.threads import side_by_side
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores import twins
+from sqlfront.storage.stores import partial_tables
 from sqlfront.storage.stores.table import Table
 
 SAMPLE = 1 << 16
@@ -37,16 +37,16 @@ class ParallelFill:
     def __init__(self, machine: Machine, table: Table, count: int) -> None:
         self._machine, self._table, self._count = machine, table, count
         self._seen = 0
-        self._twins: list[Table] = []
+        self._others: list[Table] = []
 
     def run(
         self, assembler: Assembler, rows: int, data: np.ndarray | None = None, first: int = 0, sign: int = 1
     ) -> int:
         """Run a program that adds to the table over rows of data, or of what it scans, from row `first`; returns the
         flags."""
-        if sign > 0 and not self._twins and self._pays() and is_parallel(assembler.code, self._table):
-            self._twins = [twins.twin_of(self._table) for _ in range(self._machine.threads - 1)]
-        if self._twins:
+        if sign > 0 and not self._others and self._pays() and is_parallel(assembler.code, self._table):
+            self._others = [partial_tables.partial_table(self._table) for _ in range(self._machine.threads - 1)]
+        if self._others:
             flags = self._run_parts(assembler, 0 if data is None else int(data.ctypes.data), first, rows, sign)
         else:
             flags = self._machine.run(assembler.program(), data, rows, sign, first)
@@ -58,22 +58,22 @@ class ParallelFill:
     @property
     def is_large(self) -> bool:
         """Whether so many rows have come that another thread pays."""
-        return self._machine.threads > 1 and self._seen >= SAMPLE and twins.can_have_twins(self._table)
+        return self._machine.threads > 1 and self._seen >= SAMPLE and partial_tables.can_be_divided(self._table)
 
     def cramped(self) -> bool:
         """Whether values have to be widened before the tables are joined."""
-        tables = (self._table, *self._twins) if self._twins else ()
-        return any(twins.cramped(table, self._table.groups) for table in tables)
+        tables = (self._table, *self._others) if self._others else ()
+        return any(partial_tables.cramped(table, self._table.groups) for table in tables)
 
     def widen(self, limbs: int) -> None:
         """Give the values of all tables so many limbs."""
-        for table in (self._table, *self._twins):
+        for table in (self._table, *self._others):
             table.widen(limbs)
 
     def join(self) -> None:
         """Add up what the threads have filled."""
-        twins.merge(self._table, self._twins, self._machine.address)
-        self._twins = []
+        partial_tables.merge(self._table, self._others, self._machine.address)
+        self._others = []
 
     def _pays(self) -> bool:
         """Whether enough rows have come, and may still come, that meet in few keys."""
@@ -81,7 +81,7 @@ class ParallelFill:
         return self.is_large and left >= SAMPLE and _MEETING * self._table.live <= self._seen
 
     def _run_parts(self, assembler: Assembler, address: int, first: int, rows: int, sign: int) -> int:
-        tables = (self._table, *self._twins)
+        tables = (self._table, *self._others)
         bounds = [first + rows * number // len(tables) for number in range(len(tables) + 1)]
         calls, flags = list[Callable[[], int]](), 0
         for table, scratch, (start, end) in zip(

@@ -23,11 +23,11 @@ def side_by_side(calls: Sequence[Callable[[], _Result]]) -> list[_Result]:
     in one of its own. Ctrl-C waits until all have ended."""
     results = dict[int, _Result]()
     errors: list[BaseException] = []
-    gate = _Gate()
+    signal = _StartSignal()
 
     def run(number: int) -> None:
         try:
-            if gate.passed():
+            if signal.comes():
                 results[number] = calls[number]()
         except BaseException as error:
             errors.append(error)
@@ -40,13 +40,13 @@ def side_by_side(calls: Sequence[Callable[[], _Result]]) -> list[_Result]:
                 thread.start()
                 started.append(thread)
         except RuntimeError as error:
-            gate.open(False)
+            signal.give(False)
             raise OperationalError(
                 "a thread cannot be started",
                 why=str(error),
                 hint="SET sqlfront_threads = 1 asks for no further threads",
             ) from error
-        gate.open(True)
+        signal.give(True)
         run(0)
         for thread in started:
             thread.join()
@@ -99,17 +99,17 @@ class Background:
             self._errors.append(error)
 
 
-class _Gate:
+class _StartSignal:
     """Threads wait here until it is known whether all of them have been started."""
 
     def __init__(self) -> None:
-        self._opened, self._go = threading.Event(), False
+        self._given, self._go = threading.Event(), False
 
-    def open(self, go: bool) -> None:
+    def give(self, go: bool) -> None:
         self._go = go
-        self._opened.set()
+        self._given.set()
 
-    def passed(self) -> bool:
+    def comes(self) -> bool:
         """Whether to go on, once that is known."""
-        self._opened.wait()
+        self._given.wait()
         return self._go

@@ -92,6 +92,11 @@ class Table:
             self.header[at.REFERENCES] = len(references)
 
     @property
+    def counts_references(self) -> bool:
+        """Whether key words are codes of dictionaries, whose references are counted."""
+        return bool(self.header[at.REFERENCES])
+
+    @property
     def keys(self) -> int:
         return int(self.header[at.KEYS])
 

@@ -17,7 +17,7 @@ from sqlfront.maintenance.program import parallel_fill
 from sqlfront.maintenance.program.threads import cores, side_by_side
 from sqlfront.maintenance.relation_programs import Share, share_out
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.stores import twins
+from sqlfront.storage.stores import partial_tables
 from sqlfront.storage.stores.table import Table, words_at
 
 QUERIES = (
@@ -110,7 +110,7 @@ def test_dictionaries_are_counted_by_thread_0_alone(con):
     con.execute("CREATE MATERIALIZED VIEW w AS SELECT k, SUM(x) AS s FROM a GROUP BY k")
     stores = con.session.database.engine.relations["main.a"].stores.values()
     share = Share(1, 2, dict.fromkeys(range(9), 1))
-    assert {bool(store.table.header[at.REFERENCES]): share.writer(store, 1) for store in stores} == {True: 0, False: 1}
+    assert {store.table.counts_references: share.writer(store, 1) for store in stores} == {True: 0, False: 1}
 
 
 def test_small_epochs_are_not_shared(con, monkeypatch):
@@ -134,8 +134,10 @@ def test_views_built_by_several_threads_have_duckdbs_rows(con, threads, monkeypa
         for name, rows in epoch.items():
             columns = ", ".join(name for name in rows.column_names if name != "_weight")
             con.execute(f"INSERT INTO {name} SELECT {columns} FROM rows WHERE _weight > 0")
-    engine, merged, original = engine_of(con, threads), list[int](), twins.merge
-    monkeypatch.setattr(twins, "merge", lambda table, *rest: (merged.append(len(rest[0])), original(table, *rest)))
+    engine, merged, original = engine_of(con, threads), list[int](), partial_tables.merge
+    monkeypatch.setattr(
+        partial_tables, "merge", lambda table, *rest: (merged.append(len(rest[0])), original(table, *rest))
+    )
     for number, query in enumerate(QUERIES):
         con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
     assert threads - 1 in merged

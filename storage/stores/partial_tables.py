@@ -1,4 +1,4 @@
-"""Twins: tables laid out as another one, which threads fill side by side, and whose rows then are added to it."""
+"""Partial tables: threads fill them side by side in the place of one table, and their rows are then added to it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _MOST = 1 << 55
 """The sum of such values of 2**8 tables fits a word."""
 
 
-def can_have_twins(table: Table) -> bool:
-    """Whether twins can be filled in its place: reference counts are written by one thread alone."""
-    return not (table.rank_words or table.unswept or table.header[at.REFERENCES])
+def can_be_divided(table: Table) -> bool:
+    """Whether partial tables can be filled in its place: reference counts are written by one thread alone."""
+    return not (table.rank_words or table.unswept or table.counts_references)
 
 
-def twin_of(table: Table) -> Table:
+def partial_table(table: Table) -> Table:
     """An empty table with the same key and values; it has no indexes."""
     return Table(table.keys, table.values, table.limbs, name=table.name)
 
 
-def merge(table: Table, twins: list[Table], scratch: int) -> None:
-    """Add the rows of twins, which have never been swept, to a table. O(rows). No value is `cramped`."""
-    for twin in twins:
-        merged_tables.merge(table.address, scratch, twin.address)
+def merge(table: Table, partial_tables: list[Table], scratch: int) -> None:
+    """Add the rows of partial tables, which have never been swept, to a table. O(rows). No value is `cramped`."""
+    for one in partial_tables:
+        merged_tables.merge(table.address, scratch, one.address)
 
 
 def cramped(table: Table, groups: list[Table]) -> bool:
