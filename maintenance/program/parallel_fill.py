@@ -21,6 +21,8 @@ from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores import partial_tables
 from sqlfront.storage.stores.table import Table
 
+STEP = at.CHUNK
+"""So many rows are taken at once by one thread."""
 SAMPLE = 1 << 16
 """So many rows are taken by one thread; they tell how many rows meet in a key."""
 
@@ -38,6 +40,7 @@ class ParallelFill:
         self._machine, self._table, self._count = machine, table, count
         self._seen = 0
         self._others: list[Table] = []
+        self._assembled: tuple[Assembler, Program] | None = None
 
     def run(
         self, assembler: Assembler, rows: int, data: np.ndarray | None = None, first: int = 0, sign: int = 1
@@ -49,11 +52,18 @@ class ParallelFill:
         if self._others:
             flags = self._run_parts(assembler, 0 if data is None else int(data.ctypes.data), first, rows, sign)
         else:
-            flags = self._machine.run(assembler.program(), data, rows, sign, first)
-            if self._seen == 0 and flags == 0 < rows < self._count:
-                make_room(self._table, rows, self._count)
+            if self._assembled is None or self._assembled[0] is not assembler:
+                self._assembled = assembler, assembler.program()
+            flags = self._machine.run(self._assembled[1], data, rows, sign, first)
+            if flags == 0 and self._seen < SAMPLE <= self._seen + rows < self._count:
+                make_room(self._table, self._seen + rows, self._count)
         self._seen += rows * sign
         return flags
+
+    @property
+    def step(self) -> int:
+        """How many rows the next run should take: Ctrl-C waits for its end."""
+        return SAMPLE if self._others else STEP
 
     @property
     def is_large(self) -> bool:
@@ -102,9 +112,11 @@ def in_parts(machine: Machine, table: Table, call: Callable[[int, int], Any]) ->
 
 def fill_table(machine: Machine, assembler: Assembler, rows: int, table: Table) -> int:
     """Run a program that scans `rows` rows and fills a table; returns the flags."""
-    filling, flags = ParallelFill(machine, table, rows), 0
-    for first in range(0, rows, SAMPLE):
-        flags |= filling.run(assembler, min(SAMPLE, rows - first), first=first)
+    filling, flags, first = ParallelFill(machine, table, rows), 0, 0
+    while first < rows:
+        count = min(filling.step, rows - first)
+        flags |= filling.run(assembler, count, first=first)
+        first += count
     if filling.cramped():
         return flags | at.OVERFLOW
     filling.join()

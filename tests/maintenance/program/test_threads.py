@@ -39,6 +39,7 @@ QUERIES = (
 @pytest.fixture
 def con(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(parallel_fill, "SAMPLE", 100)
+    monkeypatch.setattr(parallel_fill, "STEP", 100)
     with sqlfront.connect() as connection:
         yield connection
 
