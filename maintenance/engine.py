@@ -20,7 +20,7 @@ from sqlfront.maintenance.deferred import DeferredViews, joined
 from sqlfront.maintenance.epoch import Applied, Epoch, RowFastPath, WaitingFastPath, is_load
 from sqlfront.maintenance.epoch_work import Work
 from sqlfront.maintenance.output.output_change import OutputChange
-from sqlfront.maintenance.program.critical import Uninterrupted
+from sqlfront.maintenance.program.critical import Uninterrupted, insist
 from sqlfront.maintenance.pulled import PulledRelations
 from sqlfront.maintenance.relation.bad_rows import absent_row
 from sqlfront.maintenance.relation.base_relation import Relation, Rescale
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Evaluate
 
 
-_MANY, _WATCHED = 4096, 1 << 16
+MANY = 4096
+"""An epoch of so many rows is large: several threads share it, and what it has brought most of is laid out anew."""
+_WATCHED = 1 << 16
 
 
 @dataclass
@@ -54,13 +56,15 @@ class Change:
 class Engine(State):
     """All maintained state of one database, and the epochs that change it.
 
-    `version` changes whenever the state does, committed or not; `epoch` counts committed epochs.
+    `version` changes whenever the state does, committed or not; `epoch` counts committed epochs. An epoch of `many`
+    rows is shared out to several threads.
     """
 
     def __init__(self, evaluate: Evaluate, lock: threading.RLock | None = None, watch: Watch | None = None) -> None:
         super().__init__(evaluate, lock, watch)
         self.deferred = DeferredViews(self)
         self.pulled = PulledRelations(self)
+        self.many = MANY
         self.gates: dict[str, RowFastPath] = {}
         self.ingests: dict[str, Ingest] = {}
 
@@ -162,17 +166,7 @@ class Engine(State):
 
     def undo_whole(self, applied: Applied) -> None:
         """Take an applied epoch back exactly once, whenever Ctrl-C arrives; it is raised afterwards."""
-        interrupted = None
-        undone = False
-        while not undone:
-            try:
-                with Uninterrupted():
-                    self.undo(applied)
-                    undone = True
-            except KeyboardInterrupt as error:
-                interrupted = error
-        if interrupted is not None:
-            raise interrupted
+        insist(partial(self.undo, applied))
 
     def commit(self, applied: Applied, started: float | None = None) -> Epoch:
         """Make an applied epoch the committed state. `started` (time.perf_counter) is when the epoch began."""
@@ -243,7 +237,7 @@ class Engine(State):
         if flags & at.SHRINK:
             self.shrink([item.relation for item in done])
         for item in done:
-            if item.rows >= _MANY:
+            if item.rows >= MANY:
                 item.lay_out()
         if flags & at.REBALANCE and self.rebalance([item.relation for item in done]):
             done = [self._with_programs(item) for item in done]
@@ -265,7 +259,7 @@ class Engine(State):
             runs = self.machine.runs
             try:
                 began = time.perf_counter()
-                flags |= self.machine.run_epoch(stage)
+                flags |= self._run_programs(stage)
                 work.ran(stage, time.perf_counter() - began)
             finally:
                 if self.machine.runs != runs:
@@ -283,6 +277,13 @@ class Engine(State):
                 stage += self._copied(stage)
                 work.took("encoding", time.perf_counter() - began)
         return flags, changes
+
+    def _run_programs(self, stage: Sequence[Encoded]) -> int:
+        """Run the programs of changes, of many rows on several threads; returns the flags."""
+        large = self.machine.threads > 1 and sum(item.rows for item in stage) >= self.many
+        if large and (shares := self._shares([item.relation.name for item in stage])):
+            return self.machine.run_shares([list(map(Encoded.run_by, stage, share)) for share in shares])
+        return self.machine.run_epoch(stage)
 
     def take(self, changes: Mapping[str, tuple[pa.Table, np.ndarray]]) -> None:
         """Apply changes of copies of relations, which are part of no epoch: readers of other views see the same state.
@@ -425,8 +426,7 @@ class Engine(State):
 
     def _with_programs(self, item: Encoded) -> Encoded:
         """The same rows with the relation's present programs."""
-        programs = self._programs[item.relation.name]
-        return Encoded(item.relation, programs, item.address, item.rows, item.keep, item.given, item.weights)
+        return item.run_by(self._programs[item.relation.name])
 
     def _make_programs(self, stale: Collection[str]) -> None:
         super()._make_programs(stale)

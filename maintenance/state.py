@@ -15,11 +15,11 @@ from sqlfront.maintenance.output.node import ComputedNode, Node, TreeNode
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
-from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.relation.base_relation import Column, LeafStore, Relation, Rescale
 from sqlfront.maintenance.relation.filling import fill_store, lay_out
 from sqlfront.maintenance.relation.waiting import Waiting
+from sqlfront.maintenance.relation_programs import programs_of, share_out, shared_programs
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.unbuilt import open_stores, unbuilt_view
 from sqlfront.planner.model.computed_rows import ComputedRows
@@ -51,6 +51,7 @@ class State:
         self.machine = Machine(watch) if watch else Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
+        self._shared: dict[tuple[Any, ...], list[list[RelationPrograms]]] = {}
         self.subscribers = Subscribers(self.nodes)
         self._rebuilt = 0
         self._log = EpochLog(self.machine.counters)
@@ -410,6 +411,7 @@ class State:
             self._make_programs(stale)
 
     def _make_programs(self, stale: Collection[str]) -> None:
+        self._shared.clear()
         readers = defaultdict[str, list[MaintainedView]](list)
         for view in self._members():
             for name in view.relations:
@@ -417,7 +419,7 @@ class State:
         for name in stale:
             relation = self.relations.get(name)
             if relation is not None:
-                self._programs[name] = self._programs_of(relation, readers[name])
+                self._programs[name] = programs_of(relation, readers[name], self._owner)
             else:
                 self._programs.pop(name, None)
         counted = [
@@ -426,23 +428,18 @@ class State:
         ]
         self._log.know(counted, self.machine.epochs)
 
-    def _programs_of(self, relation: Relation, readers: Sequence[MaintainedView]) -> RelationPrograms:
-        reading = defaultdict[int, list[MaintainedView]](list)
-        for view in readers:
-            for store in view.stores():
-                reading[id(store)].append(view)
-
-        def add_paths(assembler: Assembler, store: LeafStore, position: int) -> None:
-            for view in reading[id(store)]:
-                view.add_paths(assembler, store, position)
-
-        body = relation.program(add_paths, self._owner)
-        check, sweep = Assembler(), Assembler()
-        stores = [store.table for store in relation.stores.values()]
-        check.finish(at.CHECK, stores)
-        sweep.finish(at.SWEEP, stores)
-        for view in readers:
-            sweep.finish(at.SWEEP, view.tables(), view.number)
-            view.add_ranking(sweep, relation)
-            view.add_requests(sweep, relation)
-        return RelationPrograms(body.program(), check.program(), sweep.program(), body.lists)
+    def _shares(self, names: Sequence[str]) -> list[list[RelationPrograms]]:
+        """The programs of relations for each thread that takes a share of their changes; none if one does all."""
+        readers = [self._readers(self.relations[name]) for name in names]
+        reading = {view.number for views in readers for view in views}
+        reading |= {node.number for node in self.nodes.values() if not node.relations.isdisjoint(names)}
+        threads = min(self.machine.threads, len(reading))
+        # Which values are looked at again, heavy or light, depends on all rows that were written in a chunk.
+        if threads < 2 or any(view.balance is not None for views in readers for view in views):
+            return []
+        thread_of = share_out({number: int(self.machine.counters[number]) for number in reading}, threads)
+        key = *names, *thread_of.items()
+        if key not in self._shared:
+            read = [(self.relations[name], views) for name, views in zip(names, readers, strict=True)]
+            self._shared[key] = shared_programs(read, self._owner, thread_of, threads)
+        return self._shared[key]

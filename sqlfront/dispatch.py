@@ -58,7 +58,7 @@ def run(session: Session, statement: Statement, params: Any, *, many: bool = Fal
 def _run_own(session: Session, statement: Statement) -> None:
     session.tell(False)
     _load_definitions()
-    defines = not isinstance(statement, (*READS, own.RefreshChangeTables))
+    defines = not isinstance(statement, (*READS, own.RefreshChangeTables, own.SetOwn))
     if defines:
         _refuse_definition(session)
     asks_itself = isinstance(statement, own.CreateMaterializedView)  # Together with its other questions.
@@ -161,6 +161,17 @@ def _subscribe(session: Session, statement: own.Subscribe) -> None:
         session.served = FeedCursor(database, entry.definition, subscription)
 
 
+def _set(session: Session, statement: own.SetOwn) -> None:
+    name = statement.name.lower()
+    if name != "sqlfront_threads" or not isinstance(statement.value, int) or statement.value < 1:
+        raise ProgrammingError(
+            f"SET {statement.name} = {statement.value} is not possible",
+            why="the one setting of ours that SET changes is sqlfront_threads, a whole number from 1 on",
+            hint="SET sqlfront_threads = 2",
+        )
+    session.database.set_threads(statement.value)
+
+
 def _show(session: Session, statement: Statement) -> None:
     from sqlfront.explain import show
 
@@ -198,6 +209,7 @@ _OWN: dict[type[Statement], Callable[[Session, Any], object]] = {
     own.DropChangeTable: _drop_change_table,
     own.RefreshChangeTables: _pull,
     own.Subscribe: _subscribe,
+    own.SetOwn: _set,
 }
 """What carries out each of our statements; SHOW, EXPLAIN and CHECK are shown."""
 

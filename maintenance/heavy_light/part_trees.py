@@ -421,7 +421,7 @@ class PartTrees:
                 scanned = build_path(kept.tree, view, assembler, self.number, limbs, avoid=avoid)
                 goal = self._goal(kept, view)
                 taken = sum(table.bytes() for table in own if table is not goal.table)
-                flags |= fill(machine, assembler.program(), scanned.used, goal, taken, room)
+                flags |= fill(machine, assembler, scanned.used, goal, taken, room)
         sweep = Assembler()
         sweep.finish(at.SWEEP, [*self.tables(), *self.shared_tables()])
         self.add_ranking(sweep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 # Without the conversion of handlers to enums that signal.signal does: ten times faster, and on the path of every epoch.
 from _signal import SIGINT
 from _signal import signal as set_handler
+from collections.abc import Callable
 from threading import get_ident, main_thread
 from types import FrameType
 from typing import Any
@@ -38,3 +39,18 @@ class Uninterrupted:
 
     def _note(self, number: int, frame: Any) -> None:
         self._arrived, self._frame = True, frame
+
+
+def insist(call: Callable[[], None]) -> None:
+    """Call until a call has come to its end, whenever Ctrl-C arrives; it is raised afterwards."""
+    interrupted = None
+    ended = False
+    while not ended:
+        try:
+            with Uninterrupted():
+                call()
+                ended = True
+        except KeyboardInterrupt as error:
+            interrupted = error
+    if interrupted is not None:
+        raise interrupted

@@ -169,6 +169,10 @@ class Assembler:
         """Ask for a rebalance if the number of rows of all tables, times `copies`, is out of bounds."""
         self.add(at.BALANCE, bounds, copies, len(tables), *(table.address for table in tables))
 
+    def barrier(self, address: int, threads: int) -> None:
+        """Wait until so many threads have come to the barrier at this address."""
+        self.add(at.BARRIER, address, threads)
+
     def clear(self, table: Table) -> None:
         """Empty a table that only its path writes."""
         self.add(at.CLEAR, table.address)

@@ -8,11 +8,12 @@ given is not taken for a large one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlfront.maintenance.program.machine import Machine, Program
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.parallel_fill import fill_table
+from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.planner.theory.cover import largest_join
 from sqlfront.storage.errors import OperationalError
 from sqlfront.storage.kernels import layout as at
@@ -21,7 +22,7 @@ from sqlfront.storage.stores.table import Table
 MARKS = 64
 """Rows that are scanned one by one, evenly spread, before the runs between them."""
 
-_JUDGED, _SAMPLE = 16, 32 * at.CHUNK
+_JUDGED = 16
 _DOUBT = 4
 _SLOT_BYTES = 24  # 16 to 32, by how full the slots are.
 
@@ -50,39 +51,22 @@ class Goal:
         return largest_join(self.variables, self.joined)
 
 
-def fill(machine: Machine, program: Program, rows: int, goal: Goal, taken: int, room: Room | None) -> int:
+def fill(machine: Machine, assembler: Assembler, rows: int, goal: Goal, taken: int, room: Room | None) -> int:
     """Run a program that scans `rows` rows and fills a table; returns the flags.
 
     Raises OperationalError when the table has no room left beside the `taken` bytes, or will by far not find it.
     """
     with machine.watch(f"joining by {', '.join(goal.labels)}" if goal.labels else "adding up", rows):
-        flags = done = 0
         if room is None:
-            for first in range(0, rows, at.CHUNK):
-                flags |= machine.run_some(program, first, min(at.CHUNK, rows - first))
-                done += at.CHUNK
-                if done == _SAMPLE < rows:
-                    make_room(goal.table, done, rows)
-            return flags
+            return fill_table(machine, assembler, rows, goal.table)
+        flags = done = 0
+        program = assembler.program()
         for number, (first, count) in enumerate(_spread(rows)):
             flags |= machine.run_some(program, first, count)
             done += count
             if number >= _JUDGED or done == rows:
                 _judge(goal, taken, done / rows, room)
         return flags
-
-
-def make_room(table: Table, seen: int, count: int) -> None:
-    """Make room in a table and its groups for the keys of `count` rows, judging by those of the first `seen`.
-
-    As many draws from N equally likely keys repeat one about seen**2 / 2N times, and `count` draws find
-    N(1 - e**(-count/N)) of them.
-    """
-    for part in (table, *table.groups):
-        repeated = seen - part.live
-        keys = seen * seen / (2 * repeated) if repeated > 0 else math.inf
-        expected = count if count < keys / 1000 else int(-keys * math.expm1(-count / keys))
-        part.reserve(max(0, expected - part.live))
 
 
 def _spread(rows: int) -> Iterator[tuple[int, int]]:

@@ -285,22 +285,6 @@ class Relation:
         ]
         return pa.table(columns, names=[column.name for column in self.columns])
 
-    def program(
-        self, add_paths: Callable[[Assembler, LeafStore, int], None], owner: Callable[[LeafStore], int]
-    ) -> Assembler:
-        """The program of one chunk of changes. `add_paths` adds the paths of the atoms that read a store as old (0)
-        and as new (1); between them the store itself is updated, its steps counted for view number `owner(store)`."""
-        assembler = Assembler()
-        for store in self.stores.values():
-            self.lift(assembler, store)
-            add_paths(assembler, store, 0)
-            if not store.stateless:
-                assembler.path(owner(store))
-                assembler.upsert(store.table)
-                assembler.path_end()
-            add_paths(assembler, store, 1)
-        return assembler
-
     def lift(self, assembler: Assembler, store: LeafStore) -> None:
         """Add the operation that makes a store's delta from encoded rows."""
         keys: list[int] = []

@@ -41,6 +41,10 @@ class Encoded:
         """What was given as Arrow has it."""
         return as_arrow_rows(self.given)
 
+    def run_by(self, programs: RelationPrograms) -> Encoded:
+        """The same rows with other programs of the relation."""
+        return Encoded(self.relation, programs, self.address, self.rows, self.keep, self.given, self.weights)
+
     def net(self) -> None:
         """Add up equal rows, where a row may meet many. O(rows)."""
         if self.programs.lists and self.rows > 1:

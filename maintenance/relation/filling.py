@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sqlfront.maintenance.program.machine import Machine, Program
+import numpy as np
+
+from sqlfront.maintenance.program.machine import Machine
+from sqlfront.maintenance.program.parallel_fill import ParallelFill, in_parts, sweep
 from sqlfront.maintenance.program.programs import Assembler
-from sqlfront.maintenance.program.room import make_room
+from sqlfront.maintenance.program.threads import Background
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation, Rescale
 from sqlfront.maintenance.tree.arrange import arrange
 from sqlfront.maintenance.tree.view_tree import Tree
@@ -32,47 +36,58 @@ def fill_store(
     O(rows). `count` is how many rows will come, or 0 if nobody knows: it saves growing step by step. `rescale` makes
     room for a factor that does not fit; values widen as they prove needed.
     """
-    with store.table.unsorted(), machine.watch(f"reading {relation.name}", count):
-        seen = 0
-        for batch in batches:
-            if 0 < seen < count:
-                make_room(store.table, seen, count)
-                count = 0
-            rows, weights = batch if isinstance(batch, tuple) else (batch, None)
-            seen += _add_rows(machine, relation, store, rows, weights, rescale)
+    filling, filler = ParallelFill(machine, store.table, count), Background()
+
+    def make_finer(needed: Rescale) -> None:
+        filler.finish()
+        _join(filling, store)
+        rescale(needed)
+
+    sorting = store.table.unsorted(partial(in_parts, machine, store.table))
+    with sorting, machine.watch(f"reading {relation.name}", count):
+        with filler:
+            for batch in batches:
+                data = _encode(relation, batch, make_finer)
+                filler.finish()
+                add = partial(_add_rows, filling, relation, store, data)
+                if filling.is_large and not (relation.is_view or relation.copy_of):
+                    filler.start(add)  # The next batch is read and encoded meanwhile.
+                else:
+                    add()
+        _join(filling, store)
         sweep(machine, store.table)
     if store.table.live:
         store.table.compact()
 
 
-def sweep(machine: Machine, *tables: Table) -> None:
-    """Free the rows of tables whose counts have come to 0."""
-    assembler = Assembler()
-    assembler.finish(at.SWEEP, tables)
-    machine.run_once(assembler.program())
+def _join(filling: ParallelFill, store: LeafStore) -> None:
+    if filling.cramped():
+        _widen(filling, store)
+    filling.join()
 
 
-def _add_rows(
-    machine: Machine,
-    relation: Relation,
-    store: LeafStore,
-    rows: pa.RecordBatch,
-    weights: Any,
-    rescale: Callable[[Rescale], None],
-) -> int:
-    """Add a batch to a store, after making room for its values; the number of rows."""
+def _widen(filling: ParallelFill, store: LeafStore) -> None:
+    store.limbs += 1
+    filling.widen(store.limbs)
+
+
+def _encode(
+    relation: Relation, batch: pa.RecordBatch | tuple[pa.RecordBatch, Any], rescale: Callable[[Rescale], None]
+) -> np.ndarray:
+    """A batch as words, after making room for its values."""
+    rows, weights = batch if isinstance(batch, tuple) else (batch, None)
     while True:
         try:
-            data = relation.encode(rows, weights)
+            return relation.encode(rows, weights)
         except Rescale as needed:
             rescale(needed)
-            continue
-        program = _store_program(relation, store)
-        if machine.run(program, data, len(data)) & at.OVERFLOW == 0:
-            return len(data)
-        machine.run(program, data, len(data), -1)
-        store.limbs += 1
-        store.table.widen(store.limbs)
+
+
+def _add_rows(filling: ParallelFill, relation: Relation, store: LeafStore, data: np.ndarray) -> None:
+    """Add encoded rows to a store, with wider values as they prove needed."""
+    while filling.run(assembler := _store_program(relation, store), len(data), data) & at.OVERFLOW:
+        filling.run(assembler, len(data), data, sign=-1)
+        _widen(filling, store)
 
 
 def lay_out(trees: Iterable[Tree], fresh: Iterable[Table]) -> None:
@@ -99,10 +114,10 @@ def refill(machine: Machine, old: Table, store: LeafStore) -> None:
     old.release()
 
 
-def _store_program(relation: Relation, store: LeafStore) -> Program:
+def _store_program(relation: Relation, store: LeafStore) -> Assembler:
     assembler = Assembler()
     relation.lift(assembler, store)
     assembler.path(0)
     assembler.upsert(store.table)
     assembler.path_end()
-    return assembler.program()
+    return assembler

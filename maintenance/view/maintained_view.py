@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sqlfront.maintenance.heavy_light.balance import Balance
@@ -11,6 +12,7 @@ from sqlfront.maintenance.heavy_light.covers import add_part_paths
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.metering import Meter
+from sqlfront.maintenance.program.parallel_fill import in_parts, sweep
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Goal, Room, fill
 from sqlfront.maintenance.program.shapes import Part, Shape, shape_of
@@ -21,7 +23,6 @@ from sqlfront.maintenance.ranked.ranked_order import RankedOrder
 from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
-from sqlfront.maintenance.relation.filling import sweep
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
 from sqlfront.maintenance.tree.missing_rows import kinds_of_rows, make_room
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
@@ -291,8 +292,8 @@ class MaintainedView:
 
     def _run(self, machine: Machine, assembler: Assembler, scanned: Table, goal: Goal, room: Room | None) -> int:
         taken = sum(table.bytes() for table in self._summed() if table is not goal.table)
-        with goal.table.unsorted():
-            flags = fill(machine, assembler.program(), scanned.used, goal, taken, room)
+        with goal.table.unsorted(partial(in_parts, machine, goal.table)):
+            flags = fill(machine, assembler, scanned.used, goal, taken, room)
             sweep(machine, goal.table)
         goal.table.compact()
         return flags

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeGuard
 
 from sqlfront.storage.errors import InterfaceError
 
-OWN = {"sqlfront_progress": True}
+OWN: dict[str, Any] = {"sqlfront_progress": True, "sqlfront_threads": None}
 """The settings of ours that a connection's config may have, and what they are without it."""
 
 _NAMES = ", ".join(OWN)
@@ -48,13 +48,13 @@ def options(value: Any, name: str) -> dict[str, Any]:
     return _refuse(value, name, "a dict of options by name")
 
 
-def split_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, bool]]:
+def split_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A config as DuckDB's part and ours, which has all of OWN. InterfaceError for one of ours that there is not."""
     own = {name: value for name, value in config.items() if name.startswith("sqlfront_")}
     for name, value in own.items():
         if name not in OWN:
             raise InterfaceError(f"there is no setting {name}", where="argument config", hint=f"there is {_NAMES}")
-        own[name] = _flag(value, f"config[{name!r}]")
+        own[name] = _SETTINGS[name](value, f"config[{name!r}]")
     return {name: value for name, value in config.items() if name not in own}, OWN | own
 
 
@@ -68,6 +68,15 @@ def _flag(value: Any, name: str) -> bool:
     words = {"true": True, "false": False}
     found = words.get(value.casefold()) if isinstance(value, str) else value
     return found if isinstance(found, bool) else _refuse(value, name, "True or False")
+
+
+def _threads(value: Any, name: str) -> int:
+    """A number of threads, which DuckDB's config also takes as a text."""
+    found = int(value) if isinstance(value, str) and value.isdecimal() else value
+    return found if isinstance(found, int) and found >= 1 else _refuse(value, name, "a whole number from 1 on")
+
+
+_SETTINGS = {"sqlfront_progress": _flag, "sqlfront_threads": _threads}
 
 
 def _is_text(value: Any) -> TypeGuard[str]:

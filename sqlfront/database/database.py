@@ -56,6 +56,7 @@ class Database:
         [(self.name, self.read_only)] = self._root.execute(
             "SELECT database_name, readonly FROM duckdb_databases() WHERE database_name = current_database()"
         ).fetchall()
+        self.threads: int | None = own["sqlfront_threads"]
         self.lock = threading.RLock()
         self.capture = Capture(self.name)
         self.log = ChangeLog(self.name, SCHEMA)
@@ -122,7 +123,16 @@ class Database:
         with self.lock:  # Else two threads make two.
             with starting():
                 from sqlfront.maintenance.engine import Engine
-            return self.__dict__.get("engine") or Engine(self.evaluate, self.lock, self.progress.watch)
+            made = self.__dict__.get("engine") or Engine(self.evaluate, self.lock, self.progress.watch)
+            made.machine.threads = self.threads or made.machine.threads
+            return made
+
+    def set_threads(self, number: int) -> None:
+        """Fill and change views on so many threads from now on."""
+        with self.lock:
+            self.threads = number
+            if "engine" in self.__dict__:
+                self.engine.machine.threads = number
 
     @functools.cached_property
     def evaluate(self) -> Evaluator:

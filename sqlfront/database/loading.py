@@ -19,6 +19,8 @@ from sqlfront.storage.sql_text import quote
 if TYPE_CHECKING:
     import pyarrow as pa
 
+BATCH = 1 << 16
+"""Rows of a table that are read at once."""
 _MOST_PREPARED = 64
 _GUARDS = ("TRY(", "COALESCE(")
 
@@ -164,7 +166,7 @@ def load_rows(con: Any, database: str, relation: Relation) -> Iterator[pa.Record
     """The rows of an ordinary table as the transaction of `con` sees them, in the relation's column order."""
     columns = ", ".join(column_sql(column.name, column.type) for column in relation.columns)
     with lossless(con):
-        yield from con.sql(f"SELECT {columns} FROM {quote(database)}.{relation.name}").to_arrow_reader(65536)
+        yield from con.sql(f"SELECT {columns} FROM {quote(database)}.{relation.name}").to_arrow_reader(BATCH)
 
 
 def count_rows(con: Any, database: str, relation: Relation) -> int:

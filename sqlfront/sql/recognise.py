@@ -14,7 +14,8 @@ _OWN = re.compile(
     r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
               | drop ~++ change | refresh | show ~++ (?:change|materialized|state|epochs|errors)
               | explain ~++ materialized
-              | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe ) (?![\w$])""".replace("~", _GAP),
+              | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe
+              | set ~++ (?:(?:session|local|global) ~++)? sqlfront_\w+ ) (?![\w$])""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
 _PLAIN = re.compile(
@@ -30,6 +31,7 @@ CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "des
 """How the words begin that list the catalog, where the scans of ours are hidden."""
 _UNSEEN = ("__sqlfront", "query", "json_execute_serialized_sql", "grammar")
 """Words of what reads names or statements that need not stand in the text."""
+_HIDING = re.compile("|".join((*CATALOG_WORDS, *_UNSEEN)))
 
 
 def is_own(text: str) -> bool:
@@ -45,8 +47,7 @@ def plain_kind(text: str) -> Literal["query", "write"] | None:
     found = _PLAIN.match(text)
     if found is None or 0 <= text.find(";") < len(text.rstrip()) - 1:
         return None
-    folded = text.casefold()
-    if any(word in folded for word in (*CATALOG_WORDS, *_UNSEEN)):
+    if _HIDING.search(text.casefold()):
         return None
     if not found["query"]:
         return "write"

@@ -56,6 +56,9 @@ class StatementPrinter(QueryPrinter):
     def alter_view(self, node: trees.AlterMaterializedView) -> str:
         return f"ALTER MATERIALIZED VIEW {self.sql(node, 'this')} SET {self.enclosed(node.args['options'])}"
 
+    def set_own(self, node: trees.SetOwn) -> str:
+        return f"SET {self.sql(node, 'this')} = {self.sql(node, 'expression')}"
+
     def create_index(self, node: trees.CreateViewIndex) -> str:
         using = f" USING {self.sql(node, 'using')}" if node.args.get("using") else ""
         target = f"{self.sql(node, 'table')}{using} {self.enclosed(node.expressions)}"
@@ -90,6 +93,7 @@ StatementPrinter.TRANSFORMS = {
     trees.Drop: StatementPrinter.drop_own,
     trees.Refresh: StatementPrinter.refresh,
     trees.AlterMaterializedView: StatementPrinter.alter_view,
+    trees.SetOwn: StatementPrinter.set_own,
     trees.CreateViewIndex: StatementPrinter.create_index,
     trees.ShowOwn: StatementPrinter.show_own,
     trees.ExplainMaterializedView: StatementPrinter.explain_view,

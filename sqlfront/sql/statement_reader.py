@@ -12,6 +12,7 @@ from sqlfront.sql.query_reader import QueryReader
 from sqlfront.sql.token_reader import TEXTS
 
 _VIEW, _TABLE = "the view's name", "the table's name"
+_SCOPES = ("SESSION", "LOCAL", "GLOBAL")
 _SWITCHES = {"TRUE": True, "FALSE": False, "ON": True, "OFF": False}
 
 
@@ -264,6 +265,15 @@ class StatementReader(QueryReader):
         options = self._options() if self.accept("WITH") else []
         return trees.Subscribe(this=name, options=options)
 
+    def set_own(self) -> exp.Expr:
+        self.expect("SET")
+        if self.token() in _SCOPES:
+            self._advance()
+        name = self.label("a setting")
+        if not self.accept("="):
+            self.expect("TO")
+        return trees.SetOwn(this=name, expression=self.option_value())
+
 
 _STATEMENTS: dict[tuple[str, ...], Callable[[StatementReader], exp.Expr]] = {
     ("CREATE", "MATERIALIZED"): StatementReader.create_view,
@@ -286,4 +296,5 @@ _STATEMENTS: dict[tuple[str, ...], Callable[[StatementReader], exp.Expr]] = {
     ("EXPLAIN", "(", "ALGEBRA"): StatementReader.explain_algebra,
     ("CHECK",): StatementReader.check_view,
     ("SUBSCRIBE",): StatementReader.subscribe,
+    ("SET",): StatementReader.set_own,
 }

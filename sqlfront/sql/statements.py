@@ -102,6 +102,14 @@ class AlterMaterializedView(Statement):
 
 
 @dataclass(frozen=True)
+class SetOwn(Statement):
+    """SET of a setting of ours."""
+
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
 class CreateViewIndex(Statement):
     """CREATE INDEX on a materialized view; `order` is the text between the parentheses."""
 

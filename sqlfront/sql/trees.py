@@ -187,6 +187,12 @@ class AlterMaterializedView(Own):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
 
 
+class SetOwn(Own):
+    """SET of a setting of ours, which all connections of a database share."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
+
+
 class CreateViewIndex(Own):
     """CREATE INDEX on a view, or on any table: its name tells nothing of what it indexes."""
 

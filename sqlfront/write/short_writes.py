@@ -19,7 +19,7 @@ from sqlfront.read.short_reads import UNKNOWN, given_values, shape_of
 from sqlfront.read.written_orders import defaults_of
 from sqlfront.sql.name_parts import NAME, TABLE, listed, split_name
 from sqlfront.storage.codecs.encoding import codec_for
-from sqlfront.storage.errors import DataError
+from sqlfront.storage.errors import DataError, NotSupportedError
 from sqlfront.write.returned import FEW
 from sqlfront.write.told_writes import ToldWrite, the_write, told_write
 from sqlfront.write.value_rows import Given, GivenRows, exact_rows, given, given_rows
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from sqlfront.database.entries import ChangeTable
     from sqlfront.database.sessions import Session
     from sqlfront.maintenance.relation.base_relation import Column
+    from sqlfront.storage.codecs.codec import Codec
 
 _LONGEST = 4000
 _PAIR = rf"{NAME}\s*=\s*(?:-\s*)?\?"
@@ -67,19 +68,18 @@ class ByKey:
     table: ChangeTable
     relation: str
     key: tuple[str, ...]
-    where: tuple[tuple[Column, Given], ...]
-    sets: tuple[tuple[Column, Given], ...] | None
+    where: tuple[tuple[Column, Codec, Given], ...]
+    sets: tuple[tuple[Column, Codec, Given], ...] | None
 
     def run(self, session: Session, values: Sequence[Any]) -> int | None:
         engine = session.database.engine
         codes: list[dict[str, tuple[int, ...]]] = []
         for pairs, inserted in ((self.where, False), (self.sets or (), True)):
             codes.append({})
-            for column, item in pairs:
+            for column, codec, item in pairs:
                 value = item.value(values)
                 if value is None or is_same(column.type, value) is not True:
                     return None
-                codec = codec_for(column.type, engine.dictionaries)
                 try:
                     code = codec.encode_value(value) if inserted else codec.find_value(value)
                 except DataError:
@@ -161,7 +161,16 @@ def _plan(session: Session, shape: str, table: ChangeTable) -> Insert | ByKey | 
     key = next((key for key in table.keys if {name.casefold() for name in key} <= fixed), None)
     if key is None:
         return None
-    return ByKey(table, relation, tuple(columns[name.casefold()].name for name in key), where, sets)
+    try:
+        matched, changed = _with_codecs(session, where), None if sets is None else _with_codecs(session, sets)
+    except NotSupportedError:
+        return None
+    return ByKey(table, relation, tuple(columns[name.casefold()].name for name in key), matched, changed)
+
+
+def _with_codecs(session: Session, pairs: Sequence[tuple[Column, Given]]) -> tuple[tuple[Column, Codec, Given], ...]:
+    dictionaries = session.database.engine.dictionaries
+    return tuple((column, codec_for(column.type, dictionaries), item) for column, item in pairs)
 
 
 def _pairs(text: str, columns: dict[str, Column], places: Iterator[int]) -> tuple[tuple[Column, Given], ...] | None:

@@ -101,6 +101,11 @@ ROW_STAGE, ROW_SCRATCH, ROW_CHANGES, ROW_CHECKED, ROW_COLUMNS, ROW_WORDS, ROW_SO
 # How far an epoch that a kernel commits has come.
 HAS_RUN, COMMITTED = 1, 2
 
+# A barrier: how many threads have come to it, and how often all had come. A team of threads that run an epoch together
+# has one, then the number of its threads and the flags of all.
+BARRIER_ARRIVED, BARRIER_COMPLETE, TEAM_SIZE, TEAM_FLAGS = range(4)
+BARRIER_WORDS, TEAM_WORDS = 2, 4
+
 # What a run reports.
 OVERFLOW, VIOLATION, SHRINK, REBALANCE, REFUSED = 1, 2, 4, 8, 16
 
@@ -109,6 +114,7 @@ END, LIFT, UPSERT, PROBE, EXTEND, PATH, PATH_END, CHECK, SWEEP, SCAN, PROJECT, A
 TRANSITION, SIGN, SCALE, CLEAR = 12, 13, 14, 15
 STATUS, ROUTE, NOTE, SETTLE, BALANCE = 16, 17, 18, 19, 20
 SKIP_LIGHT, SKIP_ALONE, RANK, RANGE, RANGE_SUM = 21, 22, 23, 24, 25
+BARRIER = 26
 
 # The bounds of a partition into heavy and light values: a heavy value's degree is at least LOWER, a light one's less
 # than UPPER; they are right while the number of tuples is at least SMALLEST and less than LIMIT.

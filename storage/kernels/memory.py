@@ -18,6 +18,7 @@ calloc = types.ExternalFunction("calloc", types.int64(types.int64, types.int64))
 realloc = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
 free = types.ExternalFunction("free", types.void(types.int64))
 memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
+sched_yield = types.ExternalFunction("sched_yield", types.int32())
 
 
 @intrinsic
@@ -64,6 +65,39 @@ def store32(typingctx, base, index, value):
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def load_shared(typingctx, base, index):
+    """The word at base + 8 * index, and all that another thread wrote before the `add_shared` that made it."""
+
+    def codegen(context, builder, signature, arguments):
+        address = builder.gep(builder.inttoptr(arguments[0], _I64.as_pointer()), [arguments[1]])
+        return builder.load_atomic(address, "acquire", 8)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def add_shared(typingctx, base, index, value):
+    """Add to the word at base + 8 * index, which other threads change too; the word before."""
+
+    def codegen(context, builder, signature, arguments):
+        address = builder.gep(builder.inttoptr(arguments[0], _I64.as_pointer()), [arguments[1]])
+        return builder.atomic_rmw("add", address, arguments[2], "acq_rel")
+
+    return types.int64(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic
+def or_shared(typingctx, base, index, value):
+    """Set bits of the word at base + 8 * index, which other threads change too; the word before."""
+
+    def codegen(context, builder, signature, arguments):
+        address = builder.gep(builder.inttoptr(arguments[0], _I64.as_pointer()), [arguments[1]])
+        return builder.atomic_rmw("or", address, arguments[2], "acq_rel")
+
+    return types.int64(types.int64, types.int64, types.int64), codegen
 
 
 @intrinsic

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sqlfront.storage.kernels import layout as at
-from sqlfront.storage.kernels.tables.hash_table import find, hash_words
-from sqlfront.storage.kernels.tables.upkeep import copy_rows
+from sqlfront.storage.kernels.tables.key_lookups import copy_row
 from sqlfront.storage.stores.table import Table
 
 
@@ -16,21 +15,18 @@ class RowFinder:
     """Valid while the table has this width."""
 
     def __init__(self, table: Table) -> None:
-        self._table, self._address, self._keys = table, table.address, table.keys
-        self._words = np.zeros(table.keys + 1, np.int64)
-        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
-        self._found = np.zeros(table.keys + table.values * table.limbs, np.int64)
-        buffers = (self._words, self._scratch, self._found)
-        self._word_address, self._scratch_address, self._found_address = (one.ctypes.data for one in buffers)
-        self._hash, self._find, self._copy = hash_words.entry, find.entry, copy_rows.entry
+        self._table, self._copy = table, copy_row.entry
+        words = np.zeros(table.keys + 1, np.int64)
+        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        found = np.zeros(table.keys + table.values * table.limbs, np.int64)
+        self._buffers = words, scratch, found
+        self._addresses = table.address, *(int(one.ctypes.data) for one in self._buffers)
+        # Memory views take and give Python's integers in half the time of arrays.
+        self._words, self._found = words.data, found.data
 
     def find(self, key: Sequence[int]) -> list[int] | None:
         """The key words and values of the row with this key; None if there is none. O(1)."""
-        words, address = self._words, self._word_address
+        words = self._words
         for place, word in enumerate(key):
             words[place] = word
-        row = self._find(self._address, self._scratch_address, self._hash(address, self._keys), address, 0, 0)
-        if row < 0 or not self._copy(self._address, row, 1, self._found_address):
-            return None
-        found: list[int] = self._found.tolist()
-        return found
+        return self._found.tolist() if self._copy(*self._addresses) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,14 @@ from sqlfront.storage.kernels.programs import rank as ranking
 from sqlfront.storage.kernels.tables import hash_table as kernels
 from sqlfront.storage.kernels.tables import ordered_group as ordering
 from sqlfront.storage.kernels.tables import sorted_groups, upkeep
+
+SideBySide = Callable[[Callable[[int, int], Any]], Any]
+"""Calls what it is given with the number of a part and the number of parts, for each part."""
+
+
+def one_by_one(call: Callable[[int, int], Any]) -> Any:
+    """All as one part."""
+    return call(0, 1)
 
 
 class Table:
@@ -48,6 +56,7 @@ class Table:
         if order is not None:
             extra = len(order[1]) + 1 if ranked else values * (limbs + 1) if ranges else 0
         self.address = kernels.make(keys, values, limbs, len(self.indexes), extra)
+        self.header = words_at(self.address, at.HEADER_WORDS)  # It never moves.
         self.header[at.RANKS] = extra - 1 if ranked else 0
         self.header[at.SUMS] = values if order is not None and ranges else 0
         self._finalizer = weakref.finalize(self, upkeep.destroy, self.address)
@@ -62,7 +71,7 @@ class Table:
             number, compared = order
             words = np.array([number, len(compared), *(word for place in compared for word in place)], np.int64)
             self.header[at.ORDER] = upkeep.calloc_words(len(words))
-            _words(self.header[at.ORDER], len(words))[:] = words
+            words_at(self.header[at.ORDER], len(words))[:] = words
 
     def _group(self, number: int, places: tuple[int, ...], summed: int, ordered: bool) -> Table:
         if len(places) > 32:
@@ -70,7 +79,7 @@ class Table:
         group = Table(len(places), summed, self.limbs, name=f"{self.name}[{number}]", extra=int(ordered))
         group.header[at.OWNER] = self.address
         group.header[at.OWNER_INDEX] = number
-        entry = _words(self.header[at.INDEX_LIST] + number * (at.INDEX_ENTRY + 32) * 8, at.INDEX_ENTRY + 32)
+        entry = words_at(self.header[at.INDEX_LIST] + number * (at.INDEX_ENTRY + 32) * 8, at.INDEX_ENTRY + 32)
         entry[0], entry[1] = group.address, len(places)
         entry[2 : 2 + len(places)] = places
         return group
@@ -79,12 +88,13 @@ class Table:
         """Count references: (place of a key word that is a dictionary code, address of that dictionary's header)."""
         if references:
             self.header[at.REFERENCE_LIST] = upkeep.calloc_words(2 * len(references))
-            _words(self.header[at.REFERENCE_LIST], 2 * len(references))[:] = np.array(references, np.int64).ravel()
+            words_at(self.header[at.REFERENCE_LIST], 2 * len(references))[:] = np.array(references, np.int64).ravel()
             self.header[at.REFERENCES] = len(references)
 
     @property
-    def header(self) -> np.ndarray:
-        return _words(self.address, at.HEADER_WORDS)
+    def counts_references(self) -> bool:
+        """Whether key words are codes of dictionaries, whose references are counted."""
+        return bool(self.header[at.REFERENCES])
 
     @property
     def keys(self) -> int:
@@ -150,7 +160,7 @@ class Table:
     def longest_probe(self) -> int:
         """The most slots that a look-up of a present key inspects, O(slots)."""
         h = self.header
-        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        slots = words_at(h[at.SLOTS], h[at.MASK] + 1)
         places = np.nonzero(slots)[0]
         if not len(places):
             return 0
@@ -196,16 +206,18 @@ class Table:
     def members(self) -> tuple[np.ndarray, np.ndarray]:
         """Of a group table: the key words of each group, and how many members it has. O(groups)."""
         h = self.header
-        rows = _words(h[at.ROWS], h[at.USED] * h[at.WIDTH]).reshape(-1, h[at.WIDTH])
+        rows = words_at(h[at.ROWS], h[at.USED] * h[at.WIDTH]).reshape(-1, h[at.WIDTH])
         sizes = (rows[:, h[at.TAIL]] >> 32) & 0xFFFFFFFF
         return rows[sizes > 0, : self.keys], sizes[sizes > 0]
 
-    def find(self, key: np.ndarray) -> int | None:
+    def find(self, key: Sequence[int] | np.ndarray) -> int | None:
         """The number of the row with this key. O(1)."""
-        words = np.ascontiguousarray([*key, 0], np.int64)
-        scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
-        h = kernels.hash_words(words.ctypes.data, self.keys)
-        row = kernels.find(self.address, scratch.ctypes.data, h, words.ctypes.data, 0, 0)
+        import ctypes
+
+        words, scratch = (ctypes.c_int64 * (len(key) + 1))(*key), (ctypes.c_int64 * at.SCRATCH_WORDS)()
+        place = ctypes.addressof(words)
+        h = kernels.hash_words(place, self.keys)
+        row: int = kernels.find(self.address, ctypes.addressof(scratch), h, place, 0, 0)
         return row if row >= 0 else None
 
     def size_of(self, key: np.ndarray) -> int:
@@ -216,13 +228,13 @@ class Table:
     def members_of(self, number: int, key: Sequence[int]) -> list[list[int]]:
         """The key words and values of the rows in a group of an index. O(rows)."""
         group, link = self.groups[number], int(self.header[at.LINKS]) + 2 * number
-        row = group.find(np.array(key, np.int64))
-        head = 0 if row is None else int(group._row(row)[int(group.header[at.TAIL])] & 0xFFFFFFFF)
+        row, own = group.find(key), self.keys + self.values * self.limbs
+        head = 0 if row is None else group._list_of(row)[int(group.header[at.TAIL])] & 0xFFFFFFFF
         found = []
         while head:
-            words = self._row(head - 1)
-            found.append(words[: self.keys + self.values * self.limbs].tolist())
-            head = int(words[link] & 0xFFFFFFFF)
+            words = self._list_of(head - 1)
+            found.append(words[:own])
+            head = words[link] & 0xFFFFFFFF
         return found
 
     def reserve(self, rows: int) -> None:
@@ -243,12 +255,12 @@ class Table:
         they had, and of those that they have. O(groups changed)."""
         ranks, group = int(self.header[at.RANKS]), self.groups[0]
         count, width = int(self.header[at.TOUCHED_USED]), int(self.header[at.WIDTH])
-        noted = _words(self.header[at.TOUCHED], count * (2 + ranks)).reshape(count, 2 + ranks)
+        noted = words_at(self.header[at.TOUCHED], count * (2 + ranks)).reshape(count, 2 + ranks)
         size = int(group.header[at.WIDTH])
-        groups = _words(group.header[at.ROWS], int(group.header[at.USED]) * size).reshape(-1, size)
+        groups = words_at(group.header[at.ROWS], int(group.header[at.USED]) * size).reshape(-1, size)
         lists = np.ascontiguousarray(groups[noted[:, 0]]).view(np.int32).reshape(count, 2 * size)
         heads = lists[:, 2 * int(group.header[at.TAIL])]
-        rows = _words(self.header[at.ROWS], int(self.header[at.USED]) * width).reshape(-1, width)
+        rows = words_at(self.header[at.ROWS], int(self.header[at.USED]) * width).reshape(-1, width)
         first = int(self.header[at.TAIL]) + 1
         return noted[noted[:, 1] != 0, 2:].copy(), rows[heads[heads > 0] - 1, first : first + ranks].copy()
 
@@ -260,16 +272,18 @@ class Table:
             self.shrink()
 
     @contextmanager
-    def unsorted(self) -> Iterator[None]:
-        """Sort groups when the body has filled an empty table and swept it, not row by row. Ranked ones wait anyway."""
+    def unsorted(self, side_by_side: SideBySide = one_by_one) -> Iterator[None]:
+        """Sort groups when the body has filled an empty table and swept it, not row by row, in parts that may be sorted
+        `side_by_side`. Ranked ones wait anyway."""
         waits = self.header[at.ORDER] != 0 and self.header[at.RANKS] == 0 and self.used == 0
         if waits:
-            sorted_groups.leave_unsorted(self.address)
+            sorted_groups.turn_order(self.address)
         try:
             yield
         finally:
             if waits:
-                sorted_groups.sort_groups(self.address)
+                side_by_side(lambda part, parts: sorted_groups.sort_groups(self.address, part, parts))
+                sorted_groups.turn_order(self.address)
 
     def compact(self, index: int = -1) -> None:
         """Lay rows out in the order of an index's groups, which makes enumeration sequential. O(rows)."""
@@ -306,9 +320,17 @@ class Table:
         """The key words of a row by its number."""
         return tuple(int(word) for word in self._row(row)[: self.keys])
 
+    def _list_of(self, row: int) -> list[int]:
+        """The words of a row: of a few words a list is made in half the time of an array."""
+        import ctypes
+
+        width = int(self.header[at.WIDTH])
+        place = int(self.header[at.ROWS]) + row * width * 8
+        return (ctypes.c_int64 * width).from_address(place)[:]
+
     def _row(self, row: int) -> np.ndarray:
         width = int(self.header[at.WIDTH])
-        return _words(self.header[at.ROWS] + row * width * 8, width)
+        return words_at(self.header[at.ROWS] + row * width * 8, width)
 
     def _value(self, words: np.ndarray, v: int) -> int:
         first = self.keys + v * self.limbs
@@ -316,7 +338,7 @@ class Table:
 
     def _live_rows(self) -> list[int]:
         h = self.header
-        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        slots = words_at(h[at.SLOTS], h[at.MASK] + 1)
         return sorted(int(slot & 0xFFFFFFFF) - 1 for slot in slots[slots != 0])
 
     def _check(self) -> None:
@@ -326,7 +348,7 @@ class Table:
         alive = set(live)
         assert len(live) == self.live and len(alive) == len(live), "slots and live count disagree"
         assert h[at.DIRTY_USED] == 0, "rows wait to be swept"
-        slots = _words(h[at.SLOTS], h[at.MASK] + 1)
+        slots = words_at(h[at.SLOTS], h[at.MASK] + 1)
         for place in np.nonzero(slots)[0]:
             words = self._row(int(slots[place] & 0xFFFFFFFF) - 1)
             key = np.ascontiguousarray(words[: max(1, self.keys)])
@@ -367,7 +389,7 @@ class Table:
                 head = int(words[link] & 0xFFFFFFFF)
             assert back == members[-1:] + members[:-1], "a back link is wrong"
             assert sorted(members) == expected[key], "a list misses members"
-            if not self.header[at.ORDER] or int(_words(self.header[at.ORDER], 1)[0]) != x:
+            if not self.header[at.ORDER] or int(words_at(self.header[at.ORDER], 1)[0]) != x:
                 assert skip == [*members, -1, -1][2:], "a link to the next member but one is wrong"
             else:
                 self._check_order(members, link, group._row(group_row)[int(group.header[at.TAIL]) + 1])
@@ -414,7 +436,7 @@ class Table:
             assert below(row, v) == total, "a subtree's sum is wrong"
 
 
-def _words(address: int, count: int) -> np.ndarray:
+def words_at(address: int, count: int) -> np.ndarray:
     """A view of raw memory as int64 words; valid until the memory moves."""
     import ctypes
 

@@ -14,6 +14,7 @@ from sqlfront.storage.kernels.layout import (
     BAD_ROW,
     BAD_TABLE,
     BALANCE,
+    BARRIER,
     BUFFERS,
     CHECK,
     CHUNK,
@@ -62,6 +63,8 @@ from sqlfront.storage.kernels.layout import (
     STATUS,
     STEPS,
     SWEEP,
+    TEAM_FLAGS,
+    TEAM_SIZE,
     TRANSITION,
     UPSERT,
     USED,
@@ -70,7 +73,8 @@ from sqlfront.storage.kernels.layout import (
     WIDTH,
 )
 from sqlfront.storage.kernels.lowering import python_object, types
-from sqlfront.storage.kernels.memory import load, store
+from sqlfront.storage.kernels.memory import load, load_shared, or_shared, store
+from sqlfront.storage.kernels.programs.barrier import wait_for
 from sqlfront.storage.kernels.programs.extend import step_extend
 from sqlfront.storage.kernels.programs.look_ahead import list_lookups, look_ahead
 from sqlfront.storage.kernels.programs.net import net_rows
@@ -169,6 +173,8 @@ def run_aside(operation, at, scratch):
         count_steps(scratch, load(at, 2), steps)
     elif operation == BALANCE:
         step_balance(at, scratch)
+    elif operation == BARRIER:  # [BARRIER, length, barrier, threads]
+        wait_for(load(at, 2), load(at, 3))
     elif operation == RANK:
         step_rank(at, scratch)
         count_steps(scratch, load(at, 2), steps)
@@ -284,12 +290,12 @@ def run(program, scratch, data, first, rows, sign):
         pc = after
 
 
-@kernel("void(int64,int64,int64,int64,int64)")
-def run_rows(body, scratch, data, rows, sign):
-    """Run a body over any number of rows, in chunks."""
-    first = 0
-    while first < rows:
-        run(body, scratch, data, first, min(CHUNK, rows - first), sign)
+@kernel("void(int64,int64,int64,int64,int64,int64)")
+def run_rows(body, scratch, data, first, rows, sign):
+    """Run a body over any number of rows from row `first`, in chunks."""
+    end = first + rows
+    while first < end:
+        run(body, scratch, data, first, min(CHUNK, end - first), sign)
         first += CHUNK
 
 
@@ -303,7 +309,7 @@ def run_epoch(entries, count, scratch, sign):
     store(scratch, FLAGS, 0)
     store(scratch, RUNS, load(scratch, RUNS) + 1)
     for i in range(count):
-        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), load(entries, 5 * i + 4), sign)
+        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), 0, load(entries, 5 * i + 4), sign)
     if sign < 0:
         store(scratch, FLAGS, 0)
     elif load(scratch, FLAGS) & OVERFLOW == 0:
@@ -313,6 +319,35 @@ def run_epoch(entries, count, scratch, sign):
         for i in range(count):
             run(load(entries, 5 * i + 2), scratch, 0, 0, 0, 1)
     return load(scratch, FLAGS)
+
+
+@kernel("int64(int64,int64,int64,int64,boolean)")
+def run_share(entries, count, scratch, team, leads):
+    """Run the share that one thread of a team has in an epoch, as `run_epoch` does; returns the flags of all.
+
+    Each thread has entries with its own programs, and scratch space of its own. One of them `leads`: it counts the run,
+    and checks.
+    """
+    store(scratch, FLAGS, 0)
+    if leads:
+        store(scratch, RUNS, load(scratch, RUNS) + 1)
+    for i in range(count):
+        run_rows(load(entries, 5 * i), scratch, load(entries, 5 * i + 3), 0, load(entries, 5 * i + 4), 1)
+    or_shared(team, TEAM_FLAGS, load(scratch, FLAGS))
+    wait_for(team, load(team, TEAM_SIZE))
+    if leads:
+        if load_shared(team, TEAM_FLAGS) & OVERFLOW == 0:
+            for i in range(count):
+                run(load(entries, 5 * i + 1), scratch, 0, 0, 0, 1)
+        or_shared(team, TEAM_FLAGS, load(scratch, FLAGS))
+    wait_for(team, load(team, TEAM_SIZE))
+    if load_shared(team, TEAM_FLAGS) == 0:
+        wait_for(team, load(team, TEAM_SIZE))  # Nobody sets a flag before all have read that there is none.
+        for i in range(count):
+            run(load(entries, 5 * i + 2), scratch, 0, 0, 0, 1)
+        or_shared(team, TEAM_FLAGS, load(scratch, FLAGS))
+    wait_for(team, load(team, TEAM_SIZE))
+    return load_shared(team, TEAM_FLAGS)
 
 
 @kernel("int64(int64)")
@@ -374,10 +409,10 @@ def place_row(entry, row, weight):
     return pack_row(entry, address_of(row), address_of(weight))
 
 
-@kernel("int64(int64,int64,int64,int64,int64)")
-def run_program(program, scratch, data, rows, sign):
-    """Run one program over rows (0: once, for programs that read none); returns the flags."""
+@kernel("int64(int64,int64,int64,int64,int64,int64)")
+def run_program(program, scratch, data, first, rows, sign):
+    """Run one program over rows from row `first`; returns the flags."""
     store(scratch, FLAGS, 0)
     if rows > 0:
-        run_rows(program, scratch, data, rows, sign)
+        run_rows(program, scratch, data, first, rows, sign)
     return load(scratch, FLAGS)

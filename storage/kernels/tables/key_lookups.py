@@ -1,12 +1,13 @@
-"""Look-ups of many keys at once, for reading: which row of a table has each key."""
+"""Look-ups by key, for reading: which row of a table has a key, or each of many keys."""
 
 from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
-from sqlfront.storage.kernels.layout import ROWS, WIDTH
+from sqlfront.storage.kernels.layout import KEYS, LIMBS, ROWS, VALUES, WIDTH
 from sqlfront.storage.kernels.memory import load, store
 from sqlfront.storage.kernels.tables.hash_table import find
-from sqlfront.storage.kernels.tables.hashing import hash_places
+from sqlfront.storage.kernels.tables.hashing import hash_places, hash_words
+from sqlfront.storage.kernels.tables.limbs import sign_of
 
 
 @kernel("void(int64,int64,int64,int64,int64,int64,int64,int64,int64)")
@@ -19,3 +20,22 @@ def find_rows(table, scratch, keys, width, rows, places, count, absent, out):
         if row >= 0:
             address = load(table, ROWS) + row * load(table, WIDTH) * 8
         store(out, i, address)
+
+
+@kernel("int64(int64,int64,int64,int64)", held=True)
+def copy_row(table, scratch, key, out):
+    """Copy the key words and values of the row with a key to `out`; 0 if there is none.
+
+    It keeps the GIL: it is over before the GIL would have been given away.
+    """
+    keys = load(table, KEYS)
+    limbs = load(table, LIMBS)
+    row = find(table, scratch, hash_words(key, keys), key, 0, 0)
+    if row < 0:
+        return 0
+    address = load(table, ROWS) + row * load(table, WIDTH) * 8
+    if sign_of(address, keys, limbs) == 0:
+        return 0
+    for i in range(keys + load(table, VALUES) * limbs):
+        store(out, i, load(address, i))
+    return 1

@@ -15,6 +15,7 @@ from sqlfront.storage.kernels.layout import (
     KEYS,
     LIMBS,
     LINKS,
+    LIVE,
     NULL_CODE,
     ORDER,
     ORDER_BYTES,
@@ -42,8 +43,8 @@ _GREATEST = 9223372036854775807
 
 
 @kernel("void(int64)")
-def leave_unsorted(table):
-    """Keep no order until `sort_groups`. The table is empty, and not ranked."""
+def turn_order(table):
+    """Keep no order from now on, or again. The table, which is not ranked, is empty, or `sort_groups` has sorted it."""
     order = load(table, ORDER)
     store(order, ORDER_INDEX, -1 - load(order, ORDER_INDEX))
 
@@ -195,41 +196,47 @@ def grow_tree(table, pairs, count, stack, place, tail):
         sum_subtree(table, rows + (load(stack, 2 * depth) - 1) * width, sides)
 
 
-@kernel("void(int64)")
-def sort_groups(table):
-    """Sort what has been left unsorted. The table has been swept: its live rows are those with a count."""
+@kernel("void(int64,int64,int64)")
+def sort_groups(table, part, parts):
+    """Sort the groups of one of so many parts of what has been left unsorted. The table has been swept: its live rows
+    are those with a count."""
     order = load(table, ORDER)
     index = -1 - load(order, ORDER_INDEX)
-    store(order, ORDER_INDEX, index)
     group = load(load(table, INDEX_LIST) + index * (INDEX_ENTRY + 32) * 8, 0)
     place = 2 * (load(table, LINKS) + 2 * index)
-    groups = load(group, USED)
     group_width = load(group, WIDTH) * 8
     tails = load(group, ROWS) + load(group, TAIL) * 8
-    ends = calloc(groups + 1, 8)
+    ends = calloc(load(group, USED) + 1, 8)
+    first = -1
+    groups = 0
+    before = 0
     total = 0
     largest = 1
-    for g in range(groups):
+    for g in range(load(group, USED)):
         size = load32(tails + g * group_width, 1)
-        store(ends, g, total)
-        total += size
-        largest = max(largest, size)
+        if before * parts // max(1, load(table, LIVE)) == part:
+            first = g if first < 0 else first
+            groups = g + 1
+            store(ends, g, total)
+            total += size
+            largest = max(largest, size)
+        before += size
     pairs = realloc(0, max(1, total) * 16)
     rows = load(table, ROWS)
     width = load(table, WIDTH) * 8
     keys = load(table, KEYS)
     limbs = load(table, LIMBS)
-    for row in range(load(table, USED)):
+    for row in range(load(table, USED) if total > 0 else 0):
         address = rows + row * width
-        if sign_of(address, keys, limbs) != 0:
-            g = load32(address, place + 2)
+        g = load32(address, place + 2)
+        if g >= first and g < groups and sign_of(address, keys, limbs) != 0:
             i = load(ends, g)
             store(pairs, 2 * i, sort_key(order, address))
             store(pairs, 2 * i + 1, address)
             store(ends, g, i + 1)
     spare = realloc(0, largest * 16)
     start = 0
-    for g in range(groups):
+    for g in range(max(0, first), groups):
         end = load(ends, g)
         if end > start:
             sort_pairs(order, pairs + start * 16, end - start, spare)

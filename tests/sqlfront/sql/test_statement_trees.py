@@ -36,6 +36,7 @@ WRITTEN = [
     "show /* all */ state",
     'SHOW STATE FOR "v w"',
     "SHOW EPOCHS",
+    "SET sqlfront_threads = 2",
     "SHOW ERRORS FOR s.v",
     "EXPLAIN MATERIALIZED VIEW v WITH (shards = 8)",
     "EXPLAIN (MATERIALIZED, SHARDS 8) SELECT a FROM t",
