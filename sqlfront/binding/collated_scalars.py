@@ -61,6 +61,9 @@ _BLIND = frozenset(
 _BLIND_FORMS = re.compile(
     r"(TRY_)?CAST\(|CASE WHEN |\{0\} (\|\||[-+*/%]|//|->>?) |\{0\}\[|-\{0\}|\[|\(|\{\{|MAP |json_|to_json"
 )
+_SORTS = frozenset(
+    f"{prefix}{name}" for prefix in ("", "list_", "array_") for name in ("sort", "reverse_sort", "grade_up")
+)
 _PATTERNS = re.compile(r"regexp_(full_)?match(es)?\(|\{0\} (!?~|SIMILAR TO) ")
 
 
@@ -129,7 +132,7 @@ class CollatedScalars:
                 found = self._known_call(form, arguments)
                 if found is not None:
                     return found
-                self._refuse_patterns(scalar)
+                self._refuse_open(scalar)
                 if _is_blind(form):
                     return replace(scalar, arguments=tuple(map(self.explicit, arguments)))
                 form, arguments = self.written(form, arguments)
@@ -195,14 +198,19 @@ class CollatedScalars:
             return Logic("AND", (Compare(">=", keys[0], keys[1]), Compare("<=", keys[0], keys[2])))
         return Call(form, keys, "BOOLEAN", can_fail=False)
 
-    def _refuse_patterns(self, scalar: Call) -> None:
-        if _PATTERNS.match(scalar.form) and any(
-            self.texts.holds_text(one) and not isinstance(one, Constant) and self.of(one) is None
-            for one in scalar.arguments
-        ):
-            why = "whether DuckDB compares by the collation here depends on the pattern and on its optimizer"
-            hint = 'write COLLATE "binary" behind the text, or LIKE'
-            what = "A regular expression over texts under default_collation"
+    def _refuse_open(self, scalar: Call) -> None:
+        """NotSupportedError for a function that gives a text by a collation now one value, now another."""
+        texts = [one for one in scalar.arguments if not isinstance(one, Constant) and self.compared(one) is not None]
+        what = why = hint = ""
+        if _PATTERNS.match(scalar.form) and any(self.of(one) is None for one in texts):
+            what = "A regular expression over a text under default_collation"
+            why = "DuckDB's optimizer decides by the pattern whether the collation counts"
+            hint = 'write COLLATE "binary" behind the text, or use LIKE'
+        elif texts and function_name(scalar.form).lower() in _SORTS:
+            what = "A sorted list of texts with a collation"
+            why = "DuckDB puts texts that are equal by the collation now in one order, now in another"
+            hint = "list(s ORDER BY s) over the rows"
+        if what:
             raise self.notes.refusal(what, self.notes.place_of(scalar), why, hint)
 
     def _is_declared(self, scalar: Scalar) -> bool:

@@ -331,7 +331,8 @@ class _Rewriting:
             self._scalars.note([(one.column, self._scalars.of_call(one))])
             column, form, arguments = self._called(one, shown)
             found = replace(
-                one, column=column, form=form, arguments=arguments, partition=tuple(map(self._scalars.key, one.partition)),
+                one, column=column, form=form, arguments=arguments,
+                partition=tuple(map(self._scalars.key, one.partition)),
                 order=self.sorts(one.order, is_total=name == "row_number"), filter=self._scalars.explicit(one.filter),
                 argument_order=self._argument_order(one.form, one.arguments, one.distinct, one.argument_order),
             )  # fmt: skip
