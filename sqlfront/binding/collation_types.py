@@ -185,7 +185,7 @@ def _deciding(collation: Collation | None) -> Collation | None:
 
 def _collation_of(type_: Any, default: str) -> Collation | None:
     """The collation in DuckDB's JSON of a type; the default is that of other texts, as far as it counts."""
-    id_ = (type_ or {}).get("id")
+    id_ = str((type_ or {}).get("id"))
     default = "" if id_ in _BY_BYTES else default
     info = (type_ or {}).get("type_info") or {}
     if info.get("type") == "STRING_TYPE_INFO" and info.get("collation"):

@@ -19,7 +19,7 @@ from sqlfront.binding.collated_scalars import CollatedScalars
 from sqlfront.binding.collation_types import explicit, united
 from sqlfront.binding.environment import Output
 from sqlfront.binding.notes import Notes
-from sqlfront.planner.algebra.grouping_sets import groups_of_set
+from sqlfront.planner.algebra.groups_of_set import groups_of_set
 from sqlfront.planner.algebra.rewriting import (
     NewColumns,
     copied,
