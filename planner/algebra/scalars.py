@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -75,14 +75,15 @@ class Constant(Expression):
 class Call(Expression):
     """A function, cast or operator: `form` is DuckDB SQL with {0}, {1}, ... for the arguments.
 
-    `strict`: NULL if an argument is NULL. `can_fail`: some arguments raise an error.
+    `strict`: NULL if an argument is NULL. `can_fail`: some arguments raise an error. These are known of a call, and
+    make no other call of it.
     """
 
     form: str
     arguments: tuple[Scalar, ...]
     type: str
-    strict: bool = False
-    can_fail: bool = True
+    strict: bool = field(default=False, compare=False)
+    can_fail: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True)

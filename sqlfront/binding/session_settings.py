@@ -45,6 +45,11 @@ def settings_of(con: Any) -> dict[str, str]:
     return found | {"default_order": "DESCENDING" if descending else "ASCENDING"}
 
 
+def settled(settings: Settings) -> dict[str, str]:
+    """The settings under which a query is computed whose collations are written out."""
+    return {**settings, "default_collation": ""}
+
+
 def deviating(settings: Settings, *, zoned: bool) -> Pairs:
     """The settings under which expressions must be computed: those that are not DuckDB's defaults. TimeZone and
     Calendar are among them only if expressions are `zoned`, that is, ask for the time zone."""

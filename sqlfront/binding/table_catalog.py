@@ -218,7 +218,7 @@ class DuckDBCatalog:
 def _declared(create: str) -> dict[str, str]:
     """The COLLATE clauses of DuckDB's own CREATE TABLE text by lower-case column name."""
     found = (match.groups() for match in _COLLATED.finditer(create))
-    return {listed_names(column)[0].lower(): collation for column, collation in found if column}
+    return {listed_names(column)[0].lower(): ".".join(listed_names(collation)) for column, collation in found if column}
 
 
 def view_parts(sql: str) -> tuple[list[str], str]:

@@ -15,6 +15,7 @@ from sqlfront.binding.select_items import unique_names
 from sqlfront.cut.computed_groups import ROWS, kept_by_group, label_of
 from sqlfront.cut.measures_of import AVERAGES, SummedArguments
 from sqlfront.planner.algebra.column_use import columns_read
+from sqlfront.planner.algebra.groups_of_set import constants_of_set, grouping_bits, groups_of_set
 from sqlfront.planner.algebra.missing_partners import is_plain
 from sqlfront.planner.algebra.rewriting import copied, passed, projected
 from sqlfront.planner.algebra.scalars import (
@@ -110,7 +111,7 @@ def _computed(term: Aggregate, number: Column, blocks: Blocks) -> Term:
 
     bits: dict[Column, Scalar] = {
         column: Call(
-            f"[{', '.join(str(_bits(grouped, one)) for one in sets)}][{{0}} + 1]", (Ref(number),), column.type,
+            f"[{', '.join(str(grouping_bits(grouped, one)) for one in sets)}][{{0}} + 1]", (Ref(number),), column.type,
             can_fail=False,
         )
         for column, grouped in term.grouping
@@ -121,7 +122,7 @@ def _computed(term: Aggregate, number: Column, blocks: Blocks) -> Term:
     for place in whole:
         one = Filter(term.input, _among(number, [place]))
         aggregates = _divided(term.aggregates) if term.groups else term.aggregates
-        values = _constants(term, sets[place]) | {number: Constant(str(place), number.type)}
+        values = constants_of_set(term, sets[place]) | {number: Constant(str(place), number.type)}
         all_rows = Map(Aggregate(one, (), aggregates), made(values))
         found = SetOperation("union", True, found, all_rows, columns)
     return found
@@ -141,23 +142,8 @@ def _chosen(number: Column, value: Scalar, places: Sequence[int]) -> Scalar:
 
 def _groups_of(term: Aggregate, one: frozenset[Column], blocks: Blocks) -> Map:
     """The groups of one set, with a column for each of the term's."""
-    groups = tuple(column for column in term.groups if column in one)
-    aggregates = term.aggregates if groups or not term.groups else _divided(term.aggregates)
-    values = _constants(term, one)
-    made = tuple(Made(blocks.new.like(column), values.get(column, Ref(column))) for column in term.columns)
-    return Map(Aggregate(term.input, groups, aggregates), made)
-
-
-def _constants(term: Aggregate, one: frozenset[Column]) -> dict[Column, Scalar]:
-    """What a set has in place of the columns that it does not group by, and of GROUPING()."""
-    values: dict[Column, Scalar] = {column: null(column.type) for column in term.groups if column not in one}
-    bits = {column: Constant(str(_bits(grouped, one)), column.type) for column, grouped in term.grouping}
-    return values | bits
-
-
-def _bits(columns: Sequence[Column], one: frozenset[Column]) -> int:
-    """GROUPING() of these columns in a set."""
-    return int("".join("01"[column not in one] for column in columns), 2)
+    is_whole = term.groups and not one
+    return groups_of_set(term, one, _divided(term.aggregates) if is_whole else term.aggregates, blocks.new)
 
 
 def _divided(aggregates: tuple[Aggregated, ...]) -> tuple[Aggregated, ...]:

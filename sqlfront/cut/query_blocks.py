@@ -72,7 +72,7 @@ from sqlfront.planner.algebra.terms import (
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.planner.model.computed_rows import ConstantRows
 from sqlfront.planner.model.query import BlockRows, Definition, output_keys
-from sqlfront.storage.errors import NotSupportedError
+from sqlfront.storage.errors import NotSupportedError, ProgrammingError
 
 _LATER = {
     "as-of": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
@@ -355,8 +355,10 @@ class Blocks:
         columns = [(name, column.type) for name, column in zip(names, term.columns)]
         unfit = unfit_cast(bound, columns, self.con)
         if unfit is not None:
+            why = "the branches of a union have one type, to which DuckDB cannot cast the values of this branch"
             hint = "cast the column to one type in all branches, VARCHAR for example"
-            raise self.notes.refusal("This union", self.notes.place(term.columns), unfit, hint)
+            where = self.notes.where(self.notes.place(term.columns))
+            raise ProgrammingError(unfit, where=where, why=why, hint=hint)
         branches = united([one if one.limit else replace(one, orders=()) for one in bound], columns)
         self.definitions.update(zip(tables, branches, strict=True))
         name = f'"__union"."{len(self.unions) + 1}"'

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlfront.binding.function_catalog import PYTHON_FUNCTIONS
 from sqlfront.binding.query_binder import Bound
-from sqlfront.binding.session_settings import Pairs, deviating
+from sqlfront.binding.session_settings import Pairs, deviating, settled
 from sqlfront.cut.value_types import BoundNode, bound_nodes
 from sqlfront.planner.algebra.rewriting import walk_once
 from sqlfront.planner.algebra.scalars import (
@@ -69,13 +69,7 @@ _ZONE_FREE = frozenset(
 
 def check_session(bound: Bound, con: Any) -> Pairs:
     """The settings under which a query must be computed. Raises NotSupportedError for a query whose rows the clock or
-    chance decides, or a collation."""
-    if bound.settings["default_collation"]:
-        raise NotSupportedError(
-            "A view under a default_collation is not supported",
-            why="equality under a collation is not equality of values, which joins and groups rely on.",
-            hint="RESET default_collation",
-        )
+    chance decides."""
     terms = list(walk_once(bound.term))
     # Outermost operators first.
     scalars = list(dict.fromkeys(value for part in reversed(terms) for value in scalars_of(part)))
@@ -88,7 +82,7 @@ def check_session(bound: Bound, con: Any) -> Pairs:
             raise _unordered(value, bound)
     unions = (term for term in terms if isinstance(term, SetOperation))
     zoned = [_asks_zone(scalar, bound, con) for scalar in scalars if _is_zoned(scalar)]
-    return deviating(bound.settings, zoned=any(zoned) or any(map(_casts_zone, unions)))
+    return deviating(settled(bound.settings), zoned=any(zoned) or any(map(_casts_zone, unions)))
 
 
 def _check_part(part: Scalar, bound: Bound) -> None:

@@ -20,8 +20,8 @@ def united(definitions: Sequence[Definition], columns: Sequence[tuple[str, str]]
 
 
 def unfit_cast(branches: Sequence[Definition], columns: Sequence[tuple[str, str]], con: Any) -> str | None:
-    """Why a union has a column to whose type DuckDB cannot cast another branch's, which it finds out when it casts a
-    value; None if it has none."""
+    """DuckDB's error for a union with a column to whose type it cannot cast another branch's, which it finds out when
+    it casts a value; None if it has none."""
     import duckdb
 
     for place, (name, wanted) in enumerate(columns):
@@ -33,9 +33,7 @@ def unfit_cast(branches: Sequence[Definition], columns: Sequence[tuple[str, str]
                 con.execute(f"SELECT CAST(v AS {wanted}) FROM (SELECT CAST('{sample}' AS {own}) AS v)")
             except duckdb.Error as error:
                 if "Unimplemented type for cast" in str(error):
-                    return (
-                        f"{name} is {own} in one branch and {wanted} in another, and DuckDB casts no {own} to {wanted}"
-                    )
+                    return f"Unimplemented type for cast ({own} -> {wanted}): column {name} of the union"
     return None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sqlfront.binding.session_settings import Settings
+from sqlfront.binding.session_settings import Settings, settled
 from sqlfront.database.names import shown
 from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.errors import Error, Lost, OperationalError
@@ -34,6 +34,11 @@ class StoredView:
     column_names: tuple[str, ...]
     scan: int
     settings: Settings
+
+    @property
+    def settled(self) -> Settings:
+        """The settings under which `select` is computed: the collations of its texts are written out."""
+        return settled(self.settings)
 
 
 class ChangeFeed(Protocol):

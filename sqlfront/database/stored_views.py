@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def store_view(database: Database, con: Any, entry: ViewEntry) -> None:
     """Write a view's definition and make the DuckDB view that users see, in the transaction of `con`, a cursor of ours:
     in the user's, temporary tables may hide those of the query. None of the name may be there."""
-    with frozen(con, entry.settings):
+    with frozen(con, entry.settled):
         put_views(database, con, entry.name, entry.scan, query_over_tables(database, entry))
     database.save_view(con, entry)
 

@@ -100,7 +100,7 @@ def orders_of(options: Mapping[str, Any]) -> tuple[str, ...]:
 def bind_stored(catalog: EngineCatalog, con: Any, view: StoredView) -> Bound:
     """Bind a stored view's query, as `bind` does, under the settings that it was created under."""
     select = qualified_query(view.select, catalog.database)
-    with frozen(con, view.settings):
+    with frozen(con, view.settled):
         return bind(catalog, con, select, column_names=view.column_names, order_by=orders_of(view.options))
 
 

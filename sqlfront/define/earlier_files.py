@@ -50,7 +50,7 @@ def convert(database: Database, con: Any, views: Sequence[StoredView]) -> None:
                 store_change_table(database, con, table)
             for view, query in zip(old_views, queries, strict=True):
                 drop_views(database, con, view.name, view.scan)
-                with frozen(con, view.settings):
+                with frozen(con, view.settled):
                     put_views(database, con, view.name, view.scan, query)
     except Error as error:
         raise OperationalError(
@@ -75,7 +75,7 @@ def _query(database: Database, con: Any, view: StoredView, query: str) -> str:
     import duckdb
 
     try:
-        with frozen(con, view.settings):
+        with frozen(con, view.settled):
             con.execute(f"EXPLAIN {query}").fetchall()
     except duckdb.Error as error:
         message = f"materialized view {shown(view.name)} cannot be computed: {str(error).splitlines()[0]}"

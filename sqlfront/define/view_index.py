@@ -57,7 +57,7 @@ def create_index(database: Database, con: Any, statement: CreateViewIndex) -> No
             )
         options = entry.options | {"indexes": {**entry.options.get("indexes", {}), statement.name: statement.order}}
         orders = orders_of(options)
-        with frozen(con, entry.settings):
+        with frozen(con, entry.settled):
             bind(EngineCatalog(database, con), con, entry.select, column_names=entry.column_names, order_by=orders)
         ddl.rebuild_with(database, con, entry, options)
 

@@ -41,15 +41,14 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
     tree = with_database(parse_one(entry.select), database.name)
     expected = unpruned(database, with_guards(without_ties(tree)))
-    columns, types = ", ".join(names), [type_ for _, type_ in entry.definition.columns]
-    # A collation must not hide that another of several equal texts is shown.
-    exact = (f'{one} COLLATE "binary" AS {one}' if type_ == "VARCHAR" else one for one, type_ in zip(names, types))
-    shown_exactly = ", ".join(exact)
+    # Columns without collations, which would hide that another of several equal texts is shown.
+    typed = ", ".join(f"{name} {type_}" for name, (_, type_) in zip(names, entry.definition.columns, strict=True))
     with session.current_reading().holding():
-        made = f"CREATE OR REPLACE TEMP TABLE __sqlfront_{{}} AS SELECT {shown_exactly} FROM {{}} AS q({{}})"
-        con.execute(made.format("found", table_sql(database.name, entry.name), columns))
-        with frozen(con, entry.settings):
-            con.execute(made.format("expected", f"({expected}\n)", columns))
+        for name in ("found", "expected"):
+            con.execute(f"CREATE OR REPLACE TEMP TABLE __sqlfront_{name} ({typed})")
+        con.execute(f"INSERT INTO temp.__sqlfront_found FROM {table_sql(database.name, entry.name)}")
+        with frozen(con, entry.settled):
+            con.execute(f"INSERT INTO temp.__sqlfront_expected FROM ({expected}\n)")
             with lossless(con):
                 result = con.sql(_difference(entry, names)).to_arrow_table()
         con.execute("DROP TABLE temp.__sqlfront_expected; DROP TABLE temp.__sqlfront_found")

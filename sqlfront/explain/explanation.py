@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.binding.session_settings import settings_of
 from sqlfront.database.user_settings import frozen
 from sqlfront.explain.described_boxes import block_box, block_data, node_data, node_line, tree_boxes, view_data
 from sqlfront.explain.drawing import Box, draw_svg, draw_text
@@ -39,7 +40,7 @@ class Explanation:
     All three come from the plan and from the descriptions of the `nodes`: those of the query's blocks, each after
     the nodes that it reads, then the view's own. Figures of a running view are those of the moment they are asked for.
     `views` are the tables in the definition whose rows are those of other views; `spread` is about shards, if asked
-    for.
+    for. `collation` is the default_collation that is written out in the definition.
     """
 
     definition: Definition
@@ -49,6 +50,7 @@ class Explanation:
     views: frozenset[str] = frozenset()
     spread: Spread | None = None
     waiting: int = 0
+    collation: str = ""
 
     @property
     def nodes(self) -> list[Description]:
@@ -96,7 +98,8 @@ class Explanation:
                 for task in self.tasks
             },
             "rewrites": [{"what": r.what, "sql": r.sql, "update": str(r.update)} for r in self.rewrites],
-            "settings": dict(self.definition.settings),
+            "settings": dict(self.definition.settings)
+            | ({"default_collation": self.collation} if self.collation else {}),
             "steps": self._steps(own),
             "waiting": self.waiting,
             "heavy": skew_data(self.definition, self.plan, tree),
@@ -221,7 +224,8 @@ def explain_view(database: Database, con: Any, parts: list[str] | tuple[str, ...
         rewrites = _rewrites(database, con, entry.written, view.definition, view.plan)
     read, waiting = _views_read(database, view.definition), engine.deferred.rows(view.name)
     describe = partial(engine.describe, view)
-    return Explanation(view.definition, view.plan, describe, rewrites, read, waiting=waiting)
+    collation = entry.settings.get("default_collation", "")
+    return Explanation(view.definition, view.plan, describe, rewrites, read, waiting=waiting, collation=collation)
 
 
 def explain_query(
@@ -232,7 +236,8 @@ def explain_query(
     nodes = [_unbuilt(database, part) for part in (*inner, own)]
     rewrites = _rewrites(database, con, query, own.definition, own.plan)
     read = _views_read(database, own.definition)
-    return Explanation(own.definition, own.plan, lambda: nodes, rewrites, read)
+    collation = settings_of(con)["default_collation"]
+    return Explanation(own.definition, own.plan, lambda: nodes, rewrites, read, collation=collation)
 
 
 def _views_read(database: Database, definition: Definition) -> frozenset[str]:

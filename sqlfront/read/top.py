@@ -158,7 +158,7 @@ def _computed_rows(
     scan = database.view_scan(raw, finder) if ranked is None else ranked_scan(database, raw, 0, ranked, finder)
     session.duck.register(name, scan)
     try:
-        with translated(session.reading_error), frozen(session.duck, entry.settings):
+        with translated(session.reading_error), frozen(session.duck, entry.settled):
             rows: list[tuple[Any, ...]] = session.duck.execute(view_query(definition, entry, name)).fetchall()
         return rows
     finally:

@@ -308,17 +308,13 @@ def test_temporary_table_hides_the_table(con: Any) -> None:
         con.execute("DROP TABLE temp.main.r")
 
 
-def test_user_function_and_default_collation(con: Any) -> None:
+def test_user_function(con: Any) -> None:
     con.create_function("shaken", lambda x: x, ["INTEGER"], "INTEGER", side_effects=True)
     con.create_function("steady", lambda x: x, ["INTEGER"], "INTEGER")
     try:
         with pytest.raises(errors.NotSupportedError, match=r"shaken\(\)"):
             bind_view("SELECT shaken(a) FROM r", con)
         assert bind_view("SELECT steady(a) FROM r", con).definition.atoms[0].variables[0].expression == "steady(a)"
-        con.execute("SET default_collation = 'nocase'")
-        with pytest.raises(errors.NotSupportedError, match="default_collation"):
-            bind_view("SELECT s FROM r", con)
     finally:
-        con.execute("RESET default_collation")
         con.remove_function("shaken")
         con.remove_function("steady")
