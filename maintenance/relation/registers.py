@@ -227,7 +227,8 @@ class Registers:
     def _bits(self, bound: Bound) -> int:
         if not all(_alike(child.type, bound.type) for child in bound.children) or bound.type not in _INTEGERS:
             raise Untranslated
-        return self.add(kernels.BITS, *map(self.value, bound.children), *_bounds(bound.type))
+        left, right = map(self.value, bound.children)
+        return self.add(kernels.BITS, left, right, *_bounds(bound.type))
 
     def _finiteness(self, bound: Bound) -> int:
         """Whether a DOUBLE is between the infinities; whether it is behind the greater one, as NaN is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sqlfront.cut.leaf_columns import Leaves
-from sqlfront.cut.products import ARGUMENT, Monomial, both
+from sqlfront.cut.products import ARGUMENT, Monomial, both, is_floating
 from sqlfront.cut.scalar_forms import MULTIPLY, call, guarded, is_not_null
 from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts
 from sqlfront.planner.algebra.scalars import Call, Constant, Scalar, cast
@@ -68,9 +68,9 @@ def exactly(values: Sequence[Scalar]) -> Scalar:
     if len(values) == 1 or (whole and sum(INTEGER_BITS[value.type][1] for value in values) <= WIDEST_INTEGER):
         return in_full(values)
     if decimal is not None and decimal[0] * len(values) <= WIDEST_DECIMAL:
-        product = values[0]
+        product = _wide(values[0])
         for number, value in enumerate(values[1:], 2):
-            product = call(MULTIPLY, f"DECIMAL({decimal[0] * number},{decimal[1] * number})", product, value)
+            product = call(MULTIPLY, f"DECIMAL({WIDEST_DECIMAL},{decimal[1] * number})", product, _wide(value))
         return product
     element = "HUGEINT" if whole else values[0].type
     places = ", ".join(f"{{{number}}}" for number in range(len(values)))
@@ -82,6 +82,25 @@ def are_alike(values: Sequence[Scalar]) -> bool:
     """Whether `exactly` can multiply these values: whole numbers, or numbers of one type."""
     types = {value.type for value in values}
     return len(types) <= 1 or types <= INTEGER_BITS.keys()
+
+
+def in_one_type(values: Sequence[Scalar]) -> list[Scalar]:
+    """Numbers as they are if they are alike, else as decimals that hold all of their values, else as DOUBLEs."""
+    if are_alike(values) and not any(is_floating(value.type) for value in values):
+        return list(values)
+    sizes = [_digits(value.type) for value in values]
+    known = [size for size in sizes if size is not None]
+    before, behind = (max((size[place] for size in known), default=0) for place in (0, 1))
+    exact = len(known) == len(values) and before + behind <= WIDEST_DECIMAL
+    return [cast(value, f"DECIMAL({before + behind},{behind})" if exact else "DOUBLE") for value in values]
+
+
+def _digits(type_: str) -> tuple[int, int] | None:
+    """How many digits the values of an exact type have before and behind the point."""
+    if is_floating(type_):
+        return None
+    parts = decimal_parts(type_)
+    return (parts[0] - parts[1], parts[1]) if parts else (len(str(2 ** INTEGER_BITS[type_][1])), 0)
 
 
 def _factor(atom: str, monomial: Monomial, scalers: list[Scalar], multiply: Multiply) -> Scalar:

@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from sqlfront.binding.notes import Notes
-from sqlfront.cut.factors import Measures, Multiply, are_alike, as_doubles, exactly, in_full
+from sqlfront.cut.factors import Measures, Multiply, are_alike, as_doubles, exactly, in_full, in_one_type
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import Extremum, KeptValues
 from sqlfront.cut.leaf_columns import Leaves, named
@@ -213,8 +213,9 @@ class Aggregates:
         if aggregate.distinct:
             why = "its sums are over rows, not over values"
             raise self._refusal(f"{name}(DISTINCT ...)", aggregate, why, "select the distinct values in a subquery")
-        arguments = [self._expanded(value, aggregate) for value in self._alike(aggregate)]
-        floating = arguments[0].number.type == "DOUBLE"
+        values = in_one_type([self._number(value, "statistic", aggregate) for value in aggregate.arguments])
+        floating = values[0].type == "DOUBLE"
+        arguments = [self._floating(value, aggregate) if floating else self._exact(value) for value in values]
         scale = (decimal_parts(arguments[0].number.type) or (0, 0))[1]
         rows = self._filtered(aggregate, reduce(multiplied, (one.presence for one in arguments)))
 
@@ -240,25 +241,20 @@ class Aggregates:
             moments=tuple(map(moment, MOMENTS[name])),
         )
 
-    def _alike(self, aggregate: Aggregated) -> list[Scalar]:
-        """The arguments of a statistic as numbers in one unit: whole numbers, decimals of one type, or DOUBLEs, as
-        DuckDB takes all of them."""
-        arguments = [self._number(value, "statistic", aggregate) for value in aggregate.arguments]
-        if are_alike(arguments) and not any(is_floating(value.type) for value in arguments):
-            return arguments
-        return [cast(value, "DOUBLE") for value in arguments]
+    def _exact(self, value: Scalar) -> _Argument:
+        return _Argument(value, *self._expander.expand(value, False))
 
-    def _expanded(self, number: Scalar, aggregate: Aggregated) -> _Argument:
+    def _floating(self, number: Scalar, aggregate: Aggregated) -> _Argument:
+        """A DOUBLE, summed where it is finite."""
         atoms = self._core.atoms_of(number)
-        if number.type != "DOUBLE" and atoms:
-            return _Argument(number, *self._expander.expand(number, False))
         if len(atoms) != 1:
             why = "its powers are kept as products of one-table sums, which rounded arithmetic does not follow"
             hint = "compute it from one table's columns"
             raise self._refusal("This statistic of several tables or none", aggregate, why, hint)
-        [value], presence = self._expander.leaf(number)
-        is_finite = call("isfinite({0})", "BOOLEAN", number)
-        return _Argument(number, (value.where((atoms[0], is_finite)),), presence)
+        written = number.arguments[0] if isinstance(number, Call) and is_cast(number) else number
+        _, presence = self._expander.leaf(written)
+        one = Monomial(Fraction(1), ((atoms[0], number),), presence[0].guarding)
+        return _Argument(number, (one.where((atoms[0], call("isfinite({0})", "BOOLEAN", number))),), presence)
 
     def _check_product(self, product: Polynomial, aggregate: Aggregated) -> None:
         alike = all(

@@ -5,7 +5,7 @@ The simpler ones are sums over rows, so a change costs O(1) where the first valu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from sqlfront.cut.scalar_forms import call, is_not_null
@@ -30,7 +30,7 @@ def over_simpler(aggregate: Aggregated, value: Value, is_simple: Callable[[Scala
         return None
     if name in _TRUTHS and arguments[0].type == "BOOLEAN":
         return _truth(name, _Simpler(aggregate, value))
-    if name in _BITS and INTEGER_BITS.get(arguments[0].type, (False, _WIDEST + 1))[1] <= _WIDEST:
+    if name in _BITS and 0 < _bits_of(arguments[0].type) <= _WIDEST:
         if name == "bit_xor" and aggregate.distinct:
             return None
         return _bits(name, _Simpler(aggregate, value))
@@ -67,11 +67,8 @@ class _Simpler:
 def _truth(name: str, simpler: _Simpler) -> Scalar:
     """Whether no value is false; whether some value is true."""
     (value,) = simpler.arguments
-    if name == "bool_and":
-        form, deciding = "CASE WHEN {0} > 0 THEN {1} = 0 END", Not(value)
-    else:
-        form, deciding = "CASE WHEN {0} > 0 THEN {1} > 0 END", value
-    return call(form, simpler.type, simpler.count(is_not_null(value)), simpler.count(deciding))
+    test, deciding = ("= 0", simpler.count(Not(value))) if name == "bool_and" else ("> 0", simpler.count(value))
+    return call(f"CASE WHEN {{0}} > 0 THEN {{1}} {test} END", simpler.type, simpler.count(is_not_null(value)), deciding)
 
 
 def _bits(name: str, simpler: _Simpler) -> Scalar:
@@ -79,24 +76,31 @@ def _bits(name: str, simpler: _Simpler) -> Scalar:
     (value,) = simpler.arguments
     present = simpler.count(is_not_null(value))
     test = {"bit_and": "{0} = {1}", "bit_or": "{0} > 0", "bit_xor": "{0} % 2 = 1"}[name]
-    bits = []
-    for mask in _masks(value.type):
-        has_bit = Compare("<>", call("({0} & {1})", value.type, value, mask), _number("0", value.type))
-        bits.append(call(f"CASE WHEN {test} THEN {{2}} ELSE {{3}} END", value.type,
-                         simpler.count(has_bit), present, mask, _number("0", value.type)))  # fmt: skip
+    zero, bits = _number(0, value.type), []
+    for mask, has_bit in _by_bit(value, zero):
+        form = f"CASE WHEN {test} THEN {{2}} ELSE {{3}} END"
+        bits.append(call(form, value.type, simpler.count(has_bit), present, mask, zero))
     joined = " | ".join(f"{{{number}}}" for number in range(1, len(bits) + 1))
     return call(f"CASE WHEN {{0}} > 0 THEN {joined} END", value.type, present, *bits)
 
 
-def _masks(type_: str) -> list[Scalar]:
-    """Each bit of a type of whole numbers; the sign is the last."""
-    signed, bits = INTEGER_BITS[type_]
-    numbers = [str(2**place) for place in range(bits)] + [str(-(2**bits))] * signed
-    return [_number(number, type_) for number in numbers]
+def _by_bit(value: Scalar, zero: Scalar) -> Iterator[tuple[Scalar, Scalar]]:
+    """Each bit of a type of whole numbers, and whether a value has it; the sign is the last."""
+    signed, bits = INTEGER_BITS[value.type]
+    for place in range(bits):
+        mask = _number(2**place, value.type)
+        yield mask, Compare("<>", call("({0} & {1})", value.type, value, mask), zero)
+    if signed:
+        yield _number(-(2**bits), value.type), Compare("<", value, zero)
 
 
-def _number(text: str, type_: str) -> Constant:
-    return Constant(f"CAST({text} AS {type_})", type_)
+def _bits_of(type_: str) -> int:
+    """The bits of a type of whole numbers; 0 for another."""
+    return INTEGER_BITS[type_][1] if type_ in INTEGER_BITS else 0
+
+
+def _number(number: int, type_: str) -> Constant:
+    return Constant(f"CAST({number} AS {type_})", type_)
 
 
 def _any(name: str, simpler: _Simpler) -> Scalar:
@@ -116,7 +120,7 @@ def _of_pairs(name: str, simpler: _Simpler) -> Scalar:
     if name == "regr_count":
         return cast(simpler.count(is_not_null(y), is_not_null(x)), simpler.type)
     mean, other = (x, y) if name == "regr_avgx" else (y, x)
-    digits, width = INTEGER_BITS.get(mean.type, (False, _WIDEST + 1))[1], (decimal_parts(mean.type) or (_WIDEST, 0))[0]
-    if digits > _WIDEST and width > _LONGEST:  # Its sum may be beyond the type that DuckDB's AVG adds it up in.
-        mean = cast(mean, "DOUBLE")
+    decimal = decimal_parts(mean.type)
+    if _bits_of(mean.type) > _WIDEST or (decimal is not None and decimal[0] > _LONGEST):
+        mean = cast(mean, "DOUBLE")  # The sum may be beyond the type in which DuckDB's AVG adds it up.
     return simpler.of("avg", "DOUBLE", (mean,), is_not_null(other))

@@ -37,8 +37,8 @@ LIKE = 22
 # The bits that a and b have both; NULL if a or b is.
 BITS = 23
 # Word a of the row and the b - 1 behind it = the product of numbers, each in the unit 2^-x; 0 if one is NULL. Refused
-# if it does not fit. y has a field for each number: a register, counted from 1, and whether it holds a whole number or the
-# code of a DOUBLE. `out` is the address of room for ROOM * b words.
+# if it does not fit. y has a field for each number: a register, counted from 1, and whether it holds a whole number or
+# the code of a DOUBLE. `out` is the address of room for ROOM * b words.
 STORE_PRODUCT = 24
 FIELD, WHOLE, MOST_FACTORS, ROOM = 16, 1 << 15, 4, 6
 
