@@ -69,7 +69,7 @@ def _difference(entry: ViewEntry, names: Sequence[str]) -> str:
     exact = [name for name in names if name not in floats]
     number = f"row_number() OVER (PARTITION BY {', '.join(exact) or '1'} ORDER BY {', '.join([*exact, *floats])}) AS n"
     # One row whatever the columns: an aggregate is always there.
-    unitless = [f'"{raw.name}"' for raw in entry.definition.raw if raw.statistic in UNITLESS]
+    unitless = [raw.name for raw in entry.definition.raw if raw.statistic in UNITLESS]
     least = {
         name: int(any(raw in expression for raw in unitless))
         for name, expression in zip(names, entry.definition.projection, strict=True)
