@@ -61,7 +61,7 @@ FORMS = [
     ("VARCHAR", ROLLED, ""),
     ("VARCHAR", SPREAD, ""),
     ("VARCHAR", "SELECT k, var_pop(a) AS s, bool_or(a > 1) AS b, bit_or(a) AS o FROM r GROUP BY k", ""),
-    ("VARCHAR", "SELECT c, regr_r2(r.a, s.c + r.a) AS m FROM r, s WHERE r.k = s.k GROUP BY c", ""),
+    ("VARCHAR", "SELECT r.k, regr_r2(r.a, s.c + r.a) AS m FROM r, s WHERE r.k = s.k GROUP BY r.k", ""),
     ("VARCHAR", "SELECT k, n FROM d", DEFERRED),
     ("VARCHAR", "SELECT n, count(*) AS m FROM d, s WHERE d.k = s.k GROUP BY n", DEFERRED),
     ("VARCHAR", "SELECT a, z FROM d", TRIED),
