@@ -10,7 +10,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from sqlfront.planner.model.computed_rows import TouchedGroups
 from sqlfront.planner.model.query import (
@@ -21,6 +24,7 @@ from sqlfront.planner.model.query import (
     LeafColumn,
     RawColumn,
 )
+from sqlfront.storage.codecs.moments import decode_statistic
 from sqlfront.storage.codecs.nested_types import NestedType, parse_nested, with_fields
 
 Row = tuple[Any, ...]
@@ -213,6 +217,8 @@ def _unscaled(value: Any, kind: str) -> Any:
         scaled = Decimal(value).scaleb(int(kind.rstrip(")").split(",")[1]))
         assert scaled == int(scaled)
         return int(scaled)
+    if kind.endswith("]"):
+        return math.prod(Fraction(_unscaled(element, kind.rpartition("[")[0])) for element in value)
     assert isinstance(value, float) == (kind == "DOUBLE"), (value, kind)
     return value
 
@@ -232,6 +238,8 @@ def _raw_value(
     present = sum(products[column.present])
     if not present:
         return None
+    if column.kind == "statistic":
+        return _statistic(column, products, present)
     total: Any = math.fsum(parts) if any(isinstance(part, float) for part in parts) else sum(parts)
     if column.specials:
         nan, positive, negative = (sum(products[measure]) for measure in column.specials)
@@ -243,6 +251,21 @@ def _raw_value(
     if column.type == "DOUBLE":
         return float(total)
     return Decimal(total).scaleb(-column.scale) if column.scale else total
+
+
+def _statistic(column: RawColumn, products: list[list[Any]], count: int) -> float | None:
+    """A statistic of moments that are summed as fractions."""
+    assert column.statistic is not None
+    moments = {
+        moment.powers: sum((c * Fraction(p) for c, measure in moment.terms for p in products[measure]), Fraction())
+        for moment in column.moments
+    }
+    whole = math.lcm(*(moment.denominator for moment in moments.values()))
+    numbers = {powers: [int(moment * whole ** sum(powers))] for powers, moment in moments.items()}
+    outside = [np.array([sum(products[measure])]) for measure in column.specials or ()]
+    unit = whole * 10**column.scale
+    found: float | None = decode_statistic(column.statistic, np.array([count]), numbers, unit, outside)[0].as_py()
+    return found
 
 
 def _project(definition: Definition, con: Any, rows: list[Row]) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.maintenance.view.tuple_count import count_tuples
 from sqlfront.planner.model.query import Limit, RawColumn
 from sqlfront.planner.tasks import is_spread
-from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, with_specials
+from sqlfront.storage.codecs.moments import decode_statistic
+from sqlfront.storage.codecs.sums import combine, decode_avg, decode_sum, to_integers, with_specials
 from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE
 
@@ -117,7 +118,9 @@ def needed(view: MaintainedView) -> tuple[list[str], list[Part]]:
     definition = view.definition
     own = [raw for raw in definition.raw if raw.distinct_set is None]
     variables = [raw.variable for raw in own if raw.kind == "variable" and raw.variable is not None]
-    measures = [measure for raw in own for _, measure in raw.terms]
+    measures = [
+        measure for raw in own for terms in (raw.terms, *(one.terms for one in raw.moments)) for _, measure in terms
+    ]
     measures += [raw.present for raw in own if raw.present is not None]
     measures += [measure for raw in own for measure in raw.specials or ()]
     parts = [frozenset(definition.measures[measure].factors) for measure in measures]
@@ -152,13 +155,9 @@ def raw_column(view: MaintainedView, source: Rows, raw: RawColumn) -> Any:
         return view.codecs[raw.variable].decode(source.words(raw.variable))
     parts = [frozenset(measure.factors) for measure in view.definition.measures]
     present = None if raw.present is None else numbers(source, parts[raw.present])
-    shift = max((view.shift(parts[measure]) for _, measure in raw.terms), default=0)
-    limbs = combine(
-        [
-            (coefficient << (shift - view.shift(parts[measure])), source.values(parts[measure]))
-            for coefficient, measure in raw.terms
-        ]
-    )
+    if raw.kind == "statistic":
+        return _statistic(view, source, raw)
+    limbs, shift = _total(view, source, raw.terms)
     if raw.kind == "avg":
         assert present is not None
         array = decode_avg(limbs, shift, raw.scale, present, raw.argument_type or raw.type, raw.from_sum)
@@ -167,6 +166,30 @@ def raw_column(view: MaintainedView, source: Rows, raw: RawColumn) -> Any:
     if raw.specials is None:
         return array
     return with_specials(array, *(numbers(source, parts[measure]) for measure in raw.specials))
+
+
+def _total(view: MaintainedView, source: Rows, terms: Sequence[tuple[int, int]]) -> tuple[np.ndarray, int]:
+    """The sums of coefficients times measures, in the unit 2^-shift, and the shift."""
+    parts = [(coefficient, frozenset(view.definition.measures[measure].factors)) for coefficient, measure in terms]
+    shift = max((view.shift(part) for _, part in parts), default=0)
+    return combine([(number << (shift - view.shift(part)), source.values(part)) for number, part in parts]), shift
+
+
+def _statistic(view: MaintainedView, source: Rows, raw: RawColumn) -> Any:
+    """A statistic from its moments, brought to the finest unit that one of them has for its arguments."""
+    assert raw.statistic is not None and raw.present is not None
+
+    def count(measure: int) -> np.ndarray:
+        return numbers(source, frozenset(view.definition.measures[measure].factors))
+
+    totals = {one.powers: _total(view, source, one.terms) for one in raw.moments}
+    places = max(-(-shift // sum(powers)) for powers, (_, shift) in totals.items())
+    moments = {
+        powers: [number << (places * sum(powers) - shift) for number in to_integers(limbs)]
+        for powers, (limbs, shift) in totals.items()
+    }
+    unit, wild = 10**raw.scale << places, [count(measure) for measure in raw.specials or ()]
+    return decode_statistic(raw.statistic, count(raw.present), moments, unit, wild)
 
 
 def empty_group(view: MaintainedView) -> pa.RecordBatch:

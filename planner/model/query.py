@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlfront.planner.model.computed_rows import ComputedRows
+from sqlfront.planner.model.raw_column import RawColumn as RawColumn
 
 Mode = Literal["bag", "set", "group"]
 Presence = Literal["required", "optional", "absent"]
@@ -118,36 +119,6 @@ class Measure:
     """
 
     factors: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class RawColumn:
-    """One column of the maintained core, before the final projection.
-
-    kind      value
-    variable  the free variable `variable`
-    count     sum of the coefficients times the measures in `terms`, a BIGINT
-    sum       the same, at decimal `scale`, in `type`; NULL when measure `present` is 0
-    avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
-    least     `variable` of the first value that `distinct_sets` keeps for the group; NULL when it keeps none
-    greatest  the same of the last
-    A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
-    `specials` are the measures that count NaN, +inf and -inf of a floating sum.
-    `scale` is the decimal scale of the terms, which their coefficients have aligned. `from_sum`: DuckDB computes
-    this AVG as SUM / COUNT, which differs from its AVG operator in the last bit.
-    """
-
-    name: str
-    kind: Literal["variable", "count", "sum", "avg", "least", "greatest"]
-    type: str
-    variable: str | None = None
-    terms: tuple[tuple[int, int], ...] = ()
-    present: int | None = None
-    scale: int = 0
-    specials: tuple[int, int, int] | None = None
-    argument_type: str | None = None
-    from_sum: bool = False
-    distinct_set: int | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from sqlfront.planner.model.identifiers import quote
 from sqlfront.planner.model.query import Definition, Limit, RawColumn, is_grouped
+from sqlfront.planner.model.raw_column import statistics_of
 from sqlfront.planner.shards.blocks import Path, placed
 from sqlfront.planner.shards.product import Product, unused_names
 from sqlfront.planner.theory.wording import enumerate_words
@@ -169,8 +170,12 @@ def obstacle(definition: Definition, hashed: Collection[str], *, values_apart: b
     the distinct values that a group counts lie in one shard each, if not the group."""
     if definition.limit is not None and not definition.raw:
         return "none of its tables' columns are put out, by which the shards' rows could be ordered"
-    counted = counted_distinct_sets(definition)
-    if _is_apart(definition, hashed) or values_apart or not counted:
+    counted, statistics = counted_distinct_sets(definition), statistics_of(definition.raw)
+    if _is_apart(definition, hashed):
+        return None
+    if statistics:
+        return f"{statistics} of a group is computed from exact sums, which shards do not put out"
+    if values_apart or not counted:
         return None
     labels = enumerate_words(definition.distinct_sets[number].label for number in counted)
     return f"distinct values of {labels} are counted, and the same value may be in several shards"

@@ -1,7 +1,9 @@
 """Rules that make DuckDB give a view's answer, over the trees of queries.
 
-DuckDB leaves open which of several rows wins in ARG_MIN and ARG_MAX; a view takes the least or the greatest value.
-DuckDB computes the argument of an aggregate on all rows, even on rows that FILTER leaves out; a view does not.
+DuckDB leaves open which of several rows wins in ARG_MIN and ARG_MAX, and which ANY_VALUE and FIRST take; a view takes
+the least or the greatest value. DuckDB's SKEWNESS and KURTOSIS add up powers of the values, whose digits cancel where
+the mean is far from 0; a view's are exact. DuckDB computes the argument of an aggregate on all rows, even on rows that
+FILTER leaves out; a view does not.
 Each rule changes the tree.
 """
 
@@ -12,13 +14,20 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from sqlfront.sql import trees
+from sqlfront.sql.dialect import parse_one, printed
 
 ARGUMENT_OF_EXTREMUM = ("arg_min", "argmin", "min_by", "arg_max", "argmax", "max_by")
+_ANY = ("any_value", "arbitrary", "first", "last")
+_CANCELLING = ("skewness", "kurtosis", "kurtosis_pop")
 
 
 def without_ties(query: exp.Expr) -> exp.Expr:
-    """The query with arg_min(p, q) as arg_min(p, row(q, p)), over the rows where q is not NULL, as before."""
+    """The query with arg_min(p, q) as arg_min(p, row(q, p)), over the rows where q is not NULL, as before, and with
+    any_value(x) as any_value(x ORDER BY x)."""
     for call in _aggregates(query):
+        if call.name.casefold() in _ANY and len(arguments := _arguments(call)) == 1 and not call.args.get("order"):
+            ascending = exp.Ordered(this=arguments[0].copy(), desc=False, nulls_first=False)
+            call.set("order", exp.Order(expressions=[ascending]))
         if call.name.casefold() in ARGUMENT_OF_EXTREMUM and len(arguments := _arguments(call)) == 2:
             value, by = arguments
             present: exp.Expr = trees.Unlike(this=exp.Is(this=by.copy(), expression=exp.Null()))
@@ -26,6 +35,18 @@ def without_ties(query: exp.Expr) -> exp.Expr:
                 present = exp.And(this=call.args["filter"].this, expression=present)
             pair = trees.Call(this=exp.to_identifier("row"), expressions=[by.copy(), value.copy()])
             _set(call, [value, pair], present)
+    return query
+
+
+def with_deviations(query: exp.Expr) -> exp.Expr:
+    """The query with skewness(x) as that of the list of all x less their average."""
+    for call in _aggregates(query):
+        if call.name.casefold() in _CANCELLING and len(_arguments(call)) == 1:
+            values = call.copy()
+            values.set("this", exp.to_identifier("list"))
+            text = printed(values)
+            deviations = f"list_transform({text}, lambda value: value - list_avg({text}))"
+            call.replace(parse_one(f"SELECT list_{call.name}({deviations})").expressions[0])
     return query
 
 

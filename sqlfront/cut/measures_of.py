@@ -4,26 +4,19 @@ values."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from sqlfront.binding.notes import Notes
+from sqlfront.cut.factors import Measures, Multiply, are_alike, as_doubles, exactly, in_full, in_one_type
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.kept_values import Extremum, KeptValues
 from sqlfront.cut.leaf_columns import Leaves, named
-from sqlfront.cut.products import ARGUMENT, ONE, Expander, Monomial, Part, Polynomial, both, is_floating
-from sqlfront.cut.scalar_forms import (
-    ADD,
-    MULTIPLY,
-    SUBTRACT,
-    call,
-    equal,
-    guarded,
-    is_cast,
-    is_not_null,
-    row_values,
-)
+from sqlfront.cut.over_simpler import over_simpler
+from sqlfront.cut.products import ONE, Expander, Monomial, Part, Polynomial, is_floating, multiplied
+from sqlfront.cut.scalar_forms import ADD, SUBTRACT, call, equal, is_cast, is_not_null, row_values
 from sqlfront.cut.value_types import decimal_parts, is_exact_number
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -38,6 +31,8 @@ from sqlfront.planner.algebra.scalars import (
 )
 from sqlfront.planner.algebra.terms import Aggregated
 from sqlfront.planner.model.query import Measure, RawColumn
+from sqlfront.planner.model.raw_column import Moment
+from sqlfront.storage.codecs.moments import MOMENTS
 from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
 
@@ -46,7 +41,17 @@ SUMS = ("sum", "count_if", "countif")
 AVERAGES = ("avg", "mean")
 LEAST = ("min", "bool_and", "arg_min", "argmin", "min_by")
 GREATEST = ("max", "bool_or", "arg_max", "argmax", "max_by")
-ONE_VALUE = Constant("1", "INTEGER")
+MOST_TERMS = 32
+"""The most products that a moment of an expression over several tables is multiplied out into."""
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """An argument of a statistic, and its value and presence multiplied out."""
+
+    number: Scalar
+    value: Polynomial
+    presence: Polynomial
 
 
 class SummedArguments:
@@ -87,20 +92,28 @@ class Aggregates:
     ) -> None:
         self._core, self._leaves, self._notes, self._summed, self._kept = core, leaves, notes, summed, kept
         self._expander = Expander(con, core, leaves.never_null, notes)
+        self._measures = Measures(leaves, self._expander.first_atom)
         self._raw: dict[Aggregated, RawColumn] = {}
-        self._measures: dict[Measure, int] = {}
-        self._factors: dict[tuple[object, ...], Scalar] = {}
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        return tuple(self._measures)
+        return self._measures.all
 
     @property
     def raw(self) -> tuple[RawColumn, ...]:
         return tuple(self._raw.values())
 
     def value(self, aggregate: Aggregated) -> Scalar:
-        """The aggregate's value, as read from the raw column that holds it. Raises NotSupportedError."""
+        """The aggregate's value, as read from the raw columns that hold it. Raises NotSupportedError."""
+        found = over_simpler(aggregate, self.value, self._is_simple)
+        return self._read(aggregate) if found is None else found
+
+    def _is_simple(self, value: Scalar) -> bool:
+        """Whether an expression has the value of one table's row, and its text compares as it is."""
+        return len(self._core.atoms_of(value)) == 1 and not columns_of(value) & self._notes.collated.keys()
+
+    def _read(self, aggregate: Aggregated) -> Scalar:
+        """The aggregate's value as its own raw column."""
         same = replace(aggregate, column=_ANY)
         known = self._raw.get(same)
         if known is None:
@@ -109,13 +122,15 @@ class Aggregates:
 
     def count_rows(self) -> int:
         """The measure that counts the rows of the join."""
-        return self._measure(ONE[0], False)
+        return self._measures.measure(ONE[0], in_full)
 
     def _bind(self, aggregate: Aggregated) -> RawColumn:
         self._check(aggregate)
         name = function_name(aggregate.form)
         if name in (*LEAST, *GREATEST):
             return self._extremum(aggregate, "least" if name in LEAST else "greatest")
+        if name in MOMENTS:
+            return self._statistic(aggregate, name)
         kind = "count" if name in COUNTS else "avg" if name in AVERAGES else "sum"
         if aggregate.distinct:
             return self._distinct(aggregate, kind)
@@ -126,9 +141,11 @@ class Aggregates:
 
     def _check(self, aggregate: Aggregated) -> None:
         name = function_name(aggregate.form)
-        if name not in (*COUNTS, *AVERAGES, *SUMS, *LEAST, *GREATEST):
-            why = "it is neither a sum over rows, to which a change can be added, nor the first of them in an order"
-            hint = "use COUNT, SUM, AVG, MIN or MAX, or keep the rows in the view and aggregate when you read it"
+        if name not in (*COUNTS, *AVERAGES, *SUMS, *LEAST, *GREATEST, *MOMENTS):
+            why = "it is made neither of sums over rows, to which a change can be added, nor of the first in an order"
+            hint = (
+                "use COUNT, SUM, AVG, STDDEV, MIN or MAX, or keep the rows in the view and aggregate when you read it"
+            )
             raise self._refusal(f"The aggregate {name}", aggregate, why, hint)
         if aggregate.distinct and name in ("count_if", "countif"):
             hint = "leave DISTINCT out, or use bool_or"
@@ -142,7 +159,7 @@ class Aggregates:
         if aggregate.arguments:
             rows = self._expander.presence(aggregate.arguments[0])
         rows = self._filtered(aggregate, rows)
-        terms = tuple((int(one.coefficient), self._measure(one, False)) for one in rows)
+        terms = tuple((int(one.coefficient), self._measures.measure(one, in_full)) for one in rows)
         return self._column(aggregate, "count", terms=terms or ((0, self.count_rows()),))
 
     def _sum(self, aggregate: Aggregated, kind: str) -> RawColumn:
@@ -158,9 +175,7 @@ class Aggregates:
         return self._column(
             aggregate,
             kind,
-            terms=tuple(
-                (self._coefficient(one, scale, floating, aggregate), self._measure(one, floating)) for one in value
-            ),
+            terms=self._terms(value, scale, as_doubles if floating else in_full, aggregate),
             present=present,
             scale=scale,
             argument_type=argument_type,
@@ -176,7 +191,7 @@ class Aggregates:
         others = tuple(condition for condition in value.guarding if condition != (atom, is_not_null(column)))
 
         def where(condition: Scalar, values: tuple[Part, ...] = ()) -> int:
-            return self._measure(Monomial(Fraction(1), values, others).where((atom, condition)), True)
+            return self._measures.measure(Monomial(Fraction(1), values, others).where((atom, condition)), as_doubles)
 
         infinities = (Constant(f"CAST('{text}' AS DOUBLE)", "DOUBLE") for text in ("inf", "-inf"))
         plus, minus = (where(equal(number, infinity)) for infinity in infinities)
@@ -191,6 +206,65 @@ class Aggregates:
             argument_type=argument_type,
             from_sum=kind == "avg" and self._summed.averages_by_sum(aggregate),
         )
+
+    def _statistic(self, aggregate: Aggregated, name: str) -> RawColumn:
+        """A statistic of exact moments. A moment is over the rows where its own arguments are finite; those where they
+        are not are counted."""
+        if aggregate.distinct:
+            why = "its sums are over rows, not over values"
+            raise self._refusal(f"{name}(DISTINCT ...)", aggregate, why, "select the distinct values in a subquery")
+        values = in_one_type([self._number(value, "statistic", aggregate) for value in aggregate.arguments])
+        floating = values[0].type == "DOUBLE"
+        arguments = [self._floating(value, aggregate) if floating else self._exact(value) for value in values]
+        scale = (decimal_parts(arguments[0].number.type) or (0, 0))[1]
+        rows = self._filtered(aggregate, reduce(multiplied, (one.presence for one in arguments)))
+
+        def moment(powers: tuple[int, ...]) -> Moment:
+            pairs = zip(arguments, powers, strict=True)
+            factors = [factor for one, power in pairs for factor in [one.value] * power or [one.presence]]
+            product = self._filtered(aggregate, reduce(multiplied, factors))
+            self._check_product(product, aggregate)
+            return Moment(powers, self._terms(product, scale * sum(powers), exactly, aggregate))
+
+        def outside(one: _Argument) -> int:
+            [row] = rows
+            is_wild = call("NOT isfinite({0})", "BOOLEAN", one.number)
+            return self._measures.measure(row.where((self._core.atoms_of(one.number)[0], is_wild)), in_full)
+
+        return self._column(
+            aggregate,
+            "statistic",
+            present=self._presence(rows, aggregate),
+            scale=scale,
+            specials=tuple(map(outside, arguments)) if floating else None,
+            statistic=name,
+            moments=tuple(map(moment, MOMENTS[name])),
+        )
+
+    def _exact(self, value: Scalar) -> _Argument:
+        return _Argument(value, *self._expander.expand(value, False))
+
+    def _floating(self, number: Scalar, aggregate: Aggregated) -> _Argument:
+        """A DOUBLE, summed where it is finite."""
+        atoms = self._core.atoms_of(number)
+        if len(atoms) != 1:
+            why = "its powers are kept as products of one-table sums, which rounded arithmetic does not follow"
+            hint = "compute it from one table's columns"
+            raise self._refusal("This statistic of several tables or none", aggregate, why, hint)
+        written = number.arguments[0] if isinstance(number, Call) and is_cast(number) else number
+        _, presence = self._expander.leaf(written)
+        one = Monomial(Fraction(1), ((atoms[0], number),), presence[0].guarding)
+        return _Argument(number, (one.where((atoms[0], call("isfinite({0})", "BOOLEAN", number))),), presence)
+
+    def _check_product(self, product: Polynomial, aggregate: Aggregated) -> None:
+        alike = all(
+            are_alike([value for owner, value in one.values if owner == atom])
+            for one in product
+            for atom in {owner for owner, _ in one.values}
+        )
+        if not alike or len(product) > MOST_TERMS:
+            why = f"its powers are more than {MOST_TERMS} products" if alike else "it multiplies decimals of two types"
+            raise self._refusal("This statistic", aggregate, why, "compute its argument from one table's columns")
 
     def _distinct(self, aggregate: Aggregated, kind: str) -> RawColumn:
         """COUNT, SUM or AVG of the distinct values that a view of distinct values keeps; those of a row may have
@@ -256,7 +330,7 @@ class Aggregates:
 
     def _presence(self, presence: Polynomial, aggregate: Aggregated) -> int:
         if len(presence) == 1 and presence[0].coefficient == 1 and not presence[0].values:
-            return self._measure(presence[0], False)
+            return self._measures.measure(presence[0], in_full)
         if not presence:
             raise self._refusal("A sum of NULL", aggregate, "it is always NULL", "write NULL")
         what = "A sum whose CASE branches are NULL in different rows"
@@ -264,10 +338,19 @@ class Aggregates:
         hint = "declare the columns NOT NULL, use coalesce(column, 0), or write FILTER (WHERE ...) instead of CASE"
         raise self._refusal(what, aggregate, why, hint)
 
-    def _coefficient(self, monomial: Monomial, scale: int, floating: bool, aggregate: Aggregated) -> int:
+    def _terms(
+        self, polynomial: Polynomial, scale: int, multiply: Multiply, aggregate: Aggregated
+    ) -> tuple[tuple[int, int], ...]:
+        """The coefficients and measures of a polynomial, brought to a decimal scale."""
+        return tuple(
+            (self._coefficient(one, scale, multiply, aggregate), self._measures.measure(one, multiply))
+            for one in polynomial
+        )
+
+    def _coefficient(self, monomial: Monomial, scale: int, multiply: Multiply, aggregate: Aggregated) -> int:
         """The integer that brings a term's product to the decimal scale of the result; DOUBLE factors have none."""
         scales = 0
-        for atom, value in () if floating else monomial.values:
+        for atom, value in () if multiply is as_doubles else monomial.values:
             parts = decimal_parts(value.type) if atom else None
             scales += parts[1] if parts else 0
         coefficient = monomial.coefficient * Fraction(10) ** (scale - scales)
@@ -276,64 +359,5 @@ class Aggregates:
             raise self._refusal("This sum", aggregate, why, "cast the columns to wider decimals")
         return int(coefficient)
 
-    def _measure(self, monomial: Monomial, floating: bool) -> int:
-        atoms = {atom for atom, _ in (*monomial.values, *monomial.conditions) if atom}
-        scalers = [value for atom, value in monomial.values if not atom]
-        if scalers and not atoms:  # A constant's sum: any atom may carry it.
-            atoms = {self._expander.first_atom}
-        factors = []
-        for i, atom in enumerate(sorted(atoms)):
-            value = self._shared_factor(atom, monomial, scalers if i == 0 else [], floating)
-            factors.append((atom, self._leaves.factor(value, atom)))
-        return self._measures.setdefault(Measure(tuple(factors)), len(self._measures))
-
-    def _shared_factor(self, atom: str, monomial: Monomial, scalers: list[Scalar], floating: bool) -> Scalar:
-        """The factor of an atom; that of an equal product, in whatever order its conditions came, if there is one."""
-        values = tuple(value for owner, value in monomial.values if owner == atom)
-        conditions = frozenset(value for owner, value in monomial.conditions if owner == atom)
-        identity = (atom, values, conditions, tuple(scalers), floating)
-        if identity not in self._factors:
-            self._factors[identity] = self._factor(atom, monomial, scalers, floating)
-        return self._factors[identity]
-
-    def _factor(self, atom: str, monomial: Monomial, scalers: list[Scalar], floating: bool) -> Scalar:
-        """CASE WHEN conditions THEN product END, without the conditions that the product's own NULL implies."""
-        values = [value for owner, value in monomial.values if owner == atom]
-        implied = {is_not_null(value) for value in values}
-        conditions = [value for owner, value in monomial.guarding if owner == atom and value not in implied]
-        product = _product(values, floating)
-        for scaler in scalers:
-            product = _scaled(scaler, product or Constant("CAST(1 AS DOUBLE)", "DOUBLE"))
-        if not conditions:
-            return product or ONE_VALUE
-        condition = conditions[0]
-        for other in conditions[1:]:
-            condition = both(condition, other)
-        return guarded(condition, product or ONE_VALUE)
-
 
 _ANY = Column(0, "", "")
-
-
-def _product(values: list[Scalar], floating: bool) -> Scalar | None:
-    """The values multiplied in a type that holds the product."""
-    if floating:
-        values = [cast(value, "DOUBLE") for value in values]
-    elif len(values) > 1:
-        values = [_wide(value) for value in values]
-    product: Scalar | None = None
-    for value in values:
-        product = value if product is None else call(MULTIPLY, product.type, product, value)
-    return product
-
-
-def _wide(value: Scalar) -> Scalar:
-    parts = decimal_parts(value.type)
-    return cast(value, f"DECIMAL(38,{parts[1]})" if parts else "HUGEINT")
-
-
-def _scaled(scaler: Scalar, value: Scalar) -> Scalar:
-    """A scaler (v * c, v / c) applied to a value."""
-    assert isinstance(scaler, Call)
-    left, right = scaler.arguments
-    return call(scaler.form, scaler.type, value if left == ARGUMENT else left, right)

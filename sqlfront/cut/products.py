@@ -141,11 +141,11 @@ class Expander:
 
     def _binary(self, form: str, left: Scalar, right: Scalar, floating: bool) -> tuple[Polynomial, Polynomial]:
         (one, one_present), (other, other_present) = (self.expand(operand, floating) for operand in (left, right))
-        present = _product(one_present, other_present)
+        present = multiplied(one_present, other_present)
         if form == MULTIPLY:
-            return _product(one, other), present
+            return multiplied(one, other), present
         signed = _scaled(other, -1) if form == SUBTRACT else other
-        return _combined(_product(one, other_present) + _product(one_present, signed)), present
+        return _combined(multiplied(one, other_present) + multiplied(one_present, signed)), present
 
     def _divided(self, value: Call, floating: bool) -> tuple[Polynomial, Polynomial]:
         dividend, divisor = value.arguments
@@ -153,7 +153,7 @@ class Expander:
             raise self._refused(value)
         total, presence = self.expand(dividend, floating)
         scale = Monomial(Fraction(1), (("", call(DIVIDE, "DOUBLE", ARGUMENT, divisor)),))
-        return _product(total, (scale,)), presence
+        return multiplied(total, (scale,)), presence
 
     def _constant(self, value: Scalar, floating: bool) -> tuple[Polynomial, Polynomial]:
         number = self._evaluate(value)
@@ -184,9 +184,9 @@ class Expander:
             then_value, then_presence = self.expand(then, floating)
             yes = (self.indicator(condition),)
             no = self._negation(condition)
-            value = _combined(_product(yes, then_value) + _product(no, value))
+            value = _combined(multiplied(yes, then_value) + multiplied(no, value))
             if presence != then_presence:
-                presence = _combined(_product(yes, then_presence) + _product(no, presence))
+                presence = _combined(multiplied(yes, then_presence) + multiplied(no, presence))
         return value, presence
 
     def _negation(self, predicate: Scalar) -> Polynomial:
@@ -221,7 +221,8 @@ def _keeps_value(source: str, target: str, floating: bool) -> bool:
     return is_lossless(source, target) or (floating and target == "DOUBLE")
 
 
-def _product(left: Polynomial, right: Polynomial) -> Polynomial:
+def multiplied(left: Polynomial, right: Polynomial) -> Polynomial:
+    """The product of two polynomials."""
     return _combined(tuple(one.times(other) for one in left for other in right))
 
 

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlfront.binding.freeze import with_database
-from sqlfront.binding.ties import with_guards, without_ties
+from sqlfront.binding.ties import with_deviations, with_guards, without_ties
 from sqlfront.database.names import shown
 from sqlfront.database.user_settings import frozen, lossless
 from sqlfront.explain.unpruned import unpruned
+from sqlfront.planner.model.raw_column import statistics_of
 from sqlfront.sql.dialect import parse_one
 from sqlfront.storage.capture.trigger_sql import table_sql
+from sqlfront.storage.codecs.moments import UNITLESS
 from sqlfront.storage.errors import ProgrammingError
 from sqlfront.storage.sql_text import quote
 
@@ -27,7 +29,8 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
 
     DuckDB recomputes the view, and compares, under the view's settings. Of the rows that tie in an ARG_MIN or ARG_MAX,
     it is made to take the one that the view takes; what an aggregate has under FILTER, it computes under the filter.
-    Floating columns are compared after pairing rows on the other columns, within 1e-9 of the largest value.
+    Floating columns are compared after pairing rows on the other columns, within 1e-9 of the largest value; of what has
+    no unit, such as CORR, within 1e-9 of 1 too: where it is 0, DuckDB's has the rounding errors of its sums.
     """
     database, con = session.database, session.duck
     for table in database.change_tables.values():
@@ -40,6 +43,9 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
     # Numbered: a user's column could be called as anything we write here.
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
     tree = with_database(parse_one(entry.select), database.name)
+    blocks = [entry.definition, *(block for _, block in entry.definition.own_blocks)]
+    if any(statistics_of(block.raw) for block in blocks):
+        tree = with_deviations(tree)
     expected = unpruned(database, with_guards(without_ties(tree)))
     # Columns without collations, which would hide that another of several equal texts is shown.
     typed = ", ".join(f"{name} {type_}" for name, (_, type_) in zip(names, entry.definition.columns, strict=True))
@@ -62,7 +68,15 @@ def _difference(entry: ViewEntry, names: Sequence[str]) -> str:
     exact = [name for name in names if name not in floats]
     number = f"row_number() OVER (PARTITION BY {', '.join(exact) or '1'} ORDER BY {', '.join([*exact, *floats])}) AS n"
     # One row whatever the columns: an aggregate is always there.
-    scales = "".join(f", coalesce(max(abs({name})) FILTER (isfinite({name})), 0) AS {name}" for name in floats)
+    unitless = [raw.name for raw in entry.definition.raw if raw.statistic in UNITLESS]
+    least = {
+        name: int(any(raw in expression for raw in unitless))
+        for name, expression in zip(names, entry.definition.projection, strict=True)
+    }
+    scales = "".join(
+        f", greatest(coalesce(max(abs({name})) FILTER (isfinite({name})), 0), {least[name]}) AS {name}"
+        for name in floats
+    )
     same = [f"e.{name} IS NOT DISTINCT FROM f.{name}" for name in exact]
     same += [
         f"(e.{name} IS NOT DISTINCT FROM f.{name} OR abs(e.{name} - f.{name}) <= 1e-9 * s.{name})" for name in floats

@@ -36,11 +36,15 @@ def encode_factor(column: pa.Array | pa.ChunkedArray, type: str, limbs: int, shi
     """The values of a numeric or BOOLEAN column as an (n, limbs) int64 array; NULL is 0.
 
     Integers and booleans as they are, decimals as scaled integers (`shift` does not concern them), FLOAT and
-    DOUBLE times 2^shift. FactorRange if that is no integer of so many limbs; DataError for NaN and infinities.
+    DOUBLE times 2^shift. An ARRAY stands for the exact product of its elements. FactorRange if that is no integer of
+    so many limbs; DataError for NaN and infinities.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    encode = _float_factor if type in ("FLOAT", "DOUBLE") else _integer_factor
-    parts = [encode(_codec(type).native(chunk), type, limbs, shift) for chunk in chunks if len(chunk)]
+    if type.endswith("]"):
+        parts = [_product_factor(chunk, type, limbs, shift) for chunk in chunks if len(chunk)]
+    else:
+        encode = _float_factor if type in ("FLOAT", "DOUBLE") else _integer_factor
+        parts = [encode(_codec(type).native(chunk), type, limbs, shift) for chunk in chunks if len(chunk)]
     if not parts:
         return np.empty((0, limbs), np.int64)
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -186,6 +190,40 @@ def _float_factor(array: pa.Array, type: str, limbs: int, shift: int) -> np.ndar
     if needed_shift > shift or needed_limbs > limbs:
         raise FactorRange(max(limbs, needed_limbs), needed_shift)
     kernels.float_limbs(bits.ctypes.data, len(bits), shift, out.ctypes.data, limbs)
+    return out
+
+
+def _product_factor(array: pa.Array, type: str, limbs: int, shift: int) -> np.ndarray:
+    """The products of the elements of arrays, each element in an equal share of the unit 2^-shift."""
+    element, _, digits = type.rstrip("]").rpartition("[")
+    length, width = int(digits), 1
+    share = shift // length
+    values = array.values[array.offset * length : (array.offset + len(array)) * length]
+    while True:
+        try:
+            factors = encode_factor(values, element, width, share).reshape(len(array), length, -1)
+            break
+        except FactorRange as needed:
+            width, share = needed.limbs, needed.shift
+    product = factors[:, 0]
+    for place in range(1, length):
+        product = _multiplied(product, factors[:, place])
+    product = _trimmed(product)
+    if product.shape[1] > limbs or share * length > shift:
+        raise FactorRange(max(limbs, product.shape[1]), share * length)
+    out = np.repeat(product[:, -1:] >> 63, limbs, axis=1)
+    out[:, : product.shape[1]] = product
+    return out
+
+
+def _multiplied(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The product of numbers row by row, in as many limbs as both have."""
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
+    widths, rows = (left.shape[1], right.shape[1]), len(left)
+    out, room = np.empty((rows, sum(widths)), np.int64), np.empty(2 * sum(widths) + 1, np.int64)
+    kernels.multiply_rows(
+        left.ctypes.data, widths[0], right.ctypes.data, widths[1], out.ctypes.data, rows, room.ctypes.data
+    )
     return out
 
 

@@ -85,11 +85,12 @@ MAX_BUFFERS = 40
 # The last buffer has a word for each row of a leaf's delta: which of its values are heavy.
 STATUSES = MAX_BUFFERS - 1
 SCRATCH_WORDS = BUFFERS + 3 * MAX_BUFFERS
-TEMPORARY_WORDS = 512
+TEMPORARY_WORDS = 640
 # How many look-ups of a row are asked for ahead (programs/look_ahead.py).
 MOST_LOOKUPS = 16
-# The widest value: a product's operands and result have room in TEMPORARY.
-MAX_LIMBS = 120
+# The widest value: the sum of 2^64 fourth powers of any DOUBLE, whose digits span 4 * 2098 bits. A product's operands
+# and result have room in TEMPORARY.
+MAX_LIMBS = 133
 
 # An entry of `run_epoch`: three programs, the address of the encoded rows, how many these are. Behind that of an epoch
 # that a kernel commits come the address of the word that tells how far it has come; the scratch space; the address of

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import NULL_CODE
-from sqlfront.storage.kernels.memory import add_overflows, load, product_overflows, store
+from sqlfront.storage.kernels.memory import add_overflows, load, product_overflows, shift_right, store
 from sqlfront.storage.kernels.programs.arrow_words import load8
 from sqlfront.storage.kernels.tables.byte_strings import ENTRIES, HEAP, equal_bytes
+from sqlfront.storage.kernels.tables.float_sums import bit_length, exponent_of, significand_of
+from sqlfront.storage.kernels.tables.limbs import multiply, negate
 
 WORDS = 6
 BLOCK = 64
@@ -32,6 +34,13 @@ FLOOR, YEAR, MONTH, DAY = range(18, 22)
 # Whether the string with code a, in the dictionary whose state is y, is like the pattern at x: [n, then address and
 # length of what it begins with, of what it ends with, and of n strings it has between these, one after the other].
 LIKE = 22
+# The bits that a and b have both; NULL if a or b is.
+BITS = 23
+# Word a of the row and the b - 1 behind it = the product of numbers, each in the unit 2^-x; 0 if one is NULL. Refused
+# if it does not fit. y has a field for each number: a register, counted from 1, and whether it holds a whole number or
+# the code of a DOUBLE. `out` is the address of room for ROOM * b words.
+STORE_PRODUCT = 24
+FIELD, WHOLE, MOST_FACTORS, ROOM = 16, 1 << 15, 4, 6
 
 _INFINITE_DAY = 2147483647
 
@@ -118,9 +127,72 @@ def like(at, registers, count):
         store(out, i, value)
 
 
+@kernel("int64(int64,int64,int64,int64,int64)")
+def write_number(word, whole, shift, out, limbs):
+    """A whole number, or the DOUBLE that has a code, times 2^shift; 1 if that is no whole number of so many limbs."""
+    for i in range(limbs):
+        store(out, i, 0)
+    if word == 0:
+        return 0
+    negative = word < 0
+    if whole:
+        significand, position = -word if negative else word, shift
+    else:
+        bits = word ^ ((word >> 63) & 0x7FFFFFFFFFFFFFFF)
+        significand, position = significand_of(bits), exponent_of(bits) + shift
+        if (bits >> 52) & 0x7FF == 0x7FF:
+            return 1
+    if position < 0:
+        if position < -63 or significand & ((1 << -position) - 1) != 0:
+            return 1
+        significand = shift_right(significand, -position)
+        position = 0
+    if position + bit_length(significand) >= 64 * limbs:
+        return 1
+    limb = position >> 6
+    offset = position & 63
+    store(out, limb, significand << offset)
+    if offset > 0 and limb + 1 < limbs:
+        store(out, limb + 1, shift_right(significand, 64 - offset))
+    if negative:
+        negate(out, 0, limbs)
+    return 0
+
+
+@kernel("int64(int64,int64,int64,int64,int64)")
+def store_product(at, registers, count, block, width):
+    """STORE_PRODUCT."""
+    room = load(at, 1)
+    place = load(at, 2)
+    limbs = load(at, 3)
+    shift = load(at, 4)
+    other = room
+    temporary = room + 8 * limbs
+    refused = 0
+    for i in range(count):
+        product = block + (i * width + place) * 8
+        fields = load(at, 5)
+        first = True
+        while fields != 0:
+            word = load(registers, ((fields & (WHOLE - 1)) - 1) * count + i)
+            whole = fields & WHOLE != 0
+            fields = shift_right(fields, FIELD)
+            if word == NULL_CODE:
+                for limb in range(limbs):
+                    store(product, limb, 0)
+                fields = 0
+            elif first:
+                refused |= write_number(word, whole, shift, product, limbs)
+            else:
+                refused |= write_number(word, whole, shift, other, limbs)
+                refused |= multiply(product, 0, limbs, product, 0, limbs, other, 0, limbs, temporary)
+            first = False
+    return refused
+
+
 @kernel("int64(int64,int64,int64)")
 def calculate(at, registers, count):
-    """ADD, SUBTRACT and MULTIPLY."""
+    """ADD, SUBTRACT, MULTIPLY and BITS."""
     kind = load(at, 0)
     out = registers + load(at, 1) * count * 8
     left = registers + load(at, 2) * count * 8
@@ -136,6 +208,8 @@ def calculate(at, registers, count):
             if kind == MULTIPLY:
                 refused |= product_overflows(a, b)
                 value = a * b
+            elif kind == BITS:
+                value = a & b
             else:
                 b = -b if kind == SUBTRACT else b
                 refused |= add_overflows(a, b)
@@ -244,7 +318,9 @@ def operate(at, registers, count, block, width):
     if kind == LIKE:
         like(at, registers, count)
         return 0
-    return calculate(at, registers, count) if kind <= MULTIPLY else date(at, registers, count)
+    if kind == STORE_PRODUCT:
+        return store_product(at, registers, count, block, width)
+    return calculate(at, registers, count) if kind <= MULTIPLY or kind == BITS else date(at, registers, count)
 
 
 @kernel("int64(int64,int64,int64,int64,int64,int64)")

@@ -1,4 +1,4 @@
-"""Kernels of exact sums: numbers of several limbs from doubles, to doubles, and scaled together.
+"""Kernels of exact sums: numbers of several limbs from doubles, to doubles, multiplied, and scaled together.
 
 Arrays are given by their addresses. A number is a row of an (n, width) int64 array: two's complement, least significant
 limb first.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.memory import high_product, less_unsigned, load, shift_right, store
+from sqlfront.storage.kernels.tables.limbs import multiply
 
 _FRACTION = (1 << 52) - 1
 _IMPLICIT = 1 << 52
@@ -130,6 +131,15 @@ def nearest_doubles(limbs, width, shift, magnitude, out, rows):
             store(magnitude, i, word)
         bits = nearest_double(magnitude, width, shift)
         store(out, row, bits | _SIGN if negative else bits)
+
+
+@kernel("void(int64,int64,int64,int64,int64,int64,int64)")
+def multiply_rows(left, left_width, right, right_width, out, rows, temporary):
+    """The products of the numbers row by row, of `left_width` + `right_width` limbs. `temporary` has room for two."""
+    width = left_width + right_width
+    for row in range(rows):
+        number, other = left + 8 * left_width * row, right + 8 * right_width * row
+        multiply(out + 8 * width * row, 0, width, number, 0, left_width, other, 0, right_width, temporary)
 
 
 @kernel("void(int64,int64,int64,boolean,int64,int64,int64)")

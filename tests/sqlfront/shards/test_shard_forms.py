@@ -24,7 +24,8 @@ VALUES = {
     "MAP(VARCHAR, INTEGER)": ["MAP {'a': 1}", "MAP {}", "NULL"],
 }
 ROLLED = "SELECT a, k, count(*) AS n, sum(a) AS total FROM r GROUP BY ROLLUP (a, k)"
-ALONE = ("SELECT DISTINCT k FROM r", "SELECT max(k) AS last FROM r", ROLLED)
+SPREAD = "SELECT stddev(a) AS s, covar_samp(a, length(k)) AS c FROM r"
+ALONE = ("SELECT DISTINCT k FROM r", "SELECT max(k) AS last FROM r", ROLLED, SPREAD)
 """What reads no column that is hashed: a nested value has no text of its own, nor has a text with a collation. The
 groups of all sets have no column in common."""
 DEFERRED = "CREATE MATERIALIZED VIEW d WITH (apply = 'on read') AS SELECT k, sum(a) AS n FROM r GROUP BY k"
@@ -58,6 +59,9 @@ FORMS = [
     ("STRUCT(p INTEGER, q VARCHAR)", "SELECT a, min(k) AS least, count(DISTINCT k) AS n FROM r GROUP BY a", ""),
     *(("VARCHAR COLLATE NOCASE", query, "") for query in COLLATED),
     ("VARCHAR", ROLLED, ""),
+    ("VARCHAR", SPREAD, ""),
+    ("VARCHAR", "SELECT k, var_pop(a) AS s, bool_or(a > 1) AS b, bit_or(a) AS o FROM r GROUP BY k", ""),
+    ("VARCHAR", "SELECT r.k, regr_r2(r.a, s.c + r.a) AS m FROM r, s WHERE r.k = s.k GROUP BY r.k", ""),
     ("VARCHAR", "SELECT k, n FROM d", DEFERRED),
     ("VARCHAR", "SELECT n, count(*) AS m FROM d, s WHERE d.k = s.k GROUP BY n", DEFERRED),
     ("VARCHAR", "SELECT a, z FROM d", TRIED),

@@ -1,0 +1,393 @@
+"""The registers of a compiled expression: the operations that compute its value from the codes of columns.
+
+Each register is the result of one operation, made once. An expression is translated where our arithmetic gives the very
+value that DuckDB gives; for any other it is Untranslated.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlfront.storage.codecs.bound_tree import Bound
+from sqlfront.storage.codecs.codec import RESERVED_HIGH
+from sqlfront.storage.codecs.encoding import Dictionaries, codec_for
+from sqlfront.storage.errors import NotSupportedError
+from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
+from sqlfront.storage.kernels.programs import expression as kernels
+
+if TYPE_CHECKING:
+    from sqlfront.maintenance.relation.base_relation import Column
+
+_MAX = 2**63 - 1
+_DAY = 86_400_000_000
+_LARGEST_EXACT = 2**53  # Every whole number up to it is a DOUBLE.
+_LAST_DAY = 2**31 - 1  # It stands for infinity, as its opposite does.
+_INTEGERS = {"HUGEINT": (-_MAX, _MAX), "BOOLEAN": (0, 1)}
+for _bits, _name in ((8, "TINYINT"), (16, "SMALLINT"), (32, "INTEGER"), (64, "BIGINT")):
+    _INTEGERS[_name] = (-(2 ** (_bits - 1)), 2 ** (_bits - 1) - 1) if _bits < 64 else (-_MAX, _MAX)
+    if _bits < 64:
+        _INTEGERS["U" + _name] = (0, 2**_bits - 1)
+RESERVED = {"BIGINT": RESERVED_LOW, "UBIGINT": RESERVED_HIGH}
+# The types whose codes are ordered as their values, besides numbers.
+_ORDERED = {
+    *("UBIGINT", "FLOAT", "DOUBLE", "DATE", "TIME", "TIME_NS", "TIMESTAMP", "TIMESTAMP_S", "TIMESTAMP_MS"),
+    *("TIMESTAMP_NS", "TIMESTAMP WITH TIME ZONE", "TIMESTAMPTZ_NS"),
+}
+_EQUALITIES = {
+    "=": kernels.EQUAL,
+    "<>": kernels.UNEQUAL,
+    "IS DISTINCT FROM": kernels.DISTINCT,
+    "IS NOT DISTINCT FROM": kernels.NOT_DISTINCT,
+}
+_ORDERS = {"<": kernels.LESS, "<=": kernels.LESS_EQUAL, ">": kernels.LESS, ">=": kernels.LESS_EQUAL}
+_CONNECTIVES = {"AND": kernels.AND, "OR": kernels.OR}
+_ARITHMETIC = {"+": kernels.ADD, "-": kernels.SUBTRACT, "*": kernels.MULTIPLY}
+# From a constant to what a string begins with, what it has then, one after the other, and what it ends with.
+_LIKE: dict[str, Callable[[str], list[str]]] = {
+    "prefix": lambda text: [text, ""],
+    "contains": lambda text: ["", text, ""],
+    "suffix": lambda text: ["", text],
+    "starts_with": lambda text: [text, ""],
+    "ends_with": lambda text: ["", text],
+    "~~": lambda text: text.split("%"),
+    "!~~": lambda text: text.split("%"),
+}
+_EXTREMES = ("greatest", "least")
+_CALENDAR = {"year": kernels.YEAR, "month": kernels.MONTH, "day": kernels.DAY}
+
+
+class Untranslated(Exception):
+    """An expression that only DuckDB computes."""
+
+
+class Registers:
+    """The operations of a program, (kind, a, b, x, y), by their registers; `patterns` are those of LIKE, `reads` the
+    columns. `release` lets go of the text constants."""
+
+    def __init__(self, columns: Sequence[Column], dictionaries: Dictionaries) -> None:
+        self._columns, self._dictionaries = columns, dictionaries
+        self._pinned: dict[str, int] = {}
+        self.operations: dict[tuple[int, ...], int] = {}
+        self.patterns: list[tuple[bytes, ...]] = []
+        self.reads: list[Column] = []
+
+    def release(self) -> None:
+        for code in self._pinned.values():
+            self._dictionaries.varchar.unpin(code)
+        self._pinned.clear()
+
+    def factors(self, bound: Bound) -> list[tuple[int, bool]]:
+        """The registers whose product is stored, and which hold whole numbers; NULL is 0."""
+        if bound.operation == "CASE" and len(bound.children) == 3:
+            condition, value, otherwise = bound.children
+            if condition.type != "BOOLEAN" or otherwise.operation != "CONSTANT" or otherwise.value is not None:
+                raise Untranslated
+            (first, whole), *others = self.factors(value)
+            return [(self.add(kernels.SELECT, self.value(condition), first, self.word(NULL_CODE)), whole), *others]
+        if bound.operation == "array_value" and len(bound.children) <= kernels.MOST_FACTORS:
+            return [self._factor(child) for child in bound.children]
+        return [self._factor(bound)]
+
+    def _factor(self, bound: Bound) -> tuple[int, bool]:
+        """A number: a whole one, also as the DOUBLE that it is cast to, or the code of a DOUBLE."""
+        if bound.operation == "CAST" and bound.type == "DOUBLE" and bound.children[0].type in _INTEGERS:
+            value = self.value(bound.children[0])
+            return self.add(kernels.ADD, value, self.word(0), -_LARGEST_EXACT, _LARGEST_EXACT), True
+        if bound.type not in ("DOUBLE", "HUGEINT"):
+            raise Untranslated
+        return self.value(bound), bound.type == "HUGEINT"
+
+    def add(self, kind: int, a: int = 0, b: int = 0, x: int = 0, y: int = 0) -> int:
+        return self.operations.setdefault((kind, a, b, x, y), len(self.operations))
+
+    def word(self, word: int) -> int:
+        return self.add(kernels.CONSTANT, x=word)
+
+    def value(self, bound: Bound) -> int:
+        """The register of an expression's value. Untranslated unless its type has codes that we can compute with."""
+        if bound.type != "VARCHAR" and bound.type not in _ORDERED and scale_of(bound.type) is None:
+            raise Untranslated
+        if bound.operation == "COLUMN":
+            return self._load(bound.value)
+        if bound.operation == "CONSTANT":
+            return self._constant(bound)
+        return self._rule(bound.operation)(bound)
+
+    def _rule(self, operation: str) -> Callable[[Bound], int]:
+        if operation in _EQUALITIES or operation in _ORDERS:
+            return self._comparison
+        if operation in _CONNECTIVES or operation == "NOT":
+            return self._connective
+        if operation in _ARITHMETIC:
+            return self._arithmetic
+        if operation in _CALENDAR:
+            return self._calendar
+        if operation in _LIKE:
+            return self._like
+        if operation in _EXTREMES:
+            return self._extreme
+        rules = {
+            "&": self._bits,
+            "isfinite": self._finiteness,
+            "isnan": self._finiteness,
+            "date_diff": self._date_difference,
+            "datediff": self._date_difference,
+            "IN": self._membership,
+            "IS NULL": self._nullness,
+            "IS NOT NULL": self._nullness,
+            "CASE": self._case,
+            "COALESCE": self._coalesce,
+            "CAST": self._cast,
+            "constant_or_null": self._constant_or_null,
+        }
+        if operation not in rules:
+            raise Untranslated
+        return rules[operation]
+
+    def _load(self, number: int, word: int | None = None) -> int:
+        """A column's only word; or this `word` of it."""
+        column = self._columns[number]
+        try:
+            codec = codec_for(column.type, self._dictionaries)
+        except NotSupportedError:
+            raise Untranslated from None
+        if codec.words != 1 and word is None:
+            raise Untranslated
+        if column not in self.reads:
+            self.reads.append(column)
+        return self.add(kernels.LOAD, number, word or 0, x=RESERVED.get(column.type, NULL_CODE))
+
+    def _code(self, number: float) -> int:
+        return codec_for("DOUBLE", self._dictionaries).encode_value(number)[0]
+
+    def _constant(self, bound: Bound) -> int:
+        value = bound.value
+        if value is None:
+            return self.word(NULL_CODE)
+        if bound.type == "VARCHAR":
+            if value not in self._pinned:
+                self._pinned[value] = self._dictionaries.varchar.pin(value.encode())
+            return self.word(self._pinned[value])
+        if bound.type in ("FLOAT", "DOUBLE"):
+            return self.word(self._code(float(value)))
+        code = _whole(value) + (NULL_CODE + 1 if bound.type == "UBIGINT" else 0)
+        if not -_MAX <= code <= _MAX:
+            raise Untranslated
+        return self.word(code)
+
+    def _comparison(self, bound: Bound) -> int:
+        left, right = bound.children
+        if not _alike(left.type, right.type):
+            raise Untranslated
+        if left.type == "HUGEINT" and bound.operation in ("=", "<>"):
+            column, constant = (right, left) if left.operation == "CONSTANT" else (left, right)
+            if column.operation == "COLUMN" and constant.operation == "CONSTANT":
+                equal = self._wide_equality(column, constant)
+                return equal if bound.operation == "=" else self.add(kernels.NOT, equal)
+        if bound.operation in (">", ">="):
+            left, right = right, left
+        if bound.operation in _ORDERS:
+            if left.type == "VARCHAR":
+                raise Untranslated
+            return self.add(_ORDERS[bound.operation], self.value(left), self.value(right))
+        return self.add(_EQUALITIES[bound.operation], self.value(left), self.value(right))
+
+    def _wide_equality(self, column: Bound, constant: Bound) -> int:
+        """Whether a column of two words is a constant. Where its second word is another one, the first is compared with
+        itself, which tells NULL from false."""
+        high, low = codec_for(column.type, self._dictionaries).encode_value(_whole(constant.value))
+        first, second = (self._load(column.value, word) for word in range(2))
+        unequal = self.add(kernels.UNEQUAL, first, first)
+        equal = self.add(kernels.EQUAL, first, self.word(high))
+        same = self.add(kernels.NOT_DISTINCT, second, self.word(low))
+        return self.add(kernels.SELECT, same, equal, unequal)
+
+    def _connective(self, bound: Bound) -> int:
+        if any(child.type != "BOOLEAN" for child in bound.children):
+            raise Untranslated
+        first, *others = map(self.value, bound.children)
+        if bound.operation == "NOT":
+            return self.add(kernels.NOT, first)
+        for other in others:
+            first = self.add(_CONNECTIVES[bound.operation], first, other)
+        return first
+
+    def _membership(self, bound: Bound) -> int:
+        value, *members = bound.children
+        if not all(_alike(value.type, member.type) for member in members):
+            raise Untranslated
+        found = self.word(0)
+        for member in members:
+            equal = self.add(kernels.EQUAL, self.value(value), self.value(member))
+            found = self.add(kernels.OR, found, equal)
+        return found
+
+    def _bits(self, bound: Bound) -> int:
+        if not all(_alike(child.type, bound.type) for child in bound.children) or bound.type not in _INTEGERS:
+            raise Untranslated
+        left, right = map(self.value, bound.children)
+        return self.add(kernels.BITS, left, right, *_bounds(bound.type))
+
+    def _finiteness(self, bound: Bound) -> int:
+        """Whether a DOUBLE is between the infinities; whether it is behind the greater one, as NaN is."""
+        (child,) = bound.children
+        if child.operation == "CAST" and child.children[0].type in _INTEGERS:
+            value = self.value(child.children[0])
+            return self.add(kernels.EQUAL if bound.operation == "isfinite" else kernels.UNEQUAL, value, value)
+        value = self.value(child)
+        if child.type not in ("FLOAT", "DOUBLE"):
+            raise Untranslated
+        least, greatest = (self.word(self._code(infinity)) for infinity in (-math.inf, math.inf))
+        if bound.operation == "isnan":
+            return self.add(kernels.LESS, greatest, value)
+        above, below = self.add(kernels.LESS, least, value), self.add(kernels.LESS, value, greatest)
+        return self.add(kernels.AND, above, below)
+
+    def _nullness(self, bound: Bound) -> int:
+        (child,) = bound.children
+        value = self._load(child.value, 0) if child.operation == "COLUMN" else self.value(child)
+        kind = kernels.NOT_DISTINCT if bound.operation == "IS NULL" else kernels.DISTINCT
+        return self.add(kind, value, self.word(NULL_CODE))
+
+    def _like(self, bound: Bound) -> int:
+        value, pattern = bound.children
+        if value.type != "VARCHAR" or pattern.operation != "CONSTANT" or type(pattern.value) is not str:
+            raise Untranslated
+        parts = _LIKE[bound.operation](pattern.value)
+        if len(parts) < 2 or ("~~" in bound.operation and "_" in pattern.value):
+            raise Untranslated
+        found = tuple(part.encode() for part in parts)
+        if found not in self.patterns:
+            self.patterns.append(found)
+        is_like = self.add(kernels.LIKE, self.value(value), x=self.patterns.index(found))
+        return self.add(kernels.NOT, is_like) if bound.operation == "!~~" else is_like
+
+    def _case(self, bound: Bound) -> int:
+        *pairs, otherwise = bound.children
+        values = [*pairs[1::2], otherwise]
+        if not all(_alike(value.type, bound.type) for value in values) or any(c.type != "BOOLEAN" for c in pairs[::2]):
+            raise Untranslated
+        result = self.value(otherwise)
+        for condition, value in reversed(list(zip(pairs[::2], pairs[1::2], strict=True))):
+            result = self.add(kernels.SELECT, self.value(condition), self.value(value), result)
+        return result
+
+    def _coalesce(self, bound: Bound) -> int:
+        if not all(_alike(child.type, bound.type) for child in bound.children):
+            raise Untranslated
+        first, *others = map(self.value, bound.children)
+        for other in others:
+            first = self.add(kernels.COALESCE, first, other)
+        return first
+
+    def _constant_or_null(self, bound: Bound) -> int:
+        """What DuckDB makes of x * 0."""
+        constant, *others = bound.children
+        result = self.value(constant)
+        for other in others:
+            null = self.add(kernels.NOT_DISTINCT, self.value(other), self.word(NULL_CODE))
+            result = self.add(kernels.SELECT, null, self.word(NULL_CODE), result)
+        return result
+
+    def _arithmetic(self, bound: Bound) -> int:
+        scales = [scale_of(child.type) for child in bound.children]
+        natural = sum(scale or 0 for scale in scales) if bound.operation == "*" else scales[0]
+        if None in scales or natural != scale_of(bound.type) or (bound.operation != "*" and len({*scales}) > 1):
+            raise Untranslated
+        *first, last = (self.value(child) for child in bound.children)
+        left = first[0] if first else self.word(0)
+        return self.add(_ARITHMETIC[bound.operation], left, last, *_bounds(bound.type))
+
+    def _cast(self, bound: Bound) -> int:
+        (child,) = bound.children
+        value, goal = self.value(child), bound.type
+        if child.type == goal or (child.type, goal) == ("FLOAT", "DOUBLE"):
+            return value
+        if (child.type, goal) == ("DATE", "TIMESTAMP"):
+            return self.add(kernels.MULTIPLY, value, self.word(_DAY), -_MAX, _MAX)
+        if (child.type, goal) == ("TIMESTAMP", "DATE"):
+            return self._day(value)
+        before, after = scale_of(child.type), scale_of(goal)
+        if before is None or after is None or not 0 <= after - before <= 18 or goal == "BOOLEAN":
+            raise Untranslated
+        if (
+            before == after
+            and _bounds(goal)[0] <= _bounds(child.type)[0]
+            and _bounds(child.type)[1] <= _bounds(goal)[1]
+        ):
+            return value
+        return self.add(kernels.MULTIPLY, value, self.word(10 ** (after - before)), *_bounds(goal))
+
+    def _calendar(self, bound: Bound) -> int:
+        (child,) = bound.children
+        if child.type not in ("DATE", "TIMESTAMP") or bound.type != "BIGINT":
+            raise Untranslated
+        value = self.value(child)
+        return self.add(_CALENDAR[bound.operation], value if child.type == "DATE" else self._day(value))
+
+    def _date_difference(self, bound: Bound) -> int:
+        """How many days, months or years begin after one date until another one."""
+        unit, *dates = bound.children
+        if unit.value not in _CALENDAR or any(date.type not in ("DATE", "TIMESTAMP") for date in dates):
+            raise Untranslated
+        before, after = (self._since(unit.value, date) for date in dates)
+        return self.add(kernels.SUBTRACT, after, before, *_bounds("BIGINT"))
+
+    def _since(self, unit: str, date: Bound) -> int:
+        """The number of a date's day, month or year."""
+        value = self.value(date)
+        if unit == "day":
+            return self._day(value) if date.type == "TIMESTAMP" else self.add(kernels.FLOOR, value, x=1, y=_LAST_DAY)
+        day = value if date.type == "DATE" else self._day(value)
+        year = self.add(kernels.YEAR, day)
+        if unit == "year":
+            return year
+        months = self.add(kernels.MULTIPLY, year, self.word(12), *_bounds("BIGINT"))
+        return self.add(kernels.ADD, months, self.add(kernels.MONTH, day), *_bounds("BIGINT"))
+
+    def _extreme(self, bound: Bound) -> int:
+        """The greatest or the least of values that are not NULL."""
+        if bound.type == "VARCHAR" or not all(_alike(child.type, bound.type) for child in bound.children):
+            raise Untranslated
+        first, *others = map(self.value, bound.children)
+        for other in others:
+            pair = (first, other) if bound.operation == "greatest" else (other, first)
+            passed = self.add(kernels.LESS, *pair)
+            first = self.add(kernels.SELECT, passed, other, self.add(kernels.COALESCE, first, other))
+        return first
+
+    def _day(self, timestamp: int) -> int:
+        return self.add(kernels.FLOOR, timestamp, x=_DAY, y=_MAX)
+
+
+def scale_of(type: str) -> int | None:
+    """How many decimal digits a number's code has behind the point; None if the type is no whole number or decimal."""
+    if type in _INTEGERS:
+        return 0
+    return int(type[8:-1].split(",")[1]) if type.startswith("DECIMAL(") else None
+
+
+def _bounds(type: str) -> tuple[int, int]:
+    """The least and the greatest code of a number's type, as far as they fit a word."""
+    if type in _INTEGERS:
+        return _INTEGERS[type]
+    high = min(10 ** int(type[8:].split(",")[0]) - 1, _MAX)
+    return -high, high
+
+
+def _whole(value: Any) -> int:
+    """A whole number as DuckDB stores it in a constant."""
+    if isinstance(value, dict):
+        value = (value["upper"] << 64) + value["lower"]
+    if not isinstance(value, int):
+        raise Untranslated
+    return int(value)
+
+
+def _alike(left: str, right: str) -> bool:
+    """Whether equal codes of two types mean equal values."""
+    if left.startswith("DECIMAL(") and right.startswith("DECIMAL("):
+        return scale_of(left) == scale_of(right)
+    return left == right

@@ -1,0 +1,56 @@
+"""The raw columns of a view: variables, sums, and what is computed of exact sums before the projection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The sum, over the rows of a group, of a product of `powers` of an aggregate's arguments: the coefficients times
+    the measures in `terms`."""
+
+    powers: tuple[int, ...]
+    terms: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """One column of the maintained core, before the final projection.
+
+    kind      value
+    variable  the free variable `variable`
+    count     sum of the coefficients times the measures in `terms`, a BIGINT
+    sum       the same, at decimal `scale`, in `type`; NULL when measure `present` is 0
+    avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
+    least     `variable` of the first value that `distinct_sets` keeps for the group; NULL when it keeps none
+    greatest  the same of the last
+    statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
+    A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
+    `specials` are the measures that count NaN, +inf and -inf of a floating sum; of a statistic those that count such
+    values of each floating argument.
+    `scale` is the decimal scale of the terms, which their coefficients have aligned; of a moment as often as its powers
+    add up to. `from_sum`: DuckDB computes
+    this AVG as SUM / COUNT, which differs from its AVG operator in the last bit.
+    """
+
+    name: str
+    kind: Literal["variable", "count", "sum", "avg", "least", "greatest", "statistic"]
+    type: str
+    variable: str | None = None
+    terms: tuple[tuple[int, int], ...] = ()
+    present: int | None = None
+    scale: int = 0
+    specials: tuple[int, ...] | None = None
+    argument_type: str | None = None
+    from_sum: bool = False
+    distinct_set: int | None = None
+    statistic: str | None = None
+    moments: tuple[Moment, ...] = ()
+
+
+def statistics_of(raw: Iterable[RawColumn]) -> str:
+    """The names of the statistics among raw columns, for people; empty if there are none."""
+    return ", ".join(dict.fromkeys(one.statistic for one in raw if one.statistic is not None))
