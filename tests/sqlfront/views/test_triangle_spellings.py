@@ -68,7 +68,7 @@ def test_it_is_recognised_and_kept(con, name):
         assert explained["cost"]["update"] == "O(N^0.5) amortised" and explained["heavy"]["epsilon"] == 0.5
     choose = random.Random(name)
     found = 0
-    for step in range(4):
+    for step in range(6):
         for table in "rste":
             rows = []
             for _ in range(choose.choice((1, 12))):
