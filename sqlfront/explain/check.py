@@ -60,7 +60,7 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
 
 @lru_cache(64)
 def _recomputed(select: str, database: str) -> exp.Expr:
-    """A view's query as DuckDB is to compute it. Reading it takes as long as comparing few rows."""
+    """A view's query as DuckDB is to compute it. The tree is shared, so it must not be changed."""
     return with_guards(without_ties(with_database(parse_one(select), database)))
 
 

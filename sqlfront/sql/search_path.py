@@ -71,7 +71,7 @@ class Names:
         if missing:
             self._named |= {name: [] for name in missing}
             query = _RELATIONS.format(", ".join(map(literal, missing)))
-            # One name is often that of the statement before: a prepared query takes half the time.
+            # A single name is often looked up again: a prepared query takes half the time.
             rows = prepared.ask(self._con, query) if len(missing) == 1 else self._con.execute(query).fetchall()
             for row in rows:
                 self._named[row[2].lower()].append(Found(*row))
