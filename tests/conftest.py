@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.nodeid in SELDOM or met[test] % nth:
             item.add_marker(pytest.mark.slow)
         met[test] += item.nodeid not in SELDOM
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves out of garbage collections: each would look at all of them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -49,15 +49,22 @@ N is the number of rows in the view's tables.
 """
 
 
+class WithoutMacros(DuckDBCatalog):
+    """For queries that call no macro: listing the macros takes longer than all else."""
+
+    def has_macros(self) -> bool:
+        return False
+
+
 def matrix() -> str:
     """The page's text."""
     import duckdb
 
     con = duckdb.connect()
     con.execute((FIXTURES / "schema.sql").read_text())
-    catalog = DuckDBCatalog(con)
     sections = [HEAD]
     for name in SUPPORTED:
+        catalog = DuckDBCatalog(con) if name == "macros" else WithoutMacros(con)
         text = (FIXTURES / f"{name}.sql").read_text()
         sections.append(f"## {first_comment(text)}\n\n| query | shape | update | delay |\n| --- | --- | --- | --- |")
         sections.append("\n".join(row(query, con, catalog) for query in queries(text)) + "\n")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
+
+from sqlglot import exp
 
 from sqlfront.binding.freeze import with_database
 from sqlfront.binding.ties import with_deviations, with_guards, without_ties
@@ -42,11 +45,9 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
             )
     # Numbered: a user's column could be called as anything we write here.
     names = [f"c{i}" for i in range(len(entry.definition.columns))]
-    tree = with_database(parse_one(entry.select), database.name)
     blocks = [entry.definition, *(block for _, block in entry.definition.own_blocks)]
-    if any(statistics_of(block.raw) for block in blocks):
-        tree = with_deviations(tree)
-    expected = unpruned(database, with_guards(without_ties(tree)))
+    deviating = any(statistics_of(block.raw) for block in blocks)
+    expected = unpruned(database, _recomputed(entry.select, database.name, deviating))
     # Columns without collations, which would hide that another of several equal texts is shown.
     typed = ", ".join(f"{name} {type_}" for name, (_, type_) in zip(names, entry.definition.columns, strict=True))
     with session.current_reading().holding():
@@ -59,6 +60,14 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
                 result = con.sql(_difference(entry, names)).to_arrow_table()
         con.execute("DROP TABLE temp.__sqlfront_expected; DROP TABLE temp.__sqlfront_found")
     return result
+
+
+@lru_cache(64)
+def _recomputed(select: str, database: str, deviating: bool) -> exp.Expr:
+    """A view's query as DuckDB is to compute it, statistics from deviations if asked. The tree is shared, so it must not
+    be changed."""
+    tree = with_database(parse_one(select), database)
+    return with_guards(without_ties(with_deviations(tree) if deviating else tree))
 
 
 def _difference(entry: ViewEntry, names: Sequence[str]) -> str:

@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any
 
 from sqlfront.sql.remembered import ask
+from sqlfront.storage.capture import prepared
+from sqlfront.storage.sql_text import literal
 
 Place = tuple[str, str]
 
@@ -68,7 +70,10 @@ class Names:
         missing = sorted({name.lower() for name in names} - self._named.keys())
         if missing:
             self._named |= {name: [] for name in missing}
-            for row in self._con.execute(_RELATIONS, {"names": missing}).fetchall():
+            query = _RELATIONS.format(", ".join(map(literal, missing)))
+            # A single name is often looked up again: a prepared query takes half the time.
+            rows = prepared.ask(self._con, query) if len(missing) == 1 else self._con.execute(query).fetchall()
+            for row in rows:
                 self._named[row[2].lower()].append(Found(*row))
 
     def look_up(self, parts: Sequence[str], *, temporary: bool = True) -> Lookup:
@@ -140,6 +145,6 @@ _NAME = r'("(?:[^"]|"")*"|[^.,"]+)'
 _ENTRY = re.compile(rf"(?:{_NAME}\.)?{_NAME}")
 _RELATIONS = """
     SELECT database_name, schema_name, table_name, false, sql, estimated_size FROM duckdb_tables()
-    WHERE list_contains($names, lower(table_name))
+    WHERE lower(table_name) IN ({0})
     UNION ALL SELECT database_name, schema_name, view_name, true, '', 0 FROM duckdb_views()
-    WHERE NOT internal AND list_contains($names, lower(view_name))"""
+    WHERE NOT internal AND lower(view_name) IN ({0})"""

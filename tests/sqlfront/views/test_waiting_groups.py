@@ -10,6 +10,7 @@ import pytest
 
 import sqlfront
 from sqlfront.maintenance.output.node import TreeNode
+from tests.slices import parts
 
 VIEWS = {
     "top": "SELECT g, sum(v) AS s FROM t GROUP BY g ORDER BY s DESC NULLS LAST, g LIMIT 3",
@@ -67,7 +68,7 @@ def check(con: Any, names: Any = VIEWS) -> None:
         assert found == expected if "LIMIT" in VIEWS[name] else sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", parts(2))
 def test_random_changes_between_reads_of_some_views(con: Any, seed: int) -> None:
     """Changes, also those of transactions that read and are rolled back, wait until a view of them is read."""
     rng, most = random.Random(seed), 0

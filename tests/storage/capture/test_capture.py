@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from sqlfront.storage.capture.capture import Capture, QualifiedName
+from sqlfront.storage.capture.prepared import ask
 from sqlfront.storage.capture.trigger_sql import Captured, pending_query
 from sqlfront.storage.errors import NotSupportedError, OperationalError, ProgrammingError
 from tests.storage.capture.captured import T, take
@@ -156,6 +157,12 @@ def test_every_way_in(con: Any, capture: Capture) -> None:
     }  # fmt: skip
     con.execute("TRUNCATE t")
     assert sum(take(capture, con).values()) == -7
+
+
+def test_a_connection_keeps_a_bounded_number_of_queries_prepared(con: Any) -> None:
+    for _ in range(2):
+        assert [ask(con, f"SELECT {i}") for i in range(150)] == [[(i,)] for i in range(150)]
+    assert con.execute("SELECT count(*) FROM duckdb_prepared_statements()").fetchall() == [(100,)]
 
 
 def test_many_tables_are_watched_at_once(con: Any, capture: Capture) -> None:
