@@ -63,7 +63,8 @@ class RowProgram:
             self._read[column.name] = self._width
             self._width += self._codecs[column.name].words
         for item in self._items.values():
-            item.place, self._width = self._width, self._width + 1
+            assert item.codec is not None
+            item.place, self._width = self._width, self._width + item.codec.words
         if self._program is not None:
             self._program.place(self._read)
 
@@ -85,7 +86,7 @@ class RowProgram:
             return None
         for name, item in self._items.items():
             assert item.codec is not None
-            found[name] = item.codec, [data[:, item.place]]
+            found[name] = item.codec, [data[:, item.place + word] for word in range(item.codec.words)]
         return self._in_order(found)
 
     def _in_order(self, found: Words) -> Words:

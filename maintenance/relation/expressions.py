@@ -80,7 +80,7 @@ class Computation:
         program = []
         self._laid_out = [_pattern(parts) for parts in self._registers.patterns]
         for register, (kind, a, b, x, y) in enumerate(self._registers.operations):
-            if kind == kernels.LOAD:
+            if kind in (kernels.LOAD, kernels.LOAD_WIDE):
                 a = columns[self._columns[a].name] + b
             elif kind == kernels.LIKE:
                 x, y = int(self._laid_out[x][0].ctypes.data), self._dictionaries.varchar.state
@@ -88,6 +88,8 @@ class Computation:
         for item, register, reserved in self._stores:
             if item.kind == "factor":
                 program.append((kernels.STORE_LIMBS, 0, register, item.place, item.limbs, 0))
+            elif item.kind == "key" and item.codec is not None and item.codec.words == 2:
+                program.append((kernels.STORE_WIDE, 0, register, item.place, 0, 0))
             else:
                 program.append((kernels.STORE, 0, register, item.place, reserved, 0))
         self._room = np.empty(kernels.ROOM * max((item.limbs for item, _ in self._products), default=0), np.int64)
@@ -115,7 +117,7 @@ def item_sql(item: Input) -> str:
 def _reserved(item: Input, bound: Bound) -> int:
     """The code that no value of an item has. Untranslated if its words are not those of the expression's type."""
     if item.kind == "key":
-        if bound.type != item.type or item.codec is None or item.codec.words != 1:
+        if bound.type != item.type or item.codec is None:
             raise Untranslated
         return RESERVED.get(item.type, NULL_CODE)
     if item.kind == "factor" and (bound.type != item.type or scale_of(bound.type) is None):

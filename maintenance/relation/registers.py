@@ -16,6 +16,7 @@ from sqlfront.storage.codecs.encoding import Dictionaries, codec_for
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 from sqlfront.storage.kernels.programs import expression as kernels
+from sqlfront.storage.kernels.programs import reals
 
 if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Column
@@ -44,6 +45,7 @@ _EQUALITIES = {
 _ORDERS = {"<": kernels.LESS, "<=": kernels.LESS_EQUAL, ">": kernels.LESS, ">=": kernels.LESS_EQUAL}
 _CONNECTIVES = {"AND": kernels.AND, "OR": kernels.OR}
 _ARITHMETIC = {"+": kernels.ADD, "-": kernels.SUBTRACT, "*": kernels.MULTIPLY}
+_REAL = {"+": reals.REAL_ADD, "-": reals.REAL_SUBTRACT, "*": reals.REAL_MULTIPLY, "/": reals.REAL_DIVIDE}
 # From a constant to what a string begins with, what it has then, one after the other, and what it ends with.
 _LIKE: dict[str, Callable[[str], list[str]]] = {
     "prefix": lambda text: [text, ""],
@@ -120,7 +122,7 @@ class Registers:
             return self._comparison
         if operation in _CONNECTIVES or operation == "NOT":
             return self._connective
-        if operation in _ARITHMETIC:
+        if operation in _REAL:
             return self._arithmetic
         if operation in _CALENDAR:
             return self._calendar
@@ -147,16 +149,19 @@ class Registers:
         return rules[operation]
 
     def _load(self, number: int, word: int | None = None) -> int:
-        """A column's only word; or this `word` of it."""
+        """A column's only word, or the number that it has in two; or this `word` of it."""
         column = self._columns[number]
         try:
             codec = codec_for(column.type, self._dictionaries)
         except NotSupportedError:
             raise Untranslated from None
-        if codec.words != 1 and word is None:
+        is_wide = codec.words != 1 and word is None
+        if is_wide and scale_of(column.type) is None:
             raise Untranslated
         if column not in self.reads:
             self.reads.append(column)
+        if is_wide:
+            return self.add(kernels.LOAD_WIDE, number)
         return self.add(kernels.LOAD, number, word or 0, x=RESERVED.get(column.type, NULL_CODE))
 
     def _code(self, number: float) -> int:
@@ -292,6 +297,11 @@ class Registers:
         return result
 
     def _arithmetic(self, bound: Bound) -> int:
+        if bound.type == "DOUBLE" and all(child.type == "DOUBLE" for child in bound.children):
+            *first, last = map(self.value, bound.children)
+            return self.add(_REAL[bound.operation], first[0] if first else self.word(0), last)
+        if bound.operation not in _ARITHMETIC:
+            raise Untranslated
         scales = [scale_of(child.type) for child in bound.children]
         natural = sum(scale or 0 for scale in scales) if bound.operation == "*" else scales[0]
         if None in scales or natural != scale_of(bound.type) or (bound.operation != "*" and len({*scales}) > 1):
@@ -310,6 +320,8 @@ class Registers:
         if (child.type, goal) == ("TIMESTAMP", "DATE"):
             return self._day(value)
         before, after = scale_of(child.type), scale_of(goal)
+        if goal == "DOUBLE" and before is not None and before <= 18 and child.type != "BOOLEAN":
+            return self.add(reals.TO_REAL, value, x=10**before)
         if before is None or after is None or not 0 <= after - before <= 18 or goal == "BOOLEAN":
             raise Untranslated
         if (

@@ -182,6 +182,16 @@ def double_of(typingctx, bits):
 
 
 @intrinsic
+def bits_of(typingctx, double):
+    """The bits of a double."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], _I64)
+
+    return types.int64(types.float64), codegen
+
+
+@intrinsic
 def less_unsigned(typingctx, a, b):
     """1 if a < b as unsigned words, else 0."""
 

@@ -9,8 +9,15 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import NULL_CODE
-from sqlfront.storage.kernels.memory import add_overflows, load, product_overflows, shift_right, store
+from sqlfront.storage.kernels.memory import (
+    add_overflows,
+    load,
+    product_overflows,
+    shift_right,
+    store,
+)
 from sqlfront.storage.kernels.programs.arrow_words import load8
+from sqlfront.storage.kernels.programs.reals import REAL_ADD, TO_REAL, calculate_real, to_real
 from sqlfront.storage.kernels.tables.byte_strings import ENTRIES, HEAP, equal_bytes
 from sqlfront.storage.kernels.tables.float_sums import bit_length, exponent_of, significand_of
 from sqlfront.storage.kernels.tables.limbs import multiply, negate
@@ -41,6 +48,9 @@ BITS = 23
 # the code of a DOUBLE. `out` is the address of room for ROOM * b words.
 STORE_PRODUCT = 24
 FIELD, WHOLE, MOST_FACTORS, ROOM = 16, 1 << 15, 4, 6
+# out = the number in words a and a + 1 of the row, refused if it is wider than a word; words b and b + 1 = a.
+LOAD_WIDE, STORE_WIDE = 25, 26
+# Above: operations on DOUBLEs (reals.py).
 
 _INFINITE_DAY = 2147483647
 
@@ -273,7 +283,7 @@ def compare(at, registers, count):
 
 @kernel("int64(int64,int64,int64,int64,int64)")
 def move(at, registers, count, block, width):
-    """LOAD, CONSTANT, STORE and STORE_LIMBS."""
+    """LOAD, CONSTANT, STORE and STORE_LIMBS, LOAD_WIDE and STORE_WIDE."""
     kind = load(at, 0)
     out = registers + load(at, 1) * count * 8
     x = load(at, 4)
@@ -284,6 +294,16 @@ def move(at, registers, count, block, width):
             word = load(block, i * width + place)
             refused |= 1 if word == x and word != NULL_CODE else 0
             store(out, i, word)
+    elif kind == LOAD_WIDE:
+        place = load(at, 2)
+        for i in range(count):
+            high = load(block, i * width + place)
+            word = load(block, i * width + place + 1)
+            if high == NULL_CODE:
+                word = NULL_CODE
+            else:
+                refused |= 1 if high != word >> 63 or word == NULL_CODE else 0
+            store(out, i, word)
     elif kind == CONSTANT:
         for i in range(count):
             store(out, i, x)
@@ -292,7 +312,10 @@ def move(at, registers, count, block, width):
         place = load(at, 3)
         for i in range(count):
             word = load(a, i)
-            if kind == STORE:
+            if kind == STORE_WIDE:
+                store(block, i * width + place, NULL_CODE if word == NULL_CODE else word >> 63)
+                store(block, i * width + place + 1, 0 if word == NULL_CODE else word)
+            elif kind == STORE:
                 refused |= 1 if word == x and word != NULL_CODE else 0
                 store(block, i * width + place, word)
             else:
@@ -307,7 +330,7 @@ def move(at, registers, count, block, width):
 def operate(at, registers, count, block, width):
     """One operation on the rows of a block; 1 if it refuses, else 0."""
     kind = load(at, 0)
-    if kind <= STORE_LIMBS:
+    if kind <= STORE_LIMBS or LOAD_WIDE <= kind <= STORE_WIDE:
         return move(at, registers, count, block, width)
     if kind <= NOT_DISTINCT:
         compare(at, registers, count)
@@ -318,6 +341,10 @@ def operate(at, registers, count, block, width):
     if kind == LIKE:
         like(at, registers, count)
         return 0
+    if kind == TO_REAL:
+        return to_real(at, registers, count)
+    if kind >= REAL_ADD:
+        return calculate_real(at, registers, count)
     if kind == STORE_PRODUCT:
         return store_product(at, registers, count, block, width)
     return calculate(at, registers, count) if kind <= MULTIPLY or kind == BITS else date(at, registers, count)

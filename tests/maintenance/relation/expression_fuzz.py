@@ -21,7 +21,7 @@ COLUMNS = {
     "ut": ("UTINYINT", pa.uint8(), [0, 1, 2, 255]),
     "ui": ("UINTEGER", pa.uint32(), [0, 1, 6, 2**32 - 1]),
     "ub": ("UBIGINT", pa.uint64(), [0, 1, 6, 2**63, 2**64 - 1]),
-    "h": ("HUGEINT", pa.decimal128(38, 0), [Decimal(0), Decimal(1), Decimal(2) ** 64]),
+    "h": ("HUGEINT", pa.decimal128(38, 0), [*map(Decimal, (0, 1, -5, 2**63 - 1, 2**63, -(2**63), 2**64))]),
     "d4": ("DECIMAL(4,1)", pa.decimal128(4, 1), [Decimal("0.0"), Decimal("1.5"), Decimal("-2.5"), Decimal("999.9")]),
     "d9": ("DECIMAL(9,2)", pa.decimal128(9, 2), [Decimal("0.00"), Decimal("1.50"), Decimal("9999999.99")]),
     "d15": ("DECIMAL(15,2)", pa.decimal128(15, 2), [Decimal("0.05"), Decimal("1.00"), Decimal("-9999999999999.99")]),
@@ -30,7 +30,11 @@ COLUMNS = {
         pa.decimal128(18, 4),
         [Decimal("0.0500"), Decimal("2.0000"), Decimal("99999999999999.9999")],
     ),
-    "d30": ("DECIMAL(30,3)", pa.decimal128(30, 3), [Decimal("0.500"), Decimal("123456789012345678901234.000")]),
+    "d30": (
+        "DECIMAL(30,3)",
+        pa.decimal128(30, 3),
+        [Decimal("0.500"), Decimal("-70.250"), Decimal("123456789012345678901234.000")],
+    ),
     "f": ("FLOAT", pa.float32(), [0.0, 1.5, -0.0, float("inf"), float("nan"), 0.1]),
     "g": ("DOUBLE", pa.float64(), [0.0, 1.5, -0.0, 0.1, float("-inf"), float("nan"), 1e308, 5e-324]),
     "p": ("BOOLEAN", pa.bool_(), [True, False]),
@@ -50,7 +54,7 @@ COLUMNS = {
 }
 SCHEMA = pa.schema([(name, arrow_type) for name, (_, arrow_type, _) in COLUMNS.items()])
 
-_NUMBERS = ["t", "s", "i", "b", "c", "ut", "ui", "d4", "d9", "d15", "d18"]
+_NUMBERS = ["t", "s", "i", "b", "c", "ut", "ui", "h", "d4", "d9", "d15", "d18", "d30"]
 _CONSTANTS = [
     *("0", "1", "-1", "2", "100", "127", "128", "-128", "255", "32767", "2147483647", "2147483648", "0.5", "1.05"),
     *("0.05", "3.14159", "9999.99", "9223372036854775807", "-9223372036854775807", "(-9223372036854775807 - 1)"),
@@ -152,6 +156,12 @@ def _number(draw: st.DrawFn, depth: int) -> str:
     return f"CASE WHEN {_boolean(draw, depth - 1)} THEN {a} ELSE {b} END"
 
 
+def _real(draw: st.DrawFn, depth: int) -> str:
+    if depth == 0 or draw(st.integers(0, 2)) == 0:
+        return _pick(draw, "g", "g", *_FLOATS, f"CAST({_number(draw, 0)} AS DOUBLE)")
+    return f"({_real(draw, depth - 1)} {_pick(draw, '+', '-', '*', '/')} {_real(draw, depth - 1)})"
+
+
 def _boolean(draw: st.DrawFn, depth: int) -> str:
     if depth == 0:
         return _pick(draw, "p", "q", "true", "false", "NULL", "p", "q")
@@ -211,5 +221,5 @@ def _text(draw: st.DrawFn, depth: int) -> str:
 
 def _float(draw: st.DrawFn, depth: int) -> str:
     if depth and draw(st.integers(0, 3)) == 0:
-        return f"({_float(draw, depth - 1)} {_pick(draw, '+', '*')} {_float(draw, depth - 1)})"
+        return _real(draw, depth)
     return _pick(draw, "f", "g", "g", *_FLOATS)

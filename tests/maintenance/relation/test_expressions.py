@@ -144,6 +144,7 @@ def test_differences_of_infinite_dates_are_left_to_duckdb(unit):
         *("EXTRACT(year FROM e)", "month(ts)", "day(e)", "CAST(ts AS DATE)", "e::TIMESTAMP", "p::INTEGER", "d15 = b"),
         *("date_diff('day', d, e)", "datediff('month', d, e)", "date_diff('year', ts, e)", "date_diff('day', ts, ts)"),
         *("greatest(i, b, 7)", "least(d15, 1.5)", "greatest(d, e)", "greatest(f, g)", "least(i)"),
+        *("g + 1", "i / 2", "g > i", "0.2 * d15::DOUBLE - g", "-g", "d30 > 5", "h * 2 + 1", "0.5 * h", "h::DOUBLE / 7"),
         *("h = 1", "h <> 18446744073709551616", "0 = h", "NOT (h = -1) AND p", "h = 92233720368547758081"),
     ],
 )  # fmt: skip
@@ -162,13 +163,13 @@ def test_what_is_translated(expression):
     [
         "lower(x)",
         "x < y",
-        "g + 1",
-        "i / 2",
+        "sqrt(g)",
+        "g // 2",
         "e + 1",
         "x LIKE '_a'",
         "d18::INTEGER",
         "en = 'u'",
-        "g > i",
+        "f + f",
         "x ILIKE 'a%'",
     ],
 )
@@ -192,6 +193,10 @@ def test_what_is_left_to_duckdb(expression):
         ("year(d)", "d", 2**31 - 1, False),
         ("CAST(ts AS DATE)", "ts", 2**63 - 1, False),
         ("e::TIMESTAMP", "e", 2**31 - 1, False),
+        ("g * 1e308", "g", 1e10, False),
+        ("1 / (g - 1e10)", "g", 1e10, False),
+        ("c::DOUBLE / 3", "c", 2**53 + 1, False),
+        ("h + 0", "h", Decimal(2) ** 63, False),
     ],
 )
 def test_what_cannot_be_computed_exactly_is_refused(expression, column, value, fails):
