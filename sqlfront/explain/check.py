@@ -64,8 +64,7 @@ def check_view(session: Session, entry: ViewEntry) -> pa.Table:
 
 @lru_cache(64)
 def _recomputed(select: str, database: str, deviating: bool) -> exp.Expr:
-    """A view's query as DuckDB is to compute it, statistics from deviations if asked. The tree is shared, so it must not
-    be changed."""
+    """A view's query as DuckDB is to compute it, statistics from deviations if asked. Nobody may change the tree."""
     tree = with_database(parse_one(select), database)
     return with_guards(without_ties(with_deviations(tree) if deviating else tree))
 
