@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
-from sqlfront.planner.algebra.scalars import Column, Compare, Constant, Scalar, columns_of, conjuncts, substitute
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Ref,
+    Scalar,
+    columns_of,
+    conjuncts,
+    substitute,
+    transform,
+)
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Presence
 from sqlfront.sql.keywords import quoted
@@ -68,7 +79,8 @@ class JoinCore:
     """Atoms and conditions in the order of the query; names its atoms may not have.
 
     `values` has, for each computed column of the term, its value over the columns of atoms, `lost` why a column has
-    none. `outer` are the atoms that may be missing, by their names.
+    none. `outer` are the atoms that may be missing, by their names; `merged` the columns that have the values of the
+    first of two of their expressions that is not NULL.
     """
 
     atoms: list[AtomTable] = field(default_factory=list)
@@ -77,6 +89,7 @@ class JoinCore:
     values: dict[Column, Scalar] = field(default_factory=dict)
     lost: dict[Column, Exception] = field(default_factory=dict)
     outer: dict[str, OuterAtom] = field(default_factory=dict)
+    merged: dict[frozenset[Scalar], Column] = field(default_factory=dict)
     _owners: dict[Column, str] = field(default_factory=dict)
     _columns: dict[Column, AtomColumn] = field(default_factory=dict)
 
@@ -101,9 +114,21 @@ class JoinCore:
     def over_atoms(self, value: Scalar) -> Scalar:
         """An expression over columns of atoms."""
         found = substitute(value, self.values) if self.values else value
+        if self.merged:
+            found = transform(found, self._merged_key)
         for column in columns_of(found) & self.lost.keys():
             raise self.lost[column]
         return found
+
+    def merge(self, sides: Iterable[Scalar], column: Column) -> None:
+        """Have a column stand for coalesce() of two expressions, as it has the value of that which is not NULL."""
+        self.merged[frozenset(map(self.over_atoms, sides))] = column
+
+    def _merged_key(self, part: Scalar) -> Scalar:
+        if isinstance(part, Call) and part.form == "coalesce({0}, {1})":
+            column = self.merged.get(frozenset(part.arguments))
+            return part if column is None or column.type != part.type else Ref(column)
+        return part
 
     def add_conditions(self, condition: Scalar) -> None:
         for part in conjuncts(self.over_atoms(condition)):
@@ -160,6 +185,6 @@ class JoinCore:
     def narrowed(self) -> JoinCore:
         """The same join, to which conditions may be added."""
         found = JoinCore(list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self.lost))
-        found.outer = dict(self.outer)
+        found.outer, found.merged = dict(self.outer), dict(self.merged)
         found._owners, found._columns = dict(self._owners), dict(self._columns)
         return found

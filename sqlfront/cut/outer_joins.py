@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.cut.join_core import JoinCore, OuterAtom, OuterChildError
-from sqlfront.planner.algebra.missing_partners import is_plain, met
+from sqlfront.planner.algebra.join_sides import is_plain, met
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Ref, Scalar, columns_of, null, substitute, truth
 from sqlfront.planner.algebra.terms import Common, Filter, Join, Map, Scan, Term
@@ -25,9 +25,9 @@ _PRESENCE: dict[str, Presence] = {"left": "optional", "single": "optional", "ant
 
 
 def may_be_child(term: Join, facts: Facts) -> bool:
-    """Whether a join is of a kind that can be an optional or absent child."""
+    """Whether a join is of a kind that can be optional or absent children."""
     single = term.kind == "single" and matches_one_at_most(term, facts)
-    return not term.dependent and (single or term.kind in ("left", "anti"))
+    return not term.dependent and (single or term.kind in ("left", "anti", "full", "mark"))
 
 
 def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:

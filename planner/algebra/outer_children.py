@@ -1,0 +1,250 @@
+"""Full and mark joins as left and anti joins with keys, each of which can be a child of a view's tree.
+
+A full join is two left joins from the keys of both sides: a key of one side alone meets no row of the other. A mark is
+true where the keys of the right have that of the left. It is NULL where they have not, and the right has a row which
+leaves open whether it is equal: any row, for a key that is NULL; else one whose key is NULL. So a first row of a key,
+or its last one, changes one row of a block of keys: O(1) where the left or anti join with that block costs O(1).
+
+Source: Galindo-Legaria, Outerjoins as disjunctions, SIGMOD 1994; the keys of both sides are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlfront.planner.algebra.join_sides import CommonType, Copies, Copy, Pair, Sides, met, pair_of, sides_of
+from sqlfront.planner.algebra.rewriting import NewColumns, extended
+from sqlfront.planner.algebra.row_facts import Facts, never_null
+from sqlfront.planner.algebra.scalars import (
+    FALSE,
+    TRUE,
+    Call,
+    Column,
+    Compare,
+    Constant,
+    IsNull,
+    Logic,
+    Not,
+    Ref,
+    Scalar,
+    cast,
+    conjunction,
+    conjuncts,
+    is_never_null,
+)
+from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Distinct, Filter, Join, Made, Map, SetOperation, Term
+
+_MARK = "CASE WHEN {0} THEN true WHEN {1} THEN NULL ELSE false END"
+_ZERO = Constant("0", "INTEGER")
+
+
+@dataclass(frozen=True)
+class MergedKey:
+    """A column that has the value of that of two expressions which is not NULL."""
+
+    sides: tuple[Scalar, Scalar]
+    column: Column
+
+
+def full_of_keys(
+    term: Join, new: NewColumns, facts: Facts, common: CommonType, usual: Callable[[str], str | None]
+) -> tuple[Term, list[MergedKey]] | None:
+    """A full join as left joins from the keys of both sides, and what columns these are.
+
+    None without an equality, under another condition of both sides, and where a key that may be NULL is of a type
+    without a `usual` value.
+    """
+    sides = sides_of(term.condition, term.left.columns, term.right.columns)
+    if not sides.pairs or sides.both or any(pair.nulls for pair in sides.pairs):
+        return None
+    kinds = _kinds(sides.pairs, common)
+    present = never_null(term.left, facts) | never_null(term.right, facts)
+    nullable = [not (is_never_null(one.mine, present) and is_never_null(one.theirs, present)) for one in sides.pairs]
+    if kinds is None or any(null and usual(kind) is None for null, kind in zip(nullable, kinds, strict=True)):
+        return None
+    return _Full(term, sides, kinds, [usual(kind) if null else None for null, kind in zip(nullable, kinds)], new).term()
+
+
+def marks_of_keys(term: Join, new: NewColumns, facts: Facts, common: CommonType, is_false: bool) -> Term | None:
+    """A mark join as left joins with keys, as anti joins if only rows whose mark is false are read.
+
+    None without an equality, under another condition of both sides, and where two conditions may be NULL.
+    """
+    sides = sides_of(term.condition, term.left.columns, term.right.columns)
+    kinds = _kinds(sides.pairs, common)
+    if term.mark is None or kinds is None or not sides.pairs or sides.both or any(pair.nulls for pair in sides.pairs):
+        return None
+    present = never_null(term.left, facts) | never_null(term.right, facts)
+    unsure = [one for one in conjuncts(term.condition) if not is_never_null(one, present)]
+    open_pairs = [pair_of(one, frozenset(term.left.columns), frozenset(term.right.columns)) for one in unsure]
+    if len(unsure) > 1 or None in open_pairs:
+        return None
+    marks = _Marks(term, sides, kinds, next(iter(open_pairs), None), present, new)
+    return marks.false_rows() if is_false else marks.all_rows()
+
+
+class _Full:
+    """A full join in the making. `usual` has, for each key that may be NULL, the value that stands for NULL.
+
+    The keys have a tag: 0 where a row can have partners; else it tells the side, and which values are NULL.
+    """
+
+    def __init__(
+        self, term: Join, sides: Sides, kinds: Sequence[str], usual: Sequence[str | None], new: NewColumns
+    ) -> None:
+        self._term, self._sides, self._kinds, self._usual, self._new = term, sides, kinds, usual, new
+        self._copies = Copies(new)
+
+    def term(self) -> tuple[Term, list[MergedKey]]:
+        term, new = self._term, self._new
+        names = [pair.name for pair in self._sides.pairs]
+        keys = [new.column(name, kind) for name, kind in zip(names, self._kinds, strict=True)]
+        columns = (*keys, new.column("tag", "INTEGER")) if self._is_tagged else tuple(keys)
+        branches = [self._keys(self._copies.copy(side), number) for number, side in enumerate((term.left, term.right))]
+        found: Term = Distinct(SetOperation("union", True, *branches, columns))
+        copies = [self._copies.copy(side) for side in (term.left, term.right)]
+        for number, copy in enumerate(copies):
+            theirs = [*self._joined(self._values(copy, number)), *self._tag(copy, number)]
+            mine = [*self._joined(list(map(Ref, keys))), *(Ref(one) for one in columns[len(keys) :])]
+            same = [Compare("=", one, other) for one, other in zip(mine, theirs, strict=True)]
+            found = Join("left", found, copy.term, conjunction(same))
+        shown = {old: Ref(one) for copy in copies for old, one in copy.columns.items()}
+        values = zip(*(self._values(copy, number) for number, copy in enumerate(copies)), strict=True)
+        merged = [MergedKey(pair, key) for pair, key in zip(values, keys, strict=True)]
+        return Map(found, tuple(Made(column, shown[column]) for column in term.columns)), merged
+
+    @property
+    def _is_tagged(self) -> bool:
+        return bool(self._sides.left or self._sides.right) or any(one is not None for one in self._usual)
+
+    def _keys(self, copy: Copy, number: int) -> Term:
+        """The keys of the rows of a side."""
+        values = [*self._values(copy, number), *self._tag(copy, number)]
+        return Map(copy.term, tuple(Made(self._new.column("key", value.type), value) for value in values))
+
+    def _values(self, copy: Copy, number: int) -> list[Scalar]:
+        pairs = zip(self._sides.pairs, self._kinds, strict=True)
+        return [cast(copy.over((pair.mine, pair.theirs)[number]), kind) for pair, kind in pairs]
+
+    def _joined(self, values: Sequence[Scalar]) -> list[Scalar]:
+        """What of a key is equal in rows with one key: NULL joins no NULL."""
+        return [
+            value
+            if usual is None
+            else Call("coalesce({0}, {1})", (value, Constant(usual, value.type)), value.type, can_fail=False)
+            for value, usual in zip(values, self._usual, strict=True)
+        ]
+
+    def _tag(self, copy: Copy, number: int) -> list[Scalar]:
+        """The tag of a side's row, if there are tags."""
+        if not self._is_tagged:
+            return []
+        values = [one for one, usual in zip(self._values(copy, number), self._usual, strict=True) if usual is not None]
+        own = [copy.over(one) for one in (self._sides.left, self._sides.right)[number]]
+        nulls = tuple(map(IsNull, values))
+        met = (*own, *map(Not, nulls))
+        bits = "".join(f" + {2 ** (place + 1)} * CAST({{{place + 1}}} AS INTEGER)" for place in range(len(nulls)))
+        form = f"CASE WHEN {{0}} THEN 0 ELSE {number + 1}{bits} END"
+        return [Call(form, (conjunction(met), *nulls), "INTEGER", can_fail=False)]
+
+
+class _Marks:
+    """A mark join in the making. `open_pair`: the equality that may be NULL, if there is one."""
+
+    def __init__(
+        self,
+        term: Join,
+        sides: Sides,
+        kinds: Sequence[str],
+        open_pair: Pair | None,
+        present: frozenset[Column],
+        new: NewColumns,
+    ) -> None:
+        self._term, self._sides, self._present, self._new = term, sides, present, new
+        self._kinds = dict(zip(sides.pairs, kinds, strict=True))
+        self._open, self._copies = open_pair, Copies(new)
+        self._sure = [pair for pair in sides.pairs if pair != open_pair]
+
+    def all_rows(self) -> Term | None:
+        """The rows of the left, each with its mark."""
+        term, mark = self._term, self._term.mark
+        assert mark is not None
+        keys, same = self._equal_keys()
+        found, is_true = self._join("left", term.left, keys, same), Not(IsNull(Ref(keys.columns[0])))
+        if self._open is None:
+            return self._marked(found, is_true)
+        rows = self._rows(self._sure, self._open)
+        number, values = self._new.column("rows", "BIGINT"), self._new.column("values", "BIGINT")
+        counts = (
+            Aggregated(number, "count_star({before}{behind})"),
+            Aggregated(values, "count({before}{0}{behind})", (Ref(rows.columns[-1]),)),
+        )
+        groups = Aggregate(rows, rows.columns[:-1], counts)
+        any_rows = Made(self._new.column("any", "BOOLEAN"), Compare(">", Ref(number), _ZERO))
+        any_null = Made(self._new.column("nulls", "BOOLEAN"), Compare(">", Ref(number), Ref(values)))
+        flags = Map(groups, (*(Made(self._new.like(one), Ref(one)) for one in groups.groups), any_rows, any_null))
+        if self._sure:
+            same = [Compare("=", pair.mine, Ref(key)) for pair, key in zip(self._sure, flags.columns, strict=False)]
+            found = self._join("left", found, flags, same)
+        elif self._sides.left:
+            return None
+        else:
+            found = Join("inner", found, flags)
+        opens = Logic("OR", (IsNull(self._open.mine), Ref(any_null.column)))
+        is_open = Logic("AND", (Ref(any_rows.column), opens))
+        return self._marked(found, Call(_MARK, (is_true, is_open), "BOOLEAN", can_fail=False))
+
+    def false_rows(self) -> Term:
+        """The rows of the left whose mark is false."""
+        found = self._join("anti", self._term.left, *self._equal_keys())
+        if self._open is not None:
+            keys = self._open_keys(self._open)
+            pairs = zip([*(pair.mine for pair in self._sure), IsNull(self._open.mine)], keys.columns, strict=True)
+            found = self._join("anti", found, keys, [Compare("=", mine, Ref(key)) for mine, key in pairs])
+        return self._marked(found, FALSE)
+
+    def _marked(self, rows: Term, value: Scalar) -> Term:
+        assert self._term.mark is not None
+        return Map(rows, (*(Made(one, Ref(one)) for one in self._term.left.columns), Made(self._term.mark, value)))
+
+    def _join(self, kind: str, left: Term, right: Term, same: Sequence[Scalar]) -> Term:
+        return Join("left" if kind == "left" else "anti", left, right, conjunction([*same, *self._sides.left]))
+
+    def _equal_keys(self) -> tuple[Term, list[Scalar]]:
+        """The keys of the right without NULL, and the conditions under which they are equal to the left's."""
+        rows = self._rows(self._sides.pairs)
+        needed = [Not(IsNull(Ref(one))) for one in rows.columns]
+        keys = Distinct(Filter(rows, conjunction(needed)))
+        pairs = zip(self._sides.pairs, keys.columns, strict=True)
+        return keys, [Compare("=", pair.mine, Ref(key)) for pair, key in pairs]
+
+    def _rows(self, pairs: Sequence[Pair], last: Pair | None = None, *more: Scalar) -> Map:
+        """What the rows of the right that meet its own conditions, and more, have in place of the left's expressions."""
+        copy = self._copies.copy(self._term.right)
+        own = [copy.over(one) for one in (*self._sides.right, *more)]
+        shown = [*pairs, *([last] if last is not None else [])]
+        made = (
+            Made(self._new.column(pair.name, self._kinds[pair]), cast(copy.over(pair.theirs), self._kinds[pair]))
+            for pair in shown
+        )
+        return Map(Filter(copy.term, conjunction(own)) if own else copy.term, tuple(made))
+
+    def _open_keys(self, pair: Pair) -> Term:
+        """The keys for which a row of the right leaves open whether it is equal, with whether it does so for a NULL of
+        the left, as any row does, or for a value, as a NULL does."""
+        branches = list[Term]()
+        for null, opens, more in ((pair.mine, TRUE, ()), (pair.theirs, FALSE, (IsNull(pair.theirs),))):
+            if not is_never_null(null, self._present):
+                flag = Made(self._new.column("is_null", "BOOLEAN"), opens)
+                branches.append(extended(self._rows(self._sure, None, *more), [flag]))
+        if len(branches) == 1:
+            return Distinct(branches[0])
+        columns = tuple(map(self._new.like, branches[0].columns))
+        return Distinct(SetOperation("union", True, branches[0], branches[1], columns))
+
+
+def _kinds(pairs: Sequence[Pair], common: CommonType) -> list[str] | None:
+    """The types in which equalities compare; None where one has none."""
+    found = [common(pair.mine.type, pair.theirs.type) for pair in pairs]
+    return None if None in found else [kind for kind in found if kind is not None]
