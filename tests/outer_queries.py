@@ -70,6 +70,10 @@ class OuterQuery:
             rest = ", ".join(f"max({column}) AS {column}" for column in TABLES[table][1:])
             side = f"(SELECT k, {rest} FROM {table} GROUP BY k) {alias}"
         on = self._on(outer, alias, kind)
+        if kind in ("LEFT JOIN", "FULL JOIN") and side == shown and self.chance.random() < 0.2:
+            inner = self._table("BESIDE", self.chance.choice("abc"))
+            word = self.chance.choice(("JOIN", "JOIN", "LEFT JOIN"))
+            side = f"({shown} {word} {inner} ON {self._on(alias, inner.split()[1], 'JOIN')})"
         if kind == "ANTI JOIN":
             del self.aliases[alias]
         if kind in ("RIGHT JOIN", "FULL JOIN"):

@@ -10,7 +10,7 @@ Source: Galindo-Legaria, Outerjoins as disjunctions, SIGMOD 1994; the keys of bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlfront.planner.algebra.join_sides import CommonType, Copies, Copy, Pair, Sides, met, pair_of, sides_of
@@ -41,10 +41,10 @@ _ZERO = Constant("0", "INTEGER")
 
 @dataclass(frozen=True)
 class MergedKey:
-    """A column that has the value of that of two expressions which is not NULL."""
+    """A value that is the one of two expressions which is not NULL."""
 
     sides: tuple[Scalar, Scalar]
-    column: Column
+    value: Scalar
 
 
 def full_of_keys(
@@ -105,14 +105,24 @@ class _Full:
         found: Term = Distinct(SetOperation("union", True, *branches, columns))
         copies = [self._copies.copy(side) for side in (term.left, term.right)]
         for number, copy in enumerate(copies):
-            theirs = [*self._joined(self._values(copy, number)), *self._tag(copy, number)]
-            mine = [*self._joined(list(map(Ref, keys))), *(Ref(one) for one in columns[len(keys) :])]
-            same = [Compare("=", one, other) for one, other in zip(mine, theirs, strict=True)]
+            pairs = zip(map(Ref, columns), self._joined(copy, number), strict=True)
+            same = [Compare("=", one, other) for one, other in pairs]
             found = Join("left", found, copy.term, conjunction(same))
         shown = {old: Ref(one) for copy in copies for old, one in copy.columns.items()}
-        values = zip(*(self._values(copy, number) for number, copy in enumerate(copies)), strict=True)
-        merged = [MergedKey(pair, key) for pair, key in zip(values, keys, strict=True)]
+        sides = zip(*(self._values(copy, number) for number, copy in enumerate(copies)), strict=True)
+        merged = [MergedKey(pair, value) for pair, value in zip(sides, self._merged(columns), strict=True)]
         return Map(found, tuple(Made(column, shown[column]) for column in term.columns)), merged
+
+    def _merged(self, columns: Sequence[Column]) -> Iterator[Scalar]:
+        """The values of the keys: NULL where the tag says so."""
+        place = 0
+        for column, usual in zip(columns, self._usual, strict=False):
+            if usual is None:
+                yield Ref(column)
+            else:
+                form = f"CASE WHEN {{0}} // {4 * 2**place} % 2 = 1 THEN NULL ELSE {{1}} END"
+                yield Call(form, (Ref(columns[-1]), Ref(column)), column.type, can_fail=False)
+                place += 1
 
     @property
     def _is_tagged(self) -> bool:
@@ -120,33 +130,26 @@ class _Full:
 
     def _keys(self, copy: Copy, number: int) -> Term:
         """The keys of the rows of a side."""
-        values = [*self._values(copy, number), *self._tag(copy, number)]
+        values = self._joined(copy, number)
         return Map(copy.term, tuple(Made(self._new.column("key", value.type), value) for value in values))
 
     def _values(self, copy: Copy, number: int) -> list[Scalar]:
         pairs = zip(self._sides.pairs, self._kinds, strict=True)
         return [cast(copy.over((pair.mine, pair.theirs)[number]), kind) for pair, kind in pairs]
 
-    def _joined(self, values: Sequence[Scalar]) -> list[Scalar]:
-        """What of a key is equal in rows with one key: NULL joins no NULL."""
-        return [
-            value
-            if usual is None
-            else Call("coalesce({0}, {1})", (value, Constant(usual, value.type)), value.type, can_fail=False)
-            for value, usual in zip(values, self._usual, strict=True)
-        ]
-
-    def _tag(self, copy: Copy, number: int) -> list[Scalar]:
-        """The tag of a side's row, if there are tags."""
+    def _joined(self, copy: Copy, number: int) -> list[Scalar]:
+        """The columns of the keys for a row of a side. NULL joins no NULL, so a value stands for it."""
+        values, found = self._values(copy, number), list[Scalar]()
+        for value, usual in zip(values, self._usual, strict=True):
+            filled = (value, Constant(usual or "", value.type))
+            found.append(value if usual is None else Call("coalesce({0}, {1})", filled, value.type, can_fail=False))
         if not self._is_tagged:
-            return []
-        values = [one for one, usual in zip(self._values(copy, number), self._usual, strict=True) if usual is not None]
+            return found
         own = [copy.over(one) for one in (self._sides.left, self._sides.right)[number]]
-        nulls = tuple(map(IsNull, values))
-        met = (*own, *map(Not, nulls))
-        bits = "".join(f" + {2 ** (place + 1)} * CAST({{{place + 1}}} AS INTEGER)" for place in range(len(nulls)))
-        form = f"CASE WHEN {{0}} THEN 0 ELSE {number + 1}{bits} END"
-        return [Call(form, (conjunction(met), *nulls), "INTEGER", can_fail=False)]
+        nulls = [IsNull(value) for value, usual in zip(values, self._usual, strict=True) if usual is not None]
+        bits = "".join(f" + {4 * 2**place} * CAST({{{place + 1}}} AS INTEGER)" for place in range(len(nulls)))
+        tag = f"CASE WHEN {{0}} THEN 0 ELSE {number + 1}{bits} END"
+        return [*found, Call(tag, (conjunction([*own, *map(Not, nulls)]), *nulls), "INTEGER", can_fail=False)]
 
 
 class _Marks:

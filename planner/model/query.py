@@ -11,7 +11,7 @@ one table, so that the storage layer can evaluate them on a batch of changes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sqlfront.planner.model.computed_rows import ComputedRows
@@ -69,7 +69,9 @@ class Atom:
 
     `presence` says what the join has of the atom: a row of it (required); such rows or, where there is none, one of
     NULLs (optional); no row, only keys for which there is none (absent). An optional or absent atom shares with the
-    others its key alone, and those atoms that have the key are required.
+    others its key alone, and those atoms that have the key are required. `within` is the optional or absent atom with
+    which it is joined first: its *head*. The head and the atoms within it, with those within these, are a *group*: what
+    is said of one atom then holds for the join of the group, and its atoms' presence for that join.
     """
 
     name: str
@@ -82,6 +84,12 @@ class Atom:
     references: tuple[Reference, ...] = ()
     is_constant: bool = False
     presence: Presence = "required"
+    within: str | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether each row of the whole join has a row of the atom."""
+        return self.presence == "required" and self.within is None
 
     @property
     def scheme(self) -> frozenset[str]:
@@ -366,13 +374,39 @@ class Definition:
 
     @property
     def outer_atoms(self) -> tuple[Atom, ...]:
-        """The atoms that are optional or absent."""
+        """The atoms that are optional or absent: each is the head of a group."""
         return tuple(atom for atom in self.atoms if atom.presence != "required")
 
-    def key_of(self, atom: Atom) -> frozenset[str]:
-        """What an optional or absent atom shares with required ones: by it, its rows are looked up."""
-        required = (other.scheme for other in self.atoms if other.presence == "required")
-        return atom.scheme & frozenset().union(*required)
+    def group_of(self, head: Atom) -> tuple[Atom, ...]:
+        """The atoms of a head's group: itself, those within it, and those within these."""
+        heads = {head.name}
+        while True:
+            found = tuple(atom for atom in self.atoms if atom.name in heads or atom.within in heads)
+            if len(found) == len(heads):
+                return found
+            heads |= {atom.name for atom in found}
+
+    def inside(self, head: Atom) -> Definition:
+        """The join of a head's group alone."""
+        atoms = (
+            replace(atom, presence="required" if atom is head else atom.presence, within=None)
+            if atom is head or atom.within == head.name
+            else atom
+            for atom in self.group_of(head)
+        )
+        found = tuple(atoms)
+        inner = frozenset().union(*(atom.scheme for atom in found))
+        return replace(self, atoms=found, free=tuple(name for name in self.free if name in inner), distinct_sets=())
+
+    def key_of(self, head: Atom) -> frozenset[str]:
+        """What an optional or absent group shares with the atoms around it: by it, its rows are looked up."""
+        own = frozenset().union(*(atom.scheme for atom in self.group_of(head)))
+        around = (
+            atom.scheme
+            for atom in self.atoms
+            if atom.name == head.within or (atom.presence == "required" and atom.within == head.within)
+        )
+        return own & frozenset().union(*around)
 
     @property
     def own_blocks(self) -> tuple[tuple[str, Definition], ...]:

@@ -324,7 +324,7 @@ class Blocks:
             raise OuterChildError("its condition is not made of equalities that give its sides keys")
         self.collect(found, core)
         for key in merged:
-            core.merge(key.sides, key.column)
+            core.merge(key.sides, key.value)
 
     def _with_partners(self, term: Join, is_false: bool) -> Term | None:
         """The join as inner joins and unions; None if there is no such form, or its value is any of several rows."""
