@@ -1,4 +1,4 @@
-"""Random queries with outer and anti joins, EXISTS and IN over three small tables of integers, and random changes of these."""
+"""Random queries with outer and anti joins, EXISTS and IN over three small tables of integers, and random changes."""
 
 from __future__ import annotations
 

@@ -55,9 +55,7 @@ def arrives(leaf: View, route: Route) -> bool:
     return not ahead or ahead[0].presence == "optional"
 
 
-def turned(
-    tree: Tree, view: View, delta: Shape, atoms: frozenset[str], assembler: Assembler, is_new: bool
-) -> Shape:
+def turned(tree: Tree, view: View, delta: Shape, atoms: frozenset[str], assembler: Assembler, is_new: bool) -> Shape:
     """Go on, from a delta of a view, with what it changes in the view's rows of NULLs: one goes where a key appears.
 
     The layout of these rows; they have all variables that the view enumerates.

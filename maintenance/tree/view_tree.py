@@ -20,6 +20,7 @@ from sqlfront.maintenance.tree.arrange import Arrangement
 from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, supports
 from sqlfront.maintenance.tree.steps import Step, is_lower, join_rank, ready_tests
 from sqlfront.planner.model.hypergraph import components
+from sqlfront.planner.model.outer_groups import key_of
 from sqlfront.planner.model.plan import Node, Plan, needed
 from sqlfront.planner.model.query import Definition, Presence
 from sqlfront.storage.codecs.codec import Codec
@@ -135,7 +136,7 @@ class Tree:
         for leaf in (*self.leaves.values(), *self.filters):
             leaf.full = True
         for atom in definition.outer_atoms:
-            self._demand_key(next(self.leaves[atom.name].borders()), definition.key_of(atom))
+            self._demand_key(next(self.leaves[atom.name].borders()), key_of(definition, atom))
         if plan.projected:
             self._demand_projection()
         elif not plan.ranked_only:

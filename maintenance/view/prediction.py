@@ -39,7 +39,9 @@ def predict(view: MaintainedView) -> dict[str, float]:
         for leaf in member.delta_paths.entries(member.tree):
             name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
             found[name] += _path(member.tree, leaf)
-            turns = sum(map(bool, routes(leaf)))  # Added up by key, looked up, and seldom one that appears or disappears.
+            turns = sum(
+                map(bool, routes(leaf))
+            )  # Added up by key, looked up, and seldom one that appears or disappears.
             found[name] += turns * (WRITTEN + FOUND)
             if member.tuple_count is not None:
                 found[name] += _tallied(member.tuple_count, member.tree, leaf)

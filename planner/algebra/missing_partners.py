@@ -9,8 +9,8 @@ Source: Galindo-Legaria, Outerjoins as disjunctions, SIGMOD 1994 (a left join as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from sqlfront.planner.algebra.join_sides import CommonType, Copies, Copy, Pair, met, sides_of
@@ -19,7 +19,6 @@ from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most, never
 from sqlfront.planner.algebra.scalars import (
     FALSE,
     TRUE,
-    TRUTH,
     UNKNOWN,
     Call,
     Column,
@@ -27,32 +26,26 @@ from sqlfront.planner.algebra.scalars import (
     Constant,
     IsNull,
     Not,
-    Operator,
     Ref,
     Scalar,
     cast,
-    columns_of,
     conjunction,
     conjuncts,
     is_never_null,
     null,
-    substitute,
     truth,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
-    Common,
     Distinct,
     Filter,
     Join,
     JoinKind,
     Made,
     Map,
-    Scan,
     SetOperation,
     Term,
-    walk,
 )
 
 _ONE_ROW = (
@@ -290,4 +283,3 @@ class _Join:
             own = tuple(map(self._new.like, columns))
             found = SetOperation("union", True, found, branch, own)
         return Map(found, tuple(Made(column, Ref(old)) for column, old in zip(columns, found.columns, strict=True)))
-

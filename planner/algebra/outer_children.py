@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sqlfront.planner.algebra.join_sides import CommonType, Copies, Copy, Pair, Sides, met, pair_of, sides_of
+from sqlfront.planner.algebra.join_sides import CommonType, Copies, Copy, Pair, Sides, pair_of, sides_of
 from sqlfront.planner.algebra.rewriting import NewColumns, extended
 from sqlfront.planner.algebra.row_facts import Facts, never_null
 from sqlfront.planner.algebra.scalars import (
@@ -47,10 +47,18 @@ class MergedKey:
     value: Scalar
 
 
+@dataclass(frozen=True)
+class FullOfKeys:
+    """The rows of a full join, and the values of its keys."""
+
+    rows: Term
+    merged: tuple[MergedKey, ...]
+
+
 def full_of_keys(
     term: Join, new: NewColumns, facts: Facts, common: CommonType, usual: Callable[[str], str | None]
-) -> tuple[Term, list[MergedKey]] | None:
-    """A full join as left joins from the keys of both sides, and what columns these are.
+) -> FullOfKeys | None:
+    """A full join as left joins from the keys of both sides.
 
     None without an equality, under another condition of both sides, and where a key that may be NULL is of a type
     without a `usual` value.
@@ -63,7 +71,7 @@ def full_of_keys(
     nullable = [not (is_never_null(one.mine, present) and is_never_null(one.theirs, present)) for one in sides.pairs]
     if kinds is None or any(null and usual(kind) is None for null, kind in zip(nullable, kinds, strict=True)):
         return None
-    return _Full(term, sides, kinds, [usual(kind) if null else None for null, kind in zip(nullable, kinds)], new).term()
+    return _Full(term, sides, kinds, [usual(kind) if null else None for null, kind in zip(nullable, kinds)], new).rows()
 
 
 def marks_of_keys(term: Join, new: NewColumns, facts: Facts, common: CommonType, is_false: bool) -> Term | None:
@@ -96,13 +104,13 @@ class _Full:
         self._term, self._sides, self._kinds, self._usual, self._new = term, sides, kinds, usual, new
         self._copies = Copies(new)
 
-    def term(self) -> tuple[Term, list[MergedKey]]:
+    def rows(self) -> FullOfKeys:
         term, new = self._term, self._new
         names = [pair.name for pair in self._sides.pairs]
         keys = [new.column(name, kind) for name, kind in zip(names, self._kinds, strict=True)]
         columns = (*keys, new.column("tag", "INTEGER")) if self._is_tagged else tuple(keys)
-        branches = [self._keys(self._copies.copy(side), number) for number, side in enumerate((term.left, term.right))]
-        found: Term = Distinct(SetOperation("union", True, *branches, columns))
+        left, right = (self._keys(self._copies.copy(side), i) for i, side in enumerate((term.left, term.right)))
+        found: Term = Distinct(SetOperation("union", True, left, right, columns))
         copies = [self._copies.copy(side) for side in (term.left, term.right)]
         for number, copy in enumerate(copies):
             pairs = zip(map(Ref, columns), self._joined(copy, number), strict=True)
@@ -110,8 +118,8 @@ class _Full:
             found = Join("left", found, copy.term, conjunction(same))
         shown = {old: Ref(one) for copy in copies for old, one in copy.columns.items()}
         sides = zip(*(self._values(copy, number) for number, copy in enumerate(copies)), strict=True)
-        merged = [MergedKey(pair, value) for pair, value in zip(sides, self._merged(columns), strict=True)]
-        return Map(found, tuple(Made(column, shown[column]) for column in term.columns)), merged
+        merged = tuple(MergedKey(pair, value) for pair, value in zip(sides, self._merged(columns), strict=True))
+        return FullOfKeys(Map(found, tuple(Made(column, shown[column]) for column in term.columns)), merged)
 
     def _merged(self, columns: Sequence[Column]) -> Iterator[Scalar]:
         """The values of the keys: NULL where the tag says so."""
@@ -223,7 +231,7 @@ class _Marks:
         return keys, [Compare("=", pair.mine, Ref(key)) for pair, key in pairs]
 
     def _rows(self, pairs: Sequence[Pair], last: Pair | None = None, *more: Scalar) -> Map:
-        """What the rows of the right that meet its own conditions, and more, have in place of the left's expressions."""
+        """What the rows of the right that meet its own conditions, have in place of what the left compares."""
         copy = self._copies.copy(self._term.right)
         own = [copy.over(one) for one in (*self._sides.right, *more)]
         shown = [*pairs, *([last] if last is not None else [])]

@@ -11,7 +11,7 @@ one table, so that the storage layer can evaluate them on a batch of changes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sqlfront.planner.model.computed_rows import ComputedRows
@@ -376,37 +376,6 @@ class Definition:
     def outer_atoms(self) -> tuple[Atom, ...]:
         """The atoms that are optional or absent: each is the head of a group."""
         return tuple(atom for atom in self.atoms if atom.presence != "required")
-
-    def group_of(self, head: Atom) -> tuple[Atom, ...]:
-        """The atoms of a head's group: itself, those within it, and those within these."""
-        heads = {head.name}
-        while True:
-            found = tuple(atom for atom in self.atoms if atom.name in heads or atom.within in heads)
-            if len(found) == len(heads):
-                return found
-            heads |= {atom.name for atom in found}
-
-    def inside(self, head: Atom) -> Definition:
-        """The join of a head's group alone."""
-        atoms = (
-            replace(atom, presence="required" if atom is head else atom.presence, within=None)
-            if atom is head or atom.within == head.name
-            else atom
-            for atom in self.group_of(head)
-        )
-        found = tuple(atoms)
-        inner = frozenset().union(*(atom.scheme for atom in found))
-        return replace(self, atoms=found, free=tuple(name for name in self.free if name in inner), distinct_sets=())
-
-    def key_of(self, head: Atom) -> frozenset[str]:
-        """What an optional or absent group shares with the atoms around it: by it, its rows are looked up."""
-        own = frozenset().union(*(atom.scheme for atom in self.group_of(head)))
-        around = (
-            atom.scheme
-            for atom in self.atoms
-            if atom.name == head.within or (atom.presence == "required" and atom.within == head.within)
-        )
-        return own & frozenset().union(*around)
 
     @property
     def own_blocks(self) -> tuple[tuple[str, Definition], ...]:

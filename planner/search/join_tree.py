@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from sqlfront.planner.model.hypergraph import Edges, components, hypergraph, ordered_variables, vertices
+from sqlfront.planner.model.outer_groups import group_of, inside, key_of
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import Atom, Definition
 from sqlfront.planner.theory.connex import bound_components
@@ -135,12 +136,12 @@ class Search:
         self.definition = definition
         self.atoms = {atom.name: atom for atom in definition.atoms}
         heads = [atom for atom in definition.outer_atoms if atom.within is None]
-        self.outer = {atom.name: definition.key_of(atom) for atom in heads}
-        groups = {atom.name: definition.group_of(atom) for atom in heads}
+        self.outer = {atom.name: key_of(definition, atom) for atom in heads}
+        groups = {atom.name: group_of(definition, atom) for atom in heads}
         self.edges = {name: edge for name, edge in hypergraph(definition).items() if self.atoms[name].within is None}
         self.edges |= {name: frozenset().union(*(one.scheme for one in group)) for name, group in groups.items()}
         self.inside = {
-            name: Search(definition.inside(self.atoms[name]), steps, weights)
+            name: Search(inside(definition, self.atoms[name]), steps, weights)
             for name, group in groups.items()
             if len(group) > 1
         }
@@ -196,8 +197,7 @@ class Search:
     def _group(self, name: str, shown: frozenset[str], key: frozenset[str]) -> Found | None:
         """The tree of an optional or absent group, which enumerates what is shown; its root has the key.
 
-        None if a node inside shares nothing but the key with its parent: a row of NULLs of the group has none there, but
-        the key of the row that it meets may find some.
+        None if a node inside shares nothing but the key with its parent: it may have rows where the group has none.
         """
         search = self.inside[name]
         if shown:

@@ -13,7 +13,6 @@ from sqlfront.planner.algebra.scalars import (
     Column,
     Compare,
     Constant,
-    Ref,
     Scalar,
     columns_of,
     conjuncts,

@@ -132,7 +132,7 @@ class Leaves:
                 self._conditions.add_predicate(member, same)
 
     def _apart(self, atom: str, value: Scalar) -> Scalar:
-        """An expression of an atom that may be missing as one that no other variable of it has: columns of its rows have
+        """An expression of an atom that may be missing as one that none of its variables has: columns of its rows have
         different expressions."""
         while any(value in (one.outer.get(atom), one.members.get(atom)) for one in self._variables.values()):
             value = call("({0})", value.type, value)

@@ -1,7 +1,7 @@
 """Left and anti joins as more atoms of the join: an optional or an absent child of a node of its tree.
 
-An atom's key are the expressions that the condition of the join equates with those of the atoms around it. Its filter is
-what the condition asks of its side alone. Where the atom has no row of a key, the join has a row of NULLs (left), or
+An atom's key are the expressions that the condition of the join equates with those of the atoms around it. Its filter
+is what the condition asks of its side alone. Where the atom has no row of a key, the join has a row of NULLs (left), or
 only there a row at all (anti). What reads the atom above the join must be NULL where all its columns are, or is
 computed of the columns when the view is read.
 """
@@ -13,7 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.cut.join_core import JoinCore, OuterAtom, OuterChildError
+from sqlfront.cut.value_types import usual_value
 from sqlfront.planner.algebra.join_sides import is_plain, met
+from sqlfront.planner.algebra.outer_children import full_of_keys, marks_of_keys
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Ref, Scalar, columns_of, null, substitute, truth
 from sqlfront.planner.algebra.terms import Common, Filter, Join, Map, Scan, Term
@@ -37,7 +39,7 @@ def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
     no such atom, or group of atoms."""
     blocks.collect(term.left, core)
     before, missing = len(core.atoms), MissingValues(blocks.con)
-    if is_one_table(term.right, missing) or (is_group(term.right, missing) and term.kind != "anti"):
+    if is_group(term.right, missing):
         blocks.collect(term.right, core)
     else:
         blocks.add_block(term.right, core)
@@ -53,6 +55,18 @@ def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
         outer = core.outer.get(name, OuterAtom("required", (), missing))
         core.outer[name] = replace(outer, within=outer.within or head) if name != head else outer
     core.outer[head] = OuterAtom(_PRESENCE[term.kind], tuple(pairs), missing, within)
+
+
+def add_join_of_keys(term: Join, core: JoinCore, blocks: Blocks, is_false: bool) -> None:
+    """Add a full or mark join as left or anti joins with keys. Raises OuterChildError where it has no such form."""
+    new, facts, common = blocks.new, blocks.facts, blocks.types.common
+    full = full_of_keys(term, new, facts, common, usual_value) if term.kind == "full" else None
+    found = full.rows if full is not None else marks_of_keys(term, new, facts, common, is_false)
+    if found is None:
+        raise OuterChildError("its condition is not made of equalities that give its sides keys")
+    blocks.collect(found, core)
+    for key in full.merged if full is not None else ():
+        core.merge(key.sides, key.value)
 
 
 def is_group(term: Term, missing: MissingValues) -> bool:

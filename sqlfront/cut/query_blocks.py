@@ -22,14 +22,13 @@ from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.form_words import CHILDREN, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
-from sqlfront.cut.join_core import AtomColumn, JoinCore, OuterChildError
-from sqlfront.cut.outer_joins import add_outer_join, may_be_child
+from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
-from sqlfront.cut.value_types import ComparedTypes, usual_value
+from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.join_sides import is_plain
 from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
-from sqlfront.planner.algebra.outer_children import MergedKey, full_of_keys, marks_of_keys
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
@@ -299,7 +298,7 @@ class Blocks:
         elif self.no_children is None and may_be_child(term, self.facts):
             self.told[CHILDREN[term.kind]] = None
             if term.kind in ("full", "mark"):
-                self._add_of_keys(term, core, is_false)
+                add_join_of_keys(term, core, self, is_false)
             else:
                 add_outer_join(term, core, self)
         else:
@@ -310,21 +309,6 @@ class Blocks:
                 why = f": it is no child of the tree, as {self.no_children}" if may_be_child(term, self.facts) else ""
                 self.told[FORMS[term.kind] + why] = None
                 self.collect(found, core)
-
-    def _add_of_keys(self, term: Join, core: JoinCore, is_false: bool) -> None:
-        """Add a full or mark join as left or anti joins with keys. Raises OuterChildError where it is none."""
-        merged: list[MergedKey] = []
-        found: Term | None
-        if term.kind == "full":
-            full = full_of_keys(term, self.new, self.facts, self.types.common, usual_value)
-            found, merged = full if full is not None else (None, [])
-        else:
-            found = marks_of_keys(term, self.new, self.facts, self.types.common, is_false)
-        if found is None:
-            raise OuterChildError("its condition is not made of equalities that give its sides keys")
-        self.collect(found, core)
-        for key in merged:
-            core.merge(key.sides, key.value)
 
     def _with_partners(self, term: Join, is_false: bool) -> Term | None:
         """The join as inner joins and unions; None if there is no such form, or its value is any of several rows."""
