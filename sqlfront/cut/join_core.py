@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
@@ -45,6 +45,12 @@ class AtomTable:
     references: tuple[ForeignKey, ...] = ()
     at: Span | None = None
     is_constant: bool = False
+
+
+OuterForm = Literal["groups", "children", "joins"]
+"""What outer joins are: children of their block's tree, with joins on their right sides as groups of children, or as
+views of their own; or inner joins, unions and counts."""
+OUTER_FORMS: tuple[OuterForm, ...] = ("groups", "children", "joins")
 
 
 class OuterChildError(Exception):

@@ -39,7 +39,7 @@ def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
     no such atom, or group of atoms."""
     blocks.collect(term.left, core)
     before, missing = len(core.atoms), MissingValues(blocks.con)
-    if is_group(term.right, missing):
+    if is_one_table(term.right, missing) or (blocks.outer_form == "groups" and is_group(term.right, missing)):
         blocks.collect(term.right, core)
     else:
         blocks.add_block(term.right, core)

@@ -22,7 +22,7 @@ from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.form_words import CHILDREN, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
-from sqlfront.cut.join_core import AtomColumn, JoinCore
+from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
 from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
@@ -87,7 +87,8 @@ class Blocks:
     A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns,
     `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
     leave nothing open, `told` what EXPLAIN says of the forms of operators. `computes_windows`: row numbers are columns,
-    not the places of first rows. `no_children` is why an outer join of the block that is bound is no child of its tree.
+    not the places of first rows. `outer_form` is the form of outer joins in the block that is bound, `no_children` why
+    one of them is no child of its tree.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
@@ -103,6 +104,7 @@ class Blocks:
         self.completed: dict[Term, Term] = {}
         self.told: dict[str, None] = {}
         self.computes_windows = False
+        self.outer_form: OuterForm = OUTER_FORMS[-1]
         self.no_children: str | None = None
         self.binder = BlockBinder(self)
 
@@ -295,7 +297,7 @@ class Blocks:
         elif term.kind == "semi" and not term.dependent and (ties := ties_of(term)) is not None:
             self.collect(term.left, core)
             self._semijoin(term, ties, core)
-        elif self.no_children is None and may_be_child(term, self.facts):
+        elif self.outer_form != "joins" and may_be_child(term, self.facts):
             self.told[CHILDREN[term.kind]] = None
             if term.kind in ("full", "mark"):
                 add_join_of_keys(term, core, self, is_false)
