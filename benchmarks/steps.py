@@ -75,7 +75,7 @@ def outer_joins(size: int) -> list[dict[str, Any]]:
     for number, query in enumerate(OUTER.values()):
         con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
     views = [con.view(f"v{number}") for number in range(len(OUTER))]
-    keys = np.random.default_rng(2).integers(max(1, size // 20), size=CHANGES).tolist()
+    keys = np.random.default_rng(2).integers(max(1, size // 20), size=CHANGES // 10).tolist()
 
     def steps(changes: Sequence[tuple[str, int, int]]) -> list[float]:
         before = [view.cost()["steps"] for view in views]
