@@ -40,9 +40,8 @@ FULL_JOINS = {
     "full groups": (
         "SELECT k, count(*) AS n, sum(a.x * b.y) AS s, count(b.y) AS ys FROM a FULL JOIN b USING (k) GROUP BY k"
     ),
-    "full conditions": (
-        "SELECT p.x, q.x AS qx, p.k FROM a p FULL JOIN a q ON p.k = q.k AND p.x = q.u AND q.x > 1 AND p.u < 3"
-    ),
+    "full conditions": "SELECT p.x, q.x AS qx, p.k FROM a p FULL JOIN a q ON p.k = q.k AND q.x > 1 AND p.u < 3",
+    "full keys": "SELECT a.u, b.v, a.k FROM a FULL JOIN b ON a.k = b.k AND a.x = b.y",
     "full of joins": "SELECT a.x, b.y, c.z FROM a JOIN c ON a.k = c.k FULL JOIN b ON a.k = b.k",
 }
 MARKS = {
