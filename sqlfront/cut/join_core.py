@@ -86,8 +86,8 @@ class JoinCore:
     """Atoms and conditions in the order of the query; names its atoms may not have.
 
     `values` has, for each computed column of the term, its value over the columns of atoms, `lost` why a column has
-    none. `outer` are the atoms that may be missing, by their names; `merged` has, for two of
-    their expressions, the value of the one that is not NULL.
+    none. `outer` are the atoms that may be missing, by their names; `merged` has, for two of their expressions, the
+    value of the one that is not NULL.
     """
 
     atoms: list[AtomTable] = field(default_factory=list)
