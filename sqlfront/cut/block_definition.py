@@ -44,7 +44,7 @@ class BlockBinder:
     def bind(
         self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool = False, natively: bool = False
     ) -> Definition:
-        """The definition of a block, whose outer joins have the first form that all of them can have; `in_order`: with an
+        """The definition of a block, whose outer joins have the first form that all can have; `in_order`: with an
         order by all its columns, `natively`: as a sum over its join."""
         blocks = self._blocks
         kept, before = blocks.state(), (blocks.outer_form, blocks.no_children)
