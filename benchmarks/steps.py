@@ -1,7 +1,7 @@
 """steps: the counted steps of a q-hierarchical view do not grow with its tables, not even on a hub key.
 
-`python -m benchmarks.steps` also shows state and result of a full join: the result grows quadratically,
-the state does not.
+`python -m benchmarks.steps` also shows state and result of a join of all rows: the result grows quadratically, the
+state does not. And it counts the steps of outer joins, of a hub's first and last partner too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,14 @@ from benchmarks import harness
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 CHANGES = 1_000
+HUB = -1
+OUTER = {
+    "LEFT": "SELECT r.a, r.x, s.y FROM r LEFT JOIN s ON r.a = s.a",
+    "FULL": "SELECT r.a, r.x, s.y FROM r FULL JOIN s ON r.a = s.a",
+    "ANTI": "SELECT r.a, r.x FROM r ANTI JOIN s ON r.a = s.a",
+    "LEFT of a join": "SELECT r.a, r.x, s.y FROM r LEFT JOIN (s JOIN s AS t ON s.a = t.a) ON r.a = s.a",
+    "IN": "SELECT r.x, r.a IN (SELECT a FROM s) AS found FROM r",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -27,6 +35,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     harness.report("steps", "Steps per change: SELECT a, SUM(x), COUNT(*) FROM r JOIN s USING (a) GROUP BY a", rows)
     rows = [full_join(size) for size in options.sizes]
     harness.report("full_join", "State and result: SELECT * FROM r JOIN s USING (a), 100 keys", rows)
+    rows = [row for size in options.sizes for row in outer_joins(size)]
+    notes = ["Half of the rows of r are on a hub key, of which s has no row but the one that comes and goes."]
+    harness.report("outer_steps", "Steps per change: outer joins of r and s", rows, notes=notes)
 
 
 def measure(size: int, hub: bool) -> dict[str, Any]:
@@ -52,6 +63,33 @@ def measure(size: int, hub: bool) -> dict[str, Any]:
         "us/change": seconds / changes * 1e6,
         "ns/step": seconds / steps * 1e9,
     }
+
+
+def outer_joins(size: int) -> list[dict[str, Any]]:
+    """Steps per single change of spread keys, and of a hub's first and last partner, for each outer join."""
+    import pyarrow
+
+    con = _tables(size, False)
+    hub = np.full(size // 2, HUB)
+    con.apply({"r": pyarrow.table({"a": hub, "x": np.arange(len(hub))})})
+    for number, query in enumerate(OUTER.values()):
+        con.execute(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+    views = [con.view(f"v{number}") for number in range(len(OUTER))]
+    keys = np.random.default_rng(2).integers(max(1, size // 20), size=CHANGES // 10).tolist()
+
+    def steps(changes: Sequence[tuple[str, int, int]]) -> list[float]:
+        before = [view.cost()["steps"] for view in views]
+        for table, key, weight in changes:
+            con.apply_row(table, (key, 1), weight)
+        return [(view.cost()["steps"] - old) / len(changes) for view, old in zip(views, before, strict=True)]
+
+    spread = steps([(table, key, weight) for key in keys for table in "rs" for weight in (1, -1)])
+    partners = steps([("s", HUB, 1)]), steps([("s", HUB, -1)])
+    con.close()
+    return [
+        {"rows": size, "join": kind, "steps/change": mean, "hub's first partner": first, "hub's last partner": last}
+        for kind, mean, first, last in zip(OUTER, spread, *partners, strict=True)
+    ]
 
 
 def full_join(size: int) -> dict[str, Any]:

@@ -54,8 +54,8 @@ def measure(facts: int, most: int) -> list[dict[str, Any]]:
     return found
 
 
-def load(facts: int) -> Any:
-    """The tables and the view, with all facts on one key."""
+def load(facts: int, query: str = VIEW) -> Any:
+    """The tables and the view of a query, with all facts on one key."""
     import pyarrow
 
     import sqlfront
@@ -63,7 +63,7 @@ def load(facts: int) -> Any:
     con = sqlfront.connect()
     con.execute("CREATE CHANGE TABLE facts (k BIGINT, x BIGINT) WITH (retain = false)")
     con.execute("CREATE CHANGE TABLE dimension (k BIGINT, name BIGINT) WITH (retain = false)")
-    con.execute(f"CREATE MATERIALIZED VIEW v AS {VIEW}")
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     assert con.explain("v").to_dict()["shape"] == "q-hierarchical"
     for first in range(0, facts, BATCH):
         x = np.arange(first, min(facts, first + BATCH), dtype=np.int64)

@@ -136,29 +136,37 @@ def join_sql(
 ) -> str:
     """A query for the rows of the join: the free variables, then the factors."""
     first: dict[str, str] = {}
-    conditions, joins = [], []
-    for atom in sorted(definition.atoms, key=lambda one: one.presence != "required"):
-        equal = []
+    joined, conditions = _from(definition, None, first, tables)
+    conditions += [f"{first[c.left]} {c.operator} {first[c.right]}" for c in definition.comparisons]
+    items = [first[name] for name in definition.free]
+    items += [f"{_quote(atom)}.{_quote(factor.name)}" for atom, factor in factors]
+    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+    return f"SELECT {', '.join(items) or '1'} FROM {joined}{where}"
+
+
+def _from(
+    definition: Definition, head: Atom | None, first: dict[str, str], tables: Callable[[str], str] | None
+) -> tuple[str, list[str]]:
+    """The join of the atoms that are always there, or of a head's group, with the groups inside; the equalities of the
+    former. `first` are places where variables have been seen."""
+    within = head.name if head is not None else None
+    own = [atom for atom in definition.atoms if atom is head or (atom.within == within and atom.presence == "required")]
+    equal, leaves = [], []
+    for atom in own:
         for variable in atom.variables:
             place = f"{_quote(atom.name)}.{_quote(variable.name)}"
             if variable.name in first:
                 assert variable.name in atom.required
                 equal.append(f"{first[variable.name]} = {place}")
             first.setdefault(variable.name, place)
-        leaf, words = (
-            f"({leaf_sql(atom, tables)}) AS {_quote(atom.name)}",
-            {"optional": "LEFT JOIN", "absent": "ANTI JOIN"},
-        )
-        if atom.presence == "required":
-            conditions += equal
-            joins.append(f" CROSS JOIN {leaf}" if joins else leaf)
-        else:
-            joins.append(f" {words[atom.presence]} {leaf} ON {' AND '.join(equal)}")
-    conditions += [f"{first[c.left]} {c.operator} {first[c.right]}" for c in definition.comparisons]
-    items = [first[name] for name in definition.free]
-    items += [f"{_quote(atom)}.{_quote(factor.name)}" for atom, factor in factors]
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    return f"SELECT {', '.join(items) or '1'} FROM {''.join(joins)}{where}"
+        leaves.append(f"({leaf_sql(atom, tables)}) AS {_quote(atom.name)}")
+    joined = " CROSS JOIN ".join(leaves) if len(leaves) == 1 else f"({' CROSS JOIN '.join(leaves)})"
+    for other in definition.outer_atoms:
+        if other.within == within:
+            inner, conditions = _from(definition, other, first, tables)
+            word = {"optional": "LEFT JOIN", "absent": "ANTI JOIN"}[other.presence]
+            joined = f"({joined} {word} {inner} ON {' AND '.join(conditions)})"
+    return joined, equal
 
 
 def leaf_sql(atom: Atom, tables: Callable[[str], str] | None = None) -> str:

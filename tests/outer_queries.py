@@ -1,4 +1,4 @@
-"""Random queries with left and anti joins over three small tables of integers, and random changes of these."""
+"""Random queries with outer and anti joins, EXISTS and IN over three small tables of integers, and random changes."""
 
 from __future__ import annotations
 
@@ -13,32 +13,43 @@ from sqlfront import Connection
 
 TABLES = {"a": ("k", "x", "u"), "b": ("k", "y", "v"), "c": ("k", "z", "w")}
 KEYS = (1, 2, 3, None)
+KINDS = (
+    *("LEFT JOIN",) * 3, *("FULL JOIN",) * 2, "RIGHT JOIN", "ANTI JOIN", "NOT EXISTS", "NOT IN",
+)  # fmt: skip
 
 
 @dataclass
 class OuterQuery:
-    """A query in the making: `aliases` are tables in sight by their aliases, `required` those that are always there."""
+    """A query in the making: `aliases` are tables in sight by their aliases, `required` those that are always there,
+    `joined` the keys of left joins, `merged` the key of a full join."""
 
     chance: random.Random
     aliases: dict[str, str] = field(default_factory=dict)
     required: list[str] = field(default_factory=list)
+    joined: list[str] = field(default_factory=list)
+    merged: str = ""
 
     def text(self) -> str:
         """The next query."""
         chance = self.chance
-        self.aliases, self.required = {}, []
+        self.aliases, self.required, self.joined, self.merged = {}, [], [], ""
         joins = [self._table("", chance.choice("abc"))]
         if chance.random() < 0.35:
             joins.append(self._join("JOIN", chance.choice("abc")))
         conditions = []
-        for _ in range(chance.choice((1, 1, 2))):
-            kind = chance.choice(("LEFT JOIN", "LEFT JOIN", "LEFT JOIN", "ANTI JOIN", "NOT EXISTS"))
+        for _ in range(chance.choice((1, 1, 2, 2, 3))):
+            kind = chance.choice(KINDS)
             if kind == "NOT EXISTS":
-                conditions.append(self._not_exists())
+                conditions.append(self._exists("NOT "))
+            elif kind == "NOT IN":
+                conditions.append(self._in(kind))
             else:
                 joins.append(self._join(kind, chance.choice("abc")))
         if chance.random() < 0.3:
-            conditions.append(f"{self._column(chance.choice(self.required))} {chance.choice(('> 1', 'IS NOT NULL'))}")
+            column = self._column(chance.choice(self.required or list(self.aliases)))
+            conditions.append(f"{column} {chance.choice(('> 1', 'IS NOT NULL'))}")
+        if self.joined and chance.random() < 0.2:
+            conditions.append(f"{chance.choice(self.joined)} IS NULL")
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {self._items()} FROM {' '.join(joins)}{where}{self._groups}"
 
@@ -50,7 +61,8 @@ class OuterQuery:
         return f"{table} {alias}"
 
     def _join(self, kind: str, table: str) -> str:
-        outer = self.chance.choice(self.required)
+        chains = not self.required or (kind != "JOIN" and self.chance.random() < 0.25)
+        outer = self.chance.choice(list(self.aliases) if chains else self.required)
         shown = self._table(kind, table)
         alias = shown.split()[1]
         side = shown
@@ -58,12 +70,23 @@ class OuterQuery:
             rest = ", ".join(f"max({column}) AS {column}" for column in TABLES[table][1:])
             side = f"(SELECT k, {rest} FROM {table} GROUP BY k) {alias}"
         on = self._on(outer, alias, kind)
+        if kind in ("LEFT JOIN", "FULL JOIN") and side == shown and self.chance.random() < 0.2:
+            inner = self._table("BESIDE", self.chance.choice("abc"))
+            word = self.chance.choice(("JOIN", "JOIN", "LEFT JOIN"))
+            side = f"({shown} {word} {inner} ON {self._on(alias, inner.split()[1], 'JOIN')})"
         if kind == "ANTI JOIN":
             del self.aliases[alias]
+        if kind in ("RIGHT JOIN", "FULL JOIN"):
+            self.required = [alias] if kind == "RIGHT JOIN" else []
         return f"{kind} {side} ON {on}"
 
     def _on(self, outer: str, alias: str, kind: str) -> str:
-        parts = [f"{outer}.{self._key(outer)} = {alias}.{self._key(alias)}"]
+        mine, theirs = f"{outer}.{self._key(outer)}", f"{alias}.{self._key(alias)}"
+        parts = [f"{mine} = {theirs}"]
+        if kind == "LEFT JOIN":
+            self.joined.append(theirs)
+        if kind == "FULL JOIN":
+            self.merged = f"coalesce({mine}, {theirs})"
         if self.chance.random() < 0.25:
             parts.append(f"{self._column(outer)} = {self._column(alias)}")
         if kind != "JOIN" and self.chance.random() < 0.25:
@@ -72,11 +95,27 @@ class OuterQuery:
             parts.append(f"{self._column(outer)} {self.chance.choice(('> 1', 'IS NULL', '< 3'))}")
         return " AND ".join(parts)
 
-    def _not_exists(self) -> str:
-        outer = self.chance.choice(self.required)
+    def _exists(self, no: str = "") -> str:
+        outer = self.chance.choice(self.required or list(self.aliases))
         alias = self._table("EXISTS", self.chance.choice("abc")).split()[1]
         on, table = self._on(outer, alias, "EXISTS"), self.aliases.pop(alias)
-        return f"NOT EXISTS (SELECT 1 FROM {table} {alias} WHERE {on})"
+        return f"{no}EXISTS (SELECT 1 FROM {table} {alias} WHERE {on})"
+
+    def _in(self, word: str) -> str:
+        outer = self.chance.choice(self.required or list(self.aliases))
+        alias = self._table("EXISTS", self.chance.choice("abc")).split()[1]
+        mine, theirs = self._column(outer), self._column(alias)
+        conditions = []
+        if self.chance.random() < 0.3:
+            conditions.append(f"{alias}.k = {outer}.k")
+        if self.chance.random() < 0.3:
+            conditions.append(f"{self._column(alias)} {self.chance.choice(('> 1', 'IS NOT NULL'))}")
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"{mine} {word} (SELECT {theirs} FROM {self.aliases.pop(alias)} {alias}{where})"
+
+    def _mark(self) -> str:
+        """A subquery in an expression."""
+        return self._exists() if self.chance.random() < 0.4 else self._in(self.chance.choice(("IN", "NOT IN")))
 
     def _key(self, alias: str) -> str:
         return "k" if self.chance.random() < 0.85 else self.chance.choice(TABLES[self.aliases[alias]])
@@ -85,6 +124,8 @@ class OuterQuery:
         return f"{alias}.{self.chance.choice(TABLES[self.aliases[alias]])}"
 
     def _any(self) -> str:
+        if self.merged and self.chance.random() < 0.3:
+            return self.merged
         return self._column(self.chance.choice(list(self.aliases)))
 
     def _items(self) -> str:
@@ -92,6 +133,8 @@ class OuterQuery:
         form = chance.choice(("rows", "rows", "groups", "groups", "sums", "distinct"))
         if form in ("rows", "distinct"):
             items = [self._any() for _ in range(chance.choice((1, 2, 3, 4)))]
+            if chance.random() < (0.3 if form == "rows" else 0.1):
+                items.append(self._mark())
             if form == "rows" and chance.random() < 0.3:
                 items.append(f"coalesce({self._any()}, 7) + {self._any()}")
             shown = ", ".join(f"{item} AS o{i}" for i, item in enumerate(items))

@@ -267,16 +267,18 @@ class Gathered:
         return np.column_stack([self._rows_of(tree, factor, int(zeros.ctypes.data)) for factor in found])
 
     def _rows_of(self, tree: Tree, factor: Factor, zeros: int) -> np.ndarray:
-        """The addresses of the tuples' rows in a table. Where an optional or absent child has none, it is that of the
-        row that stands for none."""
+        """The addresses of the tuples' rows in a table. Where the optional or absent view around it has none, it is
+        that of the row that stands for none."""
         out, view = self._find(factor.table, factor.shape, zeros), factor.view
-        if view is None or view.presence == "required":
+        around = None if view is None else next(view.borders(), None)
+        if view is None or around is None:
             return out
-        missing, alone = missing_row(tree, view, factor.shape), self._find(*tree.by_key(view), zeros) == zeros
-        if view.presence == "absent":
+        missing = missing_row(tree, view, factor.shape, inside=True)
+        alone = self._find(*tree.by_key(around), zeros) == zeros
+        if around.presence == "absent":
             return np.where(alone, missing, zeros)
         for variable in factor.shape.variables:
-            if variable not in view.key:
+            if variable not in around.key:
                 for words, null in zip(self.words(variable), tree.codecs[variable].encode_value(None), strict=True):
                     alone &= words == null
         return np.where(alone, missing, out)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.program.machine import Machine
     from sqlfront.maintenance.program.room import Room
     from sqlfront.maintenance.relation.base_relation import LeafStore
-    from sqlfront.maintenance.tree.view_tree import View
+    from sqlfront.maintenance.tree.view_tree import Route, View
 
 
 class Attachment:
@@ -35,12 +35,11 @@ class Attachment:
         before those of the tree."""
 
     def add_path(
-        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, missing: bool = False
+        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, route: Route = ()
     ) -> None:
-        """Add the path of a leaf's delta, after the one that updates the tree.
+        """Add the path of a leaf's delta, after the one that updates the tree on the same route.
 
-        At position 0 the leaf's store still is as before the delta, which counts `times` times. `missing`: the delta is
-        that of the leaf's rows of NULLs.
+        At position 0 the leaf's store still is as before the delta, which counts `times` times.
         """
 
     def add_ranking(self, assembler: Assembler, atoms: set[str]) -> None:

@@ -2,7 +2,11 @@
 
 A child with such rows is one of an inner join, but that they are not stored: whoever looks a key up without success
 takes the row of NULLs. When the child's first row of a key comes, the row of NULLs goes, and it comes with the last
-one's going: `begin_missing` turns a leaf's delta into that of its rows of NULLs. O(rows of the delta).
+one's going: `turned` turns a delta of the child into that of its rows of NULLs. O(rows of the delta).
+
+The delta of a leaf goes up by several *routes*, one after the other, so that each sees the tables as those before have
+left them. On a route the delta turns at some of the optional and absent children that it comes through. Behind an
+optional child in which it has not turned, and one in which it has, no other child appears or disappears by both.
 """
 
 from __future__ import annotations
@@ -11,13 +15,14 @@ import numpy as np
 
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import COUNT, Shape, shape_of
-from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.storage.stores.table import Table
 
 
-def missing_row(tree: Tree, view: View, shape: Shape) -> int:
-    """The address of the row that stands for none in a table of a view that has this layout; 0 if none does."""
-    if view.presence == "required":
+def missing_row(tree: Tree, view: View, shape: Shape, inside: bool = False) -> int:
+    """The address of the row that stands for none in a table of a view that has this layout; 0 if none does. `inside`:
+    the view is looked up from an optional view around it, which may itself have the row of NULLs."""
+    if view.presence == "required" and not inside:
         return 0
     if shape not in view.missing:
         nulls = [word for variable in shape.variables for word in tree.codecs[variable].encode_value(None)]
@@ -27,26 +32,46 @@ def missing_row(tree: Tree, view: View, shape: Shape) -> int:
 
 
 def make_room(tree: Tree, limbs: int) -> None:
-    """Make the tables in which deltas of optional and absent leaves are added up by key."""
-    for leaf in tree.leaves.values():
-        if leaf.presence != "required":
-            words = sum(tree.widths[variable] for variable in leaf.key)
-            leaf.gathered = Table(words, 1, limbs, name="keys of a leaf")
+    """Make the tables in which deltas of optional and absent views are added up by key."""
+    for view in tree.root.walk():
+        if view.presence != "required":
+            words = sum(tree.widths[variable] for variable in view.key)
+            view.gathered = Table(words, 1, limbs, name="keys of a child")
 
 
-def kinds_of_rows(leaf: View) -> tuple[bool, ...]:
-    """Which rows of a leaf take part in the join, those that are stored (False) or those that are missing (True)."""
-    return {"required": (False,), "optional": (False, True), "absent": (True,)}[leaf.presence]
+def routes(leaf: View) -> list[Route]:
+    """The routes of a leaf's delta, in order."""
+    found: list[Route] = [()]
+    for view in leaf.borders():
+        found.append((*found[-1], view))
+        if view.presence == "optional":
+            break
+    return found[1:] if leaf.presence == "absent" else found
 
 
-def begin_missing(tree: Tree, leaf: View, assembler: Assembler, position: int) -> None:
-    """Go on, from a leaf's delta, with what it changes in the leaf's rows of NULLs: one goes where a key appears."""
-    assert leaf.shape is not None and leaf.gathered is not None
-    keys = shape_of(leaf.key, tree.widths, (COUNT,), leaf.gathered.limbs)
-    assembler.project(Join(leaf.shape, leaf.atoms, None, keys))
-    assembler.aggregate(leaf.gathered)
-    table, shape = tree.by_key(leaf)
-    assembler.transition(table, position == 1, keys, keys.places(shape.variables))
+def arrives(leaf: View, route: Route) -> bool:
+    """Whether a route goes on to the root: rows of an absent child go no further, unless they turn there."""
+    ahead = list(leaf.borders())[len(route) :]
+    return not ahead or ahead[0].presence == "optional"
+
+
+def turned(tree: Tree, view: View, delta: Shape, atoms: frozenset[str], assembler: Assembler, is_new: bool) -> Shape:
+    """Go on, from a delta of a view, with what it changes in the view's rows of NULLs: one goes where a key appears.
+
+    The layout of these rows; they have all variables that the view enumerates.
+    """
+    assert view.gathered is not None
+    out = view.shape
+    if view.node.atom is None:
+        inside = (v for below in view.walk() if below.node.connex for v in below.node.variables)
+        variables = tuple(dict.fromkeys((*view.node.variables, *inside)))
+        out = shape_of(variables, tree.widths, tree.parts(view), view.gathered.limbs)
+    assert out is not None
+    keys = shape_of(view.key, tree.widths, (COUNT,), view.gathered.limbs)
+    assembler.project(Join(delta, atoms, None, keys))
+    assembler.aggregate(view.gathered)
+    table, shape = tree.by_key(view)
+    assembler.transition(table, is_new, keys, keys.places(shape.variables))
     assembler.scale(keys, -1)
-    row = missing_row(tree, leaf, leaf.shape)
-    assembler.project(Join(keys, frozenset(), leaf.shape, leaf.shape), beside=row)
+    assembler.project(Join(keys, frozenset(), out, out), beside=missing_row(tree, view, out, inside=True))
+    return out

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from sqlfront.maintenance.program.programs import PASSING, Assembler, Join, Side, WordTest
 from sqlfront.maintenance.program.shapes import COUNT, Shape, parts_of, shape_of
 from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, entry_of
-from sqlfront.maintenance.tree.missing_rows import begin_missing, missing_row
+from sqlfront.maintenance.tree.missing_rows import missing_row, turned
 from sqlfront.maintenance.tree.steps import Step
-from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.planner.model.query import Comparison
 from sqlfront.storage.codecs.order import equality_places, order_places
 from sqlfront.storage.errors import InternalError
@@ -33,12 +33,12 @@ def update_path(
     limbs: int,
     position: int,
     times: int = 1,
-    missing: bool = False,
+    route: Route = (),
 ) -> None:
     """The path of a leaf's delta through its ancestors, adding to every stored one. Nothing if none is stored.
 
     At `position` 0 the leaf's store still is as before the delta. `times` is how often the delta counts, in a tree with
-    one stored view. `missing`: the delta is that of the leaf's rows of NULLs.
+    one stored view. The delta turns on its `route` (missing_rows.py).
     """
     top = tree.top(leaf)
     for join in tree.side_joins():
@@ -47,27 +47,29 @@ def update_path(
             _add_to(tree, leaf, join, assembler, limbs)
             assembler.path_end()
     if top is not None or leaf.node.filters is not None:
-        begin_path(tree, leaf, assembler, owner, position, missing)
+        begin_path(tree, leaf, assembler, owner, position, route)
         if leaf.node.filters is not None:
             assert leaf.table is not None
             assembler.upsert(leaf.table)
         if top is not None:
-            climb(tree, leaf, top, assembler, limbs, write_all=True, times=times)
+            climb(tree, leaf, top, assembler, limbs, write_all=True, times=times, route=route)
         assembler.path_end()
     if tree.output is not None:
         assert tree.projection is not None
-        begin_path(tree, leaf, assembler, owner, position, missing)
+        begin_path(tree, leaf, assembler, owner, position, route)
         carry_path(tree, leaf, assembler, limbs, position)
         assembler.upsert(tree.projection)
         assembler.path_end()
 
 
-def begin_path(tree: Tree, leaf: View, assembler: Assembler, owner: int, position: int, missing: bool = False) -> None:
-    """Begin the path of a leaf's delta, or the path of its rows of NULLs. A filter's delta has the rows that appear in
-    its atom's store with count 1, and those that disappear with count -1; the store has been updated."""
+def begin_path(tree: Tree, leaf: View, assembler: Assembler, owner: int, position: int, route: Route = ()) -> None:
+    """Begin the path of a leaf's delta, or the path of its rows of NULLs if its route begins with the leaf. A filter's
+    delta has the rows that appear in its atom's store with count 1, and those that disappear with count -1; the store
+    has been updated."""
     assembler.path(owner)
-    if missing:
-        begin_missing(tree, leaf, assembler, position)
+    if leaf in route:
+        assert leaf.shape is not None
+        turned(tree, leaf, leaf.shape, leaf.atoms, assembler, position == 1)
     if leaf.node.filters is None:
         return
     counted = tree.leaves[leaf.node.filters]
@@ -105,7 +107,7 @@ def build_path(
 def build_projection(tree: Tree, assembler: Assembler, owner: int, limbs: int) -> Table:
     """The path that fills a maintained projection from one leaf, or from the base of its deltas; returns the table to
     scan."""
-    leaf = next(leaf for leaf in tree.leaves.values() if leaf.presence == "required")
+    leaf = next(leaf for leaf in tree.leaves.values() if not list(leaf.borders()))
     base = base_of(tree, leaf)
     table, shape = _kept(tree, base)
     assembler.scan(table)
@@ -166,16 +168,27 @@ def _carry(tree: Tree, leaf: View, assembler: Assembler, delta: Delta, limbs: in
 
 
 def climb(
-    tree: Tree, source: View, top: View, assembler: Assembler, limbs: int, *, write_all: bool, times: int = 1
-) -> None:
-    """Carry a delta of `source`, on a path that has begun, up to `top`, adding to all stored views or to it alone."""
+    tree: Tree,
+    source: View,
+    top: View,
+    assembler: Assembler,
+    limbs: int,
+    *,
+    write_all: bool,
+    times: int = 1,
+    route: Route = (),
+) -> Delta:
+    """Carry a delta of `source`, on a path that has begun, up to `top`, adding to all stored views or to it alone.
+
+    What comes before the delta's last turn on its route has been added on the routes before.
+    """
     assert source.shape is not None
     delta = Delta(source.shape, source.atoms)
-    view = source
+    view, ahead = source, [turn for turn in route if turn is not source]
     while view is not top:
         parent = view.parent
         assert parent is not None
-        write = parent.stored and (write_all or parent is top)
+        write = parent.stored and (write_all or parent is top) and not ahead
         target = parent.node.variables if parent.full else parent.link
         delta = join_siblings(tree, assembler, delta, parent, view, target, limbs)
         if write:
@@ -185,7 +198,13 @@ def climb(
                 assembler.scale(delta.shape, times)
             for table in (parent.table, *parent.followers.values()):
                 assembler.upsert(table)
+        if parent in ahead:
+            ahead.remove(parent)
+            delta = Delta(turned(tree, parent, delta.shape, delta.atoms, assembler, True), parent.atoms)
+        elif parent.presence == "absent":
+            break
         view = parent
+    return delta
 
 
 def _build_filter(tree: Tree, leaf: View, assembler: Assembler, owner: int) -> Table:
@@ -228,9 +247,9 @@ def join_siblings(
 
 def _cheapest_source(tree: Tree, view: View, avoid: Collection[View]) -> View:
     """A stored view below whose path up needs no expansion, if there is one; else the nearest."""
-    candidates = []
+    candidates, around = [], set(view.borders())
     for below in view.walk():
-        if below is view or not below.full or any(below is other for other in avoid) or below.presence != "required":
+        if below is view or not below.full or any(below is other for other in avoid) or set(below.borders()) - around:
             continue
         expansions, climb = 0, below
         while climb is not view:
@@ -264,9 +283,9 @@ def join_step(
             sums = shape_of((), tree.widths, shape.parts, shape.limbs + 1)
             assembler.range_sum(table, index, places, tests, replace(join, table=sums))
     elif step.access == "members":
-        assembler.extend(_sides(step, delta.shape), join, missing_row(tree, step.view, shape))
+        assembler.extend(_sides(step, delta.shape), join, missing_row(tree, step.view, shape, step.inside))
     else:
-        missing, absent = missing_row(tree, step.view, shape), step.view.presence == "absent"
+        missing, absent = missing_row(tree, step.view, shape, step.inside), step.view.presence == "absent"
         assembler.probe(table, delta.shape.places(shape.variables), join, missing, absent=absent)
     return Delta(out, atoms)
 

@@ -19,7 +19,8 @@ class Step:
     members of a group ("members"); `key` are the variables looked up by. `multiply`: the view's values count.
     `partners` are views, with their keys, that must have the variables bound by "members" too.
     Or ("range") of the members that meet `comparisons`, which bound the variable that the group is sorted by. Or
-    ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet."""
+    ("filter") no look-up, but `comparisons` over the variables `key`, which a row of `view` must meet. `inside`: an
+    optional view around the view may have a row of NULLs, which then meets one of the view's."""
 
     view: View
     access: Literal["row", "message", "range sum", "members", "range", "filter"]
@@ -27,6 +28,7 @@ class Step:
     multiply: bool
     partners: tuple[tuple[View, tuple[str, ...]], ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    inside: bool = False
 
     @property
     def lists(self) -> bool:

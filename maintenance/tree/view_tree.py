@@ -20,6 +20,7 @@ from sqlfront.maintenance.tree.arrange import Arrangement
 from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, supports
 from sqlfront.maintenance.tree.steps import Step, is_lower, join_rank, ready_tests
 from sqlfront.planner.model.hypergraph import components
+from sqlfront.planner.model.outer_groups import key_of
 from sqlfront.planner.model.plan import Node, Plan, needed
 from sqlfront.planner.model.query import Definition, Presence
 from sqlfront.storage.codecs.codec import Codec
@@ -31,7 +32,7 @@ from sqlfront.storage.stores.table import Table
 class View:
     """A node of the tree at run time. `indexes` are the groupings its table must offer, by variables; the groups of one
     may be sorted by a variable: `order` is that index and the variable, `ranges` says that sums over ranges of a group
-    are kept too. `gathered` is the empty table in which a leaf's delta is added up by key. What is added to its table
+    are kept too. `gathered` is the empty table in which a delta is added up by key. What is added to its table
     is added to those of its `followers` too. A `stateless` leaf stores none of its rows. `missing` are the rows that
     stand for none of an optional or absent view, by the layout of what is looked up; it has none by its `key`."""
 
@@ -86,6 +87,10 @@ class View:
             yield view
             view = view.parent
 
+    def borders(self) -> Iterator[View]:
+        """The optional and absent views that this one is in, or is, the smallest first."""
+        return (view for view in (self, *self.ancestors()) if view.presence != "required")
+
     def walk(self) -> Iterator[View]:
         """This view and all below it, children first."""
         for child in self.children:
@@ -94,6 +99,10 @@ class View:
 
     def index_number(self, variables: tuple[str, ...]) -> int:
         return self.indexes.index(variables)
+
+
+Route = tuple[View, ...]
+"""The optional and absent views at which a delta turns into that of their rows of NULLs, on its way up."""
 
 
 class Tree:
@@ -127,7 +136,7 @@ class Tree:
         for leaf in (*self.leaves.values(), *self.filters):
             leaf.full = True
         for atom in definition.outer_atoms:
-            self._demand_key(self.leaves[atom.name], definition.key_of(atom))
+            self._demand_key(next(self.leaves[atom.name].borders()), key_of(definition, atom))
         if plan.projected:
             self._demand_projection()
         elif not plan.ranked_only:
@@ -199,7 +208,7 @@ class Tree:
     def _grouped(self, view: View, variables: tuple[str, ...]) -> tuple[Table, Shape]:
         """The rows of a full view added up by some of its variables."""
         table, shape = self._stored(view)
-        if set(variables) == set(view.node.variables):
+        if set(variables) == set(shape.variables):
             return table, shape
         group = table.groups[view.index_number(variables)]
         return group, shape_of(variables, self.widths, shape.parts, shape.limbs)
@@ -221,11 +230,13 @@ class Tree:
         if view.full and view.link != view.node.variables and view.link not in view.indexes:
             view.indexes.append(view.link)
 
-    def _demand_key(self, leaf: View, key: frozenset[str]) -> None:
-        """An optional or absent leaf will be looked up by its key."""
-        leaf.key = tuple(variable for variable in leaf.node.variables if variable in key)
-        if leaf.key != leaf.node.variables:
-            leaf.indexes.append(leaf.key)
+    def _demand_key(self, view: View, key: frozenset[str]) -> None:
+        """An optional or absent view will be looked up by its key."""
+        view.key = tuple(variable for variable in view.node.variables if variable in key)
+        if view.node.atom is None:
+            self.demand_message(view)
+        if view.key != (view.node.variables if view.full else view.link):
+            view.indexes.append(view.key)
 
     def demand_members(self, view: View, variables: tuple[str, ...]) -> None:
         """Rows of `view` that agree on `variables` will be listed: of its message if nobody needs more."""

@@ -250,17 +250,18 @@ class Walk(Metered):
         group = table.groups[number]
         self.levels.append(Level(kernels.GROUP_LEVEL, table, shape, group, number, tuple(sources), missing=missing))
 
-    def _visit(self, tree: Tree, view: View, level: int) -> None:
+    def _visit(self, tree: Tree, view: View, level: int, inside: bool = False) -> None:
         if tree.frontier(view):
             assert view.shape is not None
             self._end(view.atoms, view.shape, level)
             return
         for child in view.children:
-            self._join(tree, child, level)
+            self._join(tree, child, level, inside)
 
-    def _join(self, tree: Tree, child: View, level: int) -> None:
+    def _join(self, tree: Tree, child: View, level: int, inside: bool = False) -> None:
         """A child's rows: those of the link, or fewer where constants lead to them. Without any rows of the link an
-        optional child has one of NULLs, so constants do not lead there. An absent child has none."""
+        optional child has one of NULLs, and so have views `inside` it: constants do not lead there. An absent child has
+        none."""
         assert child.table is not None and child.shape is not None
         if child.presence == "absent":
             return
@@ -273,17 +274,17 @@ class Walk(Metered):
             return
         if child.node.connex:
             known = above.keys() | set(self._given[1].variables if self._given else ())
-            if child.presence == "optional":
+            if inside or child.presence == "optional":
                 known = set(above)
             usable = [index for index in child.indexes if set(index) <= known]
             whole = set(child.shape.variables) <= known
             key = child.shape.variables if whole else max(usable, key=lambda index: (len(index), index == child.link))
-            missing = missing_row(tree, child, child.shape)
+            missing = missing_row(tree, child, child.shape, inside)
             self._look_up(child.table, child.shape, key, child.indexes, above, missing)
-            self._visit(tree, child, len(self.levels) - 1)
+            self._visit(tree, child, len(self.levels) - 1, inside or child.presence == "optional")
             return
         table, shape = tree.message(child)
-        self._look_up(table, shape, shape.variables, [], above, missing_row(tree, child, shape))
+        self._look_up(table, shape, shape.variables, [], above, missing_row(tree, child, shape, inside))
         self._end(child.atoms, shape, len(self.levels) - 1)
 
     def _list_range(self, tree: Tree, step: Step, above: Mapping[str, tuple[int, Shape]], level: int) -> None:

@@ -19,9 +19,10 @@ from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import TOUCHES, Shape, shape_of
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore
-from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, join_siblings, join_step, project
+from sqlfront.maintenance.tree.missing_rows import arrives
+from sqlfront.maintenance.tree.paths import Delta, begin_path, carry_path, climb, join_siblings, join_step, project
 from sqlfront.maintenance.tree.steps import Step
-from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.planner.theory.core import ignores_multiplicity
 from sqlfront.storage.kernels.tables import upkeep
 from sqlfront.storage.stores.table import Table
@@ -43,24 +44,25 @@ class OutputDelta(Attachment):
         self.tree = tree
         self.variables = tuple(dict.fromkeys(tree.definition.free))
         self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.plan.is_divided
-        self._aggregates: dict[View, Table] = {}
+        self._aggregates: dict[tuple[View, Route], Table] = {}
         self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
         self._shape(limbs)
         self.table = Table(self.shape.keys, len(self.shape.parts), limbs, name="output delta")
 
     def add_path(
-        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, missing: bool = False
+        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, route: Route = ()
     ) -> None:
         """Add the path that carries a leaf's delta to the output."""
         tree, limbs = self.tree, self.shape.limbs
-        emission = None if tree.output is not None else Emission(tree, leaf)
-        if self.supports and emission is not None and emission.is_unseen:
+        emission = None if tree.output is not None else Emission(tree, route[-1] if route else leaf)
+        if not arrives(leaf, route) or (self.supports and emission is not None and emission.is_unseen):
             return
-        begin_path(tree, leaf, assembler, owner, position, missing)
+        begin_path(tree, leaf, assembler, owner, position, route)
         if emission is None:
             delta = carry_path(tree, leaf, assembler, limbs, position)
         else:
-            delta = self._emit(emission, assembler, position, times, missing)
+            delta = climb(tree, leaf, emission.source, assembler, limbs, write_all=False, route=route)
+            delta = self._emit(emission, delta, (leaf, route), assembler, position, times)
         assembler.project(Join(delta.shape, delta.atoms, None, self.shape))
         assembler.upsert(self.table)
         assembler.path_end()
@@ -100,15 +102,24 @@ class OutputDelta(Attachment):
         parts = (TOUCHES, *self.tree.parts(self.tree.root))
         self.shape = shape_of(self.variables, self.tree.widths, parts, limbs)
 
-    def _emit(self, emission: Emission, assembler: Assembler, position: int, times: int, missing: bool) -> Delta:
-        """The delta over all output variables, from a tree that enumerates them."""
+    def _emit(
+        self,
+        emission: Emission,
+        entering: Delta,
+        way: tuple[View, Route],
+        assembler: Assembler,
+        position: int,
+        times: int,
+    ) -> Delta:
+        """The delta over all output variables, from a tree that enumerates them. It has come from a leaf on a route."""
         tree, limbs = self.tree, self.shape.limbs
-        delta = emission.enter(assembler, limbs)
+        delta = emission.enter(entering, assembler, limbs)
         if times != 1:
             assembler.scale(delta.shape, times)
         if self.supports or any(step.lists for step in emission.free):
-            self._aggregate(emission.leaf, delta, assembler)
-        if self.supports and not (missing and emission.top is emission.leaf):  # Those have appeared or disappeared.
+            self._aggregate(way, delta, assembler)
+        has_turned = bool(way[1]) and emission.top is emission.source  # Its rows have appeared or disappeared.
+        if self.supports and not has_turned:
             emission.turn(assembler, delta, position)
         free = set(tree.plan.free)
         for step in emission.free:
@@ -119,24 +130,24 @@ class OutputDelta(Attachment):
             assembler.sign(delta.shape)
         return delta
 
-    def _aggregate(self, leaf: View, delta: Delta, assembler: Assembler) -> None:
+    def _aggregate(self, way: tuple[View, Route], delta: Delta, assembler: Assembler) -> None:
         shape = delta.shape
-        if leaf not in self._aggregates:
-            self._aggregates[leaf] = Table(shape.keys, len(shape.parts), shape.limbs, name="delta of a leaf")
-        assembler.aggregate(self._aggregates[leaf])
+        if way not in self._aggregates:
+            self._aggregates[way] = Table(shape.keys, len(shape.parts), shape.limbs, name="delta of a leaf")
+        assembler.aggregate(self._aggregates[way])
 
 
 class Emission:
-    """The way from a leaf to the output: `bound`, (node, child) pairs, until the path enters the enumerated part of
-    the tree at `top`, over the variables `entry`; `free`, the steps from there on, those the update makes too before
-    those that list the output."""
+    """The way to the output from a leaf, or from the view at which its delta has turned last: `bound`, (node, child)
+    pairs, until the path enters the enumerated part of the tree at `top`; `free`, the steps from there on, those the
+    update makes too before those that list the output."""
 
-    def __init__(self, tree: Tree, leaf: View) -> None:
-        self._tree = tree
+    def __init__(self, tree: Tree, source: View) -> None:
+        self._tree, self.source = tree, source
         self.bound: list[tuple[View, View]] = []
         self.free: list[Step] = []
         self._listing: list[Step] = []
-        view = leaf
+        view = source
         while not view.node.connex:
             parent = view.parent
             assert parent is not None
@@ -145,28 +156,26 @@ class Emission:
             self.bound.append((parent, view))
             view = parent
         self.top, self.is_message = view, not view.node.connex
-        self.entry = view.node.variables if view.node.connex else view.link
         for parent in view.ancestors():
             self._pass(parent, view)
             view = parent
         self.free += self._listing
-        self.leaf = leaf
 
     @property
     def is_unseen(self) -> bool:
-        """Whether the leaf's rows, or that there are none, decide nothing of which tuples the output has."""
+        """Whether rows of the source, or that there are none, decide nothing of which tuples the output has."""
         top = self.top
-        return top is self.leaf and self.is_message and top.presence == "optional" and top.link == top.key
+        return self.is_message and top.presence == "optional" and top.link == top.key
 
-    def enter(self, assembler: Assembler, limbs: int) -> Delta:
-        """Carry the leaf's delta to where it enters the enumerated part of the tree."""
-        tree, leaf = self._tree, self.leaf
-        assert leaf.shape is not None
-        delta = Delta(leaf.shape, leaf.atoms)
+    def enter(self, delta: Delta, assembler: Assembler, limbs: int) -> Delta:
+        """Carry a delta of the source to where it enters the enumerated part of the tree."""
+        tree, top = self._tree, self.top
         for parent, child in self.bound:
             delta = join_siblings(tree, assembler, delta, parent, child, parent.node.variables, limbs)
             delta = project(tree, assembler, delta, parent.node.variables, limbs)
-        return project(tree, assembler, delta, self.entry, limbs)
+        if top is self.source and top.node.connex:
+            return project(tree, assembler, delta, delta.shape.variables, limbs)
+        return project(tree, assembler, delta, top.link if self.is_message else top.node.variables, limbs)
 
     def turn(self, assembler: Assembler, delta: Delta, position: int) -> None:
         """Keep of a delta, of one row a key, what makes a row appear or disappear there, counted 1 or -1."""
@@ -180,7 +189,7 @@ class Emission:
         for step in self._tree.update_steps(parent, source):
             sibling = step.view
             if sibling.presence == "optional" and sibling.node.connex:
-                self._list(sibling)
+                self._list(sibling, inside=False)
             elif step.access == "filter" or not sibling.node.connex:
                 self.free.append(step)
             elif step.lists:
@@ -188,22 +197,23 @@ class Emission:
                 self._list_children(sibling)
             else:
                 self.free.append(replace(step, multiply=False))
-                self._list(sibling)
+                self._list(sibling, inside=False)
 
-    def _list(self, view: View) -> None:
+    def _list(self, view: View, inside: bool) -> None:
+        """List a view's rows, and what is below it. `inside`: an optional view around it is listed too."""
         step = self._tree.listing(view)
         if step.lists:
-            self._listing.append(replace(step, multiply=self._tree.frontier(view)))
-        self._list_children(view)
+            self._listing.append(replace(step, multiply=self._tree.frontier(view), inside=inside))
+        self._list_children(view, inside or view.presence == "optional")
 
-    def _list_children(self, view: View) -> None:
+    def _list_children(self, view: View, inside: bool = False) -> None:
         if self._tree.frontier(view):
             return
         for child in view.children:
             if child.node.connex:
-                self._list(child)
+                self._list(child, inside)
             else:
-                self._listing.append(Step(child, "message", child.link, True))
+                self._listing.append(Step(child, "message", child.link, True, inside=inside))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from sqlfront.maintenance.relation.atom_source import Source
 from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore, Relation
 from sqlfront.maintenance.tree.carrying import base_of, entry_of
-from sqlfront.maintenance.tree.missing_rows import kinds_of_rows, make_room
+from sqlfront.maintenance.tree.missing_rows import make_room, routes
 from sqlfront.maintenance.tree.paths import build_path, build_projection, update_path
 from sqlfront.maintenance.tree.view_tables import label, view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
@@ -341,14 +341,14 @@ class MaintainedView:
 
     def add_path(self, assembler: Assembler, leaf: View, position: int, times: int, alone: bool = True) -> None:
         """The path of a leaf's delta; `alone`: its siblings are stored tables, and may be partitioned."""
-        for missing in kinds_of_rows(leaf):
+        for route in routes(leaf):
             if self.balance is None or not alone:
-                update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times, missing)
+                update_path(self.tree, leaf, assembler, self.number, self.limbs, position, times, route)
             else:
                 store = self.sources[leaf.node.atom or ""].store
                 add_part_paths(self.balance.part_trees, assembler, leaf, store, position, self.limbs, times)
             for one in self.attachments:
-                one.add_path(leaf, assembler, self.number, position, times, missing)
+                one.add_path(leaf, assembler, self.number, position, times, route)
 
     def widen(self, limbs: int) -> None:
         """Give the values of the view's own tables more limbs."""
@@ -357,7 +357,7 @@ class MaintainedView:
             table.widen(limbs)
         for view in self.tree.stored_inner():
             view.shape = self.tree.shape(view, limbs)
-        for view in (*self.tree.leaves.values(), *self.tree.filters):
+        for view in self.tree.root.walk():
             if view.gathered is not None:
                 view.gathered.widen(limbs)
         for one in self.attachments:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import log2
 
 from sqlfront.maintenance.tree.carrying import carry_steps
+from sqlfront.maintenance.tree.missing_rows import routes
 from sqlfront.maintenance.tree.steps import Step
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.maintenance.view.emission import Emission
@@ -38,8 +39,10 @@ def predict(view: MaintainedView) -> dict[str, float]:
         for leaf in member.delta_paths.entries(member.tree):
             name = member.sources[leaf.node.atom or leaf.node.filters or ""].relation.name
             found[name] += _path(member.tree, leaf)
-            if leaf.presence != "required":  # Added up by key, looked up, and seldom one that appears or disappears.
-                found[name] += WRITTEN + FOUND
+            turns = sum(
+                map(bool, routes(leaf))
+            )  # Added up by key, looked up, and seldom one that appears or disappears.
+            found[name] += turns * (WRITTEN + FOUND)
             if member.tuple_count is not None:
                 found[name] += _tallied(member.tuple_count, member.tree, leaf)
     definitions = (view.definition, *(one.definition for one in view.definition.distinct_sets))

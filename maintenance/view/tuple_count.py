@@ -19,8 +19,8 @@ from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.programs import Assembler, Join
 from sqlfront.maintenance.program.shapes import Shape
 from sqlfront.maintenance.relation.attachment import Attachment
-from sqlfront.maintenance.tree.paths import begin_path, build_path, climb
-from sqlfront.maintenance.tree.view_tree import Tree, View
+from sqlfront.maintenance.tree.paths import Delta, begin_path, build_path, climb
+from sqlfront.maintenance.tree.view_tree import Route, Tree, View
 from sqlfront.maintenance.view.emission import Emission
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import Atom
@@ -88,14 +88,15 @@ class TupleCount(Attachment):
         return flags
 
     def add_path(
-        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, missing: bool = False
+        self, leaf: View, assembler: Assembler, owner: int, position: int, times: int = 1, route: Route = ()
     ) -> None:
         """Add the path that counts what a leaf's delta makes appear or disappear."""
         emission = Emission(self._counted, leaf)
         entry = self.entry(emission)
         assert entry.table is not None and entry.shape is not None
-        begin_path(self._counted, leaf, assembler, owner, position, missing)
-        delta = emission.enter(assembler, self._limbs)
+        begin_path(self._counted, leaf, assembler, owner, position, route)
+        assert leaf.shape is not None
+        delta = emission.enter(Delta(leaf.shape, leaf.atoms), assembler, self._limbs)
         assembler.project(Join(delta.shape, delta.atoms, None, entry.shape))
         if times != 1:
             assembler.scale(entry.shape, times)

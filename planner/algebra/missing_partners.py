@@ -9,16 +9,16 @@ Source: Galindo-Legaria, Outerjoins as disjunctions, SIGMOD 1994 (a left join as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
-from sqlfront.planner.algebra.rewriting import NewColumns, copied, passed, projected
+from sqlfront.planner.algebra.join_sides import CommonType, Copies, Copy, Pair, met, sides_of
+from sqlfront.planner.algebra.rewriting import NewColumns, passed, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most, never_null
 from sqlfront.planner.algebra.scalars import (
     FALSE,
     TRUE,
-    TRUTH,
     UNKNOWN,
     Call,
     Column,
@@ -26,32 +26,26 @@ from sqlfront.planner.algebra.scalars import (
     Constant,
     IsNull,
     Not,
-    Operator,
     Ref,
     Scalar,
     cast,
-    columns_of,
     conjunction,
     conjuncts,
     is_never_null,
     null,
-    substitute,
     truth,
 )
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Aggregated,
-    Common,
     Distinct,
     Filter,
     Join,
     JoinKind,
     Made,
     Map,
-    Scan,
     SetOperation,
     Term,
-    walk,
 )
 
 _ONE_ROW = (
@@ -60,24 +54,6 @@ _ONE_ROW = (
 )
 _MOST_UNSURE = 2
 """Comparisons of rows that may be NULL: n of them may be so in 3^n - 1 ways, each a join of its own."""
-CommonType = Callable[[str, str], str | None]
-
-
-def is_plain(term: Term) -> bool:
-    """Whether a term only selects, projects and joins tables: a second copy of it keeps no rows."""
-    return all(
-        isinstance(part, Scan | Map | Filter) or (isinstance(part, Join) and part.kind == "inner")
-        for part in walk(term)
-    )
-
-
-def met(condition: Scalar) -> Iterator[Scalar]:
-    """The conditions that are all true exactly where this one is. Elsewhere they may be NULL, and this one false."""
-    for one in conjuncts(condition):
-        if isinstance(one, Call) and one.form == TRUTH:
-            yield from met(one.arguments[0])
-        else:
-            yield one
 
 
 def without_missing_partners(
@@ -145,41 +121,12 @@ class _NoFormError(Exception):
     """Two keys have no type in which they are compared, or too many comparisons may be NULL."""
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """Expressions of the two sides that partners have in common; a NULL equals no value but, with `nulls`, a NULL."""
-
-    mine: Scalar
-    theirs: Scalar
-    nulls: bool = False
-
-    @property
-    def operator(self) -> Operator:
-        return "IS NOT DISTINCT FROM" if self.nulls else "="
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """A copy of rows, with its column for each of theirs."""
-
-    term: Term
-    columns: Mapping[Column, Column]
-
-    def over(self, value: Scalar) -> Scalar:
-        """An expression over the copy."""
-        return substitute(value, {old: Ref(column) for old, column in self.columns.items()})
-
-    def shown(self, columns: Iterable[Column], more: Iterable[Made] = ()) -> Term:
-        """The copy in these of the columns that it was copied from, and more."""
-        return Map(self.term, (*(Made(column, Ref(self.columns[column])) for column in columns), *more))
-
-
 class _Join:
     """One join, whose sides are read several times."""
 
     def __init__(self, term: Join, new: NewColumns, facts: Facts, common: CommonType) -> None:
         self._term, self._new, self._facts, self._common = term, new, facts, common
-        self._shared: dict[Term, str] = {}
+        self._copies = Copies(new)
         self._present = never_null(term.left, facts) | never_null(term.right, facts)
 
     # Kinds of joins ---------------------------------------------------------------------------------
@@ -192,19 +139,17 @@ class _Join:
         """A left join with one row for each group of partners. A group of two rows is an error if the left asks for it.
         None under a condition of both sides that is no equality, or of the left alone."""
         left, right = self._term.left, self._term.right
-        ours, others = frozenset(left.columns), frozenset(right.columns)
-        conditions = list(met(self._term.condition))
-        own = [one for one in conditions if columns_of(one) and columns_of(one) <= others]
-        pairs = [pair for one in conditions if (pair := _equality(one, ours, others)) is not None]
-        if len(own) + len(pairs) < len(conditions):
+        sides = sides_of(self._term.condition, left.columns, right.columns)
+        if sides.left or sides.both:
             return None
-        rows = self._copy(right)
+        own, pairs = sides.right, sides.pairs
+        rows = self._copies.copy(right)
         asked = Filter(rows.term, conjunction([rows.over(one) for one in own])) if own else rows.term
         if pairs:
-            asking = self._copy(left)
+            asking = self._copies.copy(left)
             same = [Compare(pair.operator, rows.over(pair.theirs), asking.over(pair.mine)) for pair in pairs]
             asked = Join("semi", asked, asking.term, conjunction(same))
-        keys = [Made(self._new.column(_name(one.theirs), one.theirs.type), rows.over(one.theirs)) for one in pairs]
+        keys = [Made(self._new.column(one.name, one.theirs.type), rows.over(one.theirs)) for one in pairs]
         groups = self._only_row(asked, keys, [rows.columns[column] for column in right.columns])
         same = [Compare(pair.operator, pair.mine, Ref(key.column)) for pair, key in zip(pairs, keys, strict=True)]
         joined = replace(self._term, kind="left", right=groups, condition=conjunction(same))
@@ -231,7 +176,7 @@ class _Join:
 
     def filtered(self, kind: JoinKind) -> Term:
         term = self._term
-        found = self._having(kind, self._copy(term.left), term.right, term.condition)
+        found = self._having(kind, self._copies.copy(term.left), term.right, term.condition)
         return found.shown(term.columns)
 
     def marked(self, is_false: bool) -> Term:
@@ -239,11 +184,11 @@ class _Join:
         false, and is all that is read if `is_false`."""
         term, mark = self._term, self._term.mark
         assert mark is not None
-        branches, rest, value = list[tuple[_Copy, Scalar]](), self._copy(term.left), TRUE
+        branches, rest, value = list[tuple[Copy, Scalar]](), self._copies.copy(term.left), TRUE
         for condition in (term.condition, *self._undecided()):
             if not is_false:
                 branches.append((self._having("semi", rest, term.right, condition), value))
-            rest, value = self._again(self._having("anti", rest, term.right, condition)), UNKNOWN
+            rest, value = self._copies.again(self._having("anti", rest, term.right, condition)), UNKNOWN
         branches.append((rest, FALSE))
         return self._union([rows.shown(term.left.columns, [Made(mark, value)]) for rows, value in branches])
 
@@ -264,100 +209,72 @@ class _Join:
 
     def _pairs_of_rows(self) -> Term:
         term = self._term
-        return self._both(self._copy(term.left), term.right, term.condition).shown(term.columns)
+        return self._both(self._copies.copy(term.left), term.right, term.condition).shown(term.columns)
 
     def _padded(self, left: Term, right: Term) -> Term:
         """The rows of the left without a partner, with NULLs for the columns of the right."""
-        rows = self._having("anti", self._copy(left), right, self._term.condition)
+        rows = self._having("anti", self._copies.copy(left), right, self._term.condition)
         missing = frozenset(right.columns)
         values = ((one, null(one.type) if one in missing else Ref(rows.columns[one])) for one in self._term.columns)
         return Map(rows.term, tuple(Made(one, value) for one, value in values))
 
     # Keys -------------------------------------------------------------------------------------------
 
-    def _having(self, kind: JoinKind, left: _Copy, right: Term, condition: Scalar) -> _Copy:
+    def _having(self, kind: JoinKind, left: Copy, right: Term, condition: Scalar) -> Copy:
         """The rows of the left that have a partner (semi), or none (anti)."""
         pairs, partners = self._partners(left, right, condition)
         keys: Term = Distinct(partners) if kind == "semi" else self._alone(left, pairs, partners)
-        rows = self._again(left)
+        rows = self._copies.again(left)
         same = []
         for pair, key in zip(pairs, keys.columns, strict=True):
             value = cast(rows.over(pair.mine), key.type)
             nulls = (pair.nulls or kind == "anti") and not is_never_null(pair.mine, self._present)
             same.append(Compare("IS NOT DISTINCT FROM" if nulls else "=", value, Ref(key)))
-        return _Copy(Join("inner", rows.term, keys, conjunction(same)), rows.columns)
+        return Copy(Join("inner", rows.term, keys, conjunction(same)), rows.columns)
 
-    def _alone(self, left: _Copy, pairs: Sequence[_Pair], partners: Term) -> Term:
+    def _alone(self, left: Copy, pairs: Sequence[Pair], partners: Term) -> Term:
         """The keys of the left that the partners do not have."""
-        rows, keys = self._again(left), tuple(map(self._new.like, partners.columns))
+        rows, keys = self._copies.again(left), tuple(map(self._new.like, partners.columns))
         mine = tuple(
             Made(self._new.like(key), cast(rows.over(pair.mine), key.type))
             for key, pair in zip(keys, pairs, strict=True)
         )
         return compared_sides(SetOperation("except", False, Map(rows.term, mine), partners, keys), self._new)
 
-    def _partners(self, left: _Copy, right: Term, condition: Scalar) -> tuple[list[_Pair], Term]:
+    def _partners(self, left: Copy, right: Term, condition: Scalar) -> tuple[list[Pair], Term]:
         """The keys of rows of the right, with the expressions of the left and the right that they are.
 
         A condition on the left alone is a key that equals TRUE. Under a condition on both sides that is no equality the
         keys are the rows of the left that have a partner.
         """
-        ours, others = frozenset(left.columns), frozenset(right.columns)
-        pairs, own = list[_Pair](), list[Scalar]()
-        for one in met(condition):
-            read, pair = columns_of(one), _equality(one, ours, others)
-            if pair is not None:
-                pairs.append(pair)
-            elif read and read <= others:
-                own.append(one)
-            elif read <= ours:
-                pairs.append(_Pair(truth(one), TRUE))
-            else:
-                return self._rows_with_partner(left, right, condition)
-        rows, pairs = self._copy(right), pairs or [_Pair(TRUE, TRUE)]
-        keys, needed = list[Made](), [rows.over(one) for one in own]
+        sides = sides_of(condition, left.columns, right.columns)
+        if sides.both:
+            return self._rows_with_partner(left, right, condition)
+        pairs = [*sides.pairs, *(Pair(truth(one), TRUE) for one in sides.left)] or [Pair(TRUE, TRUE)]
+        rows = self._copies.copy(right)
+        keys, needed = list[Made](), [rows.over(one) for one in sides.right]
         for pair in pairs:
             kind = self._common(pair.mine.type, pair.theirs.type)
             if kind is None:
                 raise _NoFormError
             value = cast(rows.over(pair.theirs), kind)
-            keys.append(Made(self._new.column(_name(pair.theirs), kind), value))
+            keys.append(Made(self._new.column(pair.name, kind), value))
             if not pair.nulls and not is_never_null(pair.theirs, self._present):
                 needed.append(Not(IsNull(value)))
         kept = Filter(rows.term, conjunction(needed)) if needed else rows.term
         return pairs, Map(kept, tuple(keys))
 
-    def _rows_with_partner(self, left: _Copy, right: Term, condition: Scalar) -> tuple[list[_Pair], Term]:
-        both = self._both(self._again(left), right, condition)
+    def _rows_with_partner(self, left: Copy, right: Term, condition: Scalar) -> tuple[list[Pair], Term]:
+        both = self._both(self._copies.again(left), right, condition)
         made = tuple(Made(self._new.like(one), Ref(both.columns[one])) for one in left.columns)
-        return [_Pair(Ref(one), Ref(one), nulls=True) for one in left.columns], Distinct(Map(both.term, made))
+        return [Pair(Ref(one), Ref(one), nulls=True) for one in left.columns], Distinct(Map(both.term, made))
 
-    def _both(self, left: _Copy, right: Term, condition: Scalar) -> _Copy:
+    def _both(self, left: Copy, right: Term, condition: Scalar) -> Copy:
         """The pairs of rows that meet a condition."""
-        theirs = self._copy(right)
+        theirs = self._copies.copy(right)
         columns = {**left.columns, **theirs.columns}
-        both = _Copy(Join("inner", left.term, theirs.term), columns)
+        both = Copy(Join("inner", left.term, theirs.term), columns)
         return replace(both, term=Join("inner", left.term, theirs.term, both.over(conjunction(list(met(condition))))))
-
-    # Copies -----------------------------------------------------------------------------------------
-
-    def _copy(self, term: Term) -> _Copy:
-        """One more reading of a term: a plain one is copied, another shared."""
-        if is_plain(term):
-            copy, columns = copied(term, self._new)
-            return _Copy(copy, {column: columns[column] for column in term.columns})
-        if isinstance(term, Common):
-            shared = term
-        else:
-            name = self._shared.setdefault(term, f"side {self._new.column('', 'BOOLEAN').number}")
-            shared = Common(name, term, term.columns)
-        columns = {column: self._new.like(column) for column in term.columns}
-        return _Copy(replace(shared, columns=tuple(columns.values())), columns)
-
-    def _again(self, rows: _Copy) -> _Copy:
-        """One more reading of a copy."""
-        found = self._copy(rows.term)
-        return _Copy(found.term, {old: found.columns[column] for old, column in rows.columns.items()})
 
     def _union(self, branches: Sequence[Term]) -> Term:
         """All rows of branches in the columns of the join."""
@@ -366,17 +283,3 @@ class _Join:
             own = tuple(map(self._new.like, columns))
             found = SetOperation("union", True, found, branch, own)
         return Map(found, tuple(Made(column, Ref(old)) for column, old in zip(columns, found.columns, strict=True)))
-
-
-def _equality(one: Scalar, left: frozenset[Column], right: frozenset[Column]) -> _Pair | None:
-    """An equality of an expression of the left with one of the right."""
-    if not isinstance(one, Compare) or one.operator not in ("=", "IS NOT DISTINCT FROM"):
-        return None
-    for mine, theirs in ((one.left, one.right), (one.right, one.left)):
-        if columns_of(mine) and columns_of(mine) <= left and columns_of(theirs) and columns_of(theirs) <= right:
-            return _Pair(mine, theirs, one.operator != "=")
-    return None
-
-
-def _name(value: Scalar) -> str:
-    return value.column.name if isinstance(value, Ref) else "key"

@@ -70,7 +70,9 @@ class Atom:
 
     `presence` says what the join has of the atom: a row of it (required); such rows or, where there is none, one of
     NULLs (optional); no row, only keys for which there is none (absent). An optional or absent atom shares with the
-    others its key alone, and those atoms that have the key are required.
+    others its key alone, and those atoms that have the key are required. `within` is the optional or absent atom with
+    which it is joined first: its *head*. The head and the atoms within it, with those within these, are a *group*: what
+    is said of one atom then holds for the join of the group, and its atoms' presence for that join.
     """
 
     name: str
@@ -83,6 +85,12 @@ class Atom:
     references: tuple[Reference, ...] = ()
     is_constant: bool = False
     presence: Presence = "required"
+    within: str | None = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether each row of the whole join has a row of the atom."""
+        return self.presence == "required" and self.within is None
 
     @property
     def scheme(self) -> frozenset[str]:
@@ -337,13 +345,8 @@ class Definition:
 
     @property
     def outer_atoms(self) -> tuple[Atom, ...]:
-        """The atoms that are optional or absent."""
+        """The atoms that are optional or absent: each is the head of a group."""
         return tuple(atom for atom in self.atoms if atom.presence != "required")
-
-    def key_of(self, atom: Atom) -> frozenset[str]:
-        """What an optional or absent atom shares with required ones: by it, its rows are looked up."""
-        required = (other.scheme for other in self.atoms if other.presence == "required")
-        return atom.scheme & frozenset().union(*required)
 
     @property
     def own_blocks(self) -> tuple[tuple[str, Definition], ...]:

@@ -23,7 +23,7 @@ def plan_extension(definition: Definition, weights: Weights) -> Plan | None:
     Idris et al. 2017, section 5.1. Bags never come here: the rule before enumerates all their variables.
     """
     edges = hypergraph(definition)
-    if not is_acyclic(edges):
+    if not is_acyclic(edges) or any(atom.within is not None for atom in definition.atoms):
         return None
     own = tuple(dict.fromkeys(definition.free))
     path = find_free_path(edges, own)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from sqlfront.planner.model.hypergraph import Edges, components, hypergraph, ordered_variables, vertices
+from sqlfront.planner.model.outer_groups import group_of, inside, key_of
 from sqlfront.planner.model.plan import Node
 from sqlfront.planner.model.query import Atom, Definition
 from sqlfront.planner.theory.connex import bound_components
@@ -50,9 +51,9 @@ def build_tree(
     """
     search = Search(definition, steps, weights)
     if top:
-        return search.rooted(frontier(search.edges, frozenset(free)), top)
+        return search.rooted(search.frontier(frozenset(free)), top)
     children = []
-    for group in split(frontier(search.edges, frozenset(free)), frozenset()):
+    for group in split(search.frontier(frozenset(free)), frozenset()):
         found = search.best(group, frozenset()) if search.is_required(group) else None
         if found is None:
             return None
@@ -126,17 +127,32 @@ Price = tuple[float, float, int]
 
 
 class Search:
-    """Memoised search over (group of parts, variables shared with the node above)."""
+    """Memoised search over (group of parts, variables shared with the node above).
+
+    The atoms of an optional or absent group are one operand, by the name of its head, whose tree is another search's.
+    """
 
     def __init__(self, definition: Definition, steps: Steps, weights: Weights) -> None:
         self.definition = definition
-        self.edges = hypergraph(definition)
         self.atoms = {atom.name: atom for atom in definition.atoms}
-        self.outer = {atom.name: definition.key_of(atom) for atom in definition.outer_atoms}
+        heads = [atom for atom in definition.outer_atoms if atom.within is None]
+        self.outer = {atom.name: key_of(definition, atom) for atom in heads}
+        groups = {atom.name: group_of(definition, atom) for atom in heads}
+        self.edges = {name: edge for name, edge in hypergraph(definition).items() if self.atoms[name].within is None}
+        self.edges |= {name: frozenset().union(*(one.scheme for one in group)) for name, group in groups.items()}
+        self.inside = {
+            name: Search(inside(definition, self.atoms[name]), steps, weights)
+            for name, group in groups.items()
+            if len(group) > 1
+        }
         self.weights = {name: weights.get(atom.table, 1) for name, atom in self.atoms.items()}
         self.rank = {variable: rank for rank, variable in enumerate(ordered_variables(definition))}
         self.steps = steps
         self.memo: dict[tuple[Group, frozenset[str]], Found | None] = {}
+
+    def frontier(self, free: frozenset[str]) -> Group:
+        """The operands of the connex top."""
+        return frontier(self.edges, free)
 
     def best(self, group: Group, above: frozenset[str]) -> Found | None:
         """The cheapest subtree over `group`, whose variables meet the parent's in `above`; None if there is none."""
@@ -161,8 +177,11 @@ class Search:
     def _single(self, part: Part, above: frozenset[str]) -> Found | None:
         """An atom's leaf; or a part's tree, under a projection onto its free variables if it shows new ones."""
         name = part.atoms[0]
-        if not part.connex or (self.edges[name] == part.label and len(part.atoms) == 1):
+        whole = self.edges[name] == part.label or name in self.inside
+        if not part.connex or (whole and len(part.atoms) == 1):
             connex = part.connex and not part.label <= above
+            if name in self.inside:
+                return self._group(name, part.label if connex else frozenset(), above & self.edges[name])
             atom = self.atoms[name]
             leaf = Node(tuple(c.name for c in atom.variables), atom=name, connex=connex, presence=atom.presence)
             return Found((0, 0, 0), leaf, frozenset[str]() if self.atoms[name].is_constant else frozenset({name}))
@@ -174,6 +193,24 @@ class Search:
             return replace(below, node=replace(below.node, connex=True))
         node = Node(self.in_order(part.label), (below.node,), connex=True)
         return Found(add_prices(below.price, self.climb(below.leaving, fans_out=False)), node, below.leaving)
+
+    def _group(self, name: str, shown: frozenset[str], key: frozenset[str]) -> Found | None:
+        """The tree of an optional or absent group, which enumerates what is shown; its root has the key.
+
+        None if a node inside shares nothing but the key with its parent: it may have rows where the group has none.
+        """
+        search = self.inside[name]
+        if shown:
+            operands = search.frontier(shown | key)
+        else:
+            operands = tuple(Part(edge, (atom,), connex=False) for atom, edge in search.edges.items())
+        found = search.best(operands, key)
+        if found is None or not key <= frozenset(found.node.variables):
+            return None
+        inner = ((node, child) for node in found.node.walk() for child in node.children)
+        if not all((set(node.variables) & set(child.variables)) - key for node, child in inner):
+            return None
+        return replace(found, node=replace(found.node, presence=self.atoms[name].presence))
 
     def _labels(self, group: Group, above: frozenset[str]) -> Iterator[frozenset[str]]:
         """Labels worth trying for the node over `group`, most promising first."""

@@ -219,7 +219,7 @@ def _row_values(definition: Definition, atom: str) -> tuple[tuple[str, str], ...
 
 def _required(definition: Definition) -> list[Atom]:
     """The atoms of which each row of the join has a row."""
-    return [atom for atom in definition.atoms if atom.presence == "required"]
+    return [atom for atom in definition.atoms if atom.is_certain]
 
 
 def _keeps_all(definition: Definition) -> bool:

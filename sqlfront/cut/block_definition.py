@@ -12,7 +12,7 @@ from sqlfront.cut.block_shape import Shape
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
 from sqlfront.cut.first_of_groups import FirstRows
-from sqlfront.cut.join_core import JoinCore, OuterChildError
+from sqlfront.cut.join_core import OUTER_FORMS, JoinCore, OuterChildError
 from sqlfront.cut.kept_values import KeptValues, without_nulls
 from sqlfront.cut.leaf_columns import Leaves
 from sqlfront.cut.measures_of import Aggregates, SummedArguments
@@ -44,21 +44,22 @@ class BlockBinder:
     def bind(
         self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool = False, natively: bool = False
     ) -> Definition:
-        """The definition of a block; `in_order`: with an order by all its columns, `natively`: as a sum over its join.
-
-        Its outer joins are children of its tree, if all of them can be, else inner joins and unions.
-        """
+        """The definition of a block, whose outer joins have the first form that all can have; `in_order`: with an
+        order by all its columns, `natively`: as a sum over its join."""
         blocks = self._blocks
-        kept, before = blocks.state(), blocks.no_children
-        blocks.no_children = None
+        kept, before = blocks.state(), (blocks.outer_form, blocks.no_children)
         try:
-            return self._bind(shape, names, columns, in_order, natively)
-        except OuterChildError as error:
-            blocks.restore(kept)
-            blocks.no_children = str(error)
+            for form in OUTER_FORMS[:-1]:
+                blocks.outer_form = form
+                try:
+                    return self._bind(shape, names, columns, in_order, natively)
+                except OuterChildError as error:
+                    blocks.restore(kept)
+                    blocks.no_children = str(error)
+            blocks.outer_form = OUTER_FORMS[-1]
             return self._bind(shape, names, columns, in_order, natively)
         finally:
-            blocks.no_children = before
+            blocks.outer_form, blocks.no_children = before
 
     def _bind(
         self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool, natively: bool

@@ -17,6 +17,10 @@ FORMS = {
 CHILDREN = {
     "left": "a left join is an optional child: a row without a partner meets a row of NULLs, which is not stored",
     "anti": "an anti join is an absent child: a row counts where no partner is found",
+    "full": "a full join is two optional children of the keys of both sides, which are kept: a key without rows on one "
+    "side meets a row of NULLs there, which is not stored",
+    "mark": "a subquery in an expression is an optional child of the rows that ask, or an absent one where it must be "
+    "false: the keys that it has, and those for which a NULL leaves it open, are looked up",
     "single": "a scalar subquery is an optional child: a row without a partner meets NULL, which is not stored",
 }
 """Those of joins that are children of a tree's node."""

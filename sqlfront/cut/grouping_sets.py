@@ -16,7 +16,7 @@ from sqlfront.cut.computed_groups import ROWS, kept_by_group, label_of
 from sqlfront.cut.measures_of import AVERAGES, SummedArguments
 from sqlfront.planner.algebra.column_use import columns_read
 from sqlfront.planner.algebra.groups_of_set import constants_of_set, grouping_bits, groups_of_set
-from sqlfront.planner.algebra.missing_partners import is_plain
+from sqlfront.planner.algebra.join_sides import is_plain
 from sqlfront.planner.algebra.rewriting import copied, passed, projected
 from sqlfront.planner.algebra.scalars import (
     TRUE,

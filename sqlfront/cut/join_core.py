@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
-from sqlfront.planner.algebra.scalars import Column, Compare, Constant, Scalar, columns_of, conjuncts, substitute
+from sqlfront.planner.algebra.scalars import (
+    Call,
+    Column,
+    Compare,
+    Constant,
+    Scalar,
+    columns_of,
+    conjuncts,
+    substitute,
+    transform,
+)
 from sqlfront.planner.algebra.to_sql import scalar_sql
 from sqlfront.planner.model.query import Presence
 from sqlfront.sql.keywords import quoted
@@ -37,6 +47,12 @@ class AtomTable:
     is_constant: bool = False
 
 
+OuterForm = Literal["groups", "children", "joins"]
+"""What outer joins are: children of their block's tree, with joins on their right sides as groups of children, or as
+views of their own; or inner joins, unions and counts."""
+OUTER_FORMS: tuple[OuterForm, ...] = ("groups", "children", "joins")
+
+
 class OuterChildError(Exception):
     """Why an outer join is no optional or absent child of its block's tree."""
 
@@ -53,7 +69,8 @@ class Missing(Protocol):
 
 @dataclass(frozen=True)
 class OuterAtom:
-    """How an atom that may be missing is joined: `pairs` are expressions of required atoms and equal ones of its own.
+    """How an atom that may be missing is joined: `pairs` are expressions of the atoms around it and equal ones of its
+    own or of its group, which are the atoms `within` it. Those may be missing with it.
 
     `missing` tells what expressions over it are in a missing row.
     """
@@ -61,6 +78,7 @@ class OuterAtom:
     presence: Presence
     pairs: tuple[tuple[Scalar, Scalar], ...]
     missing: Missing
+    within: str | None = None
 
 
 @dataclass
@@ -68,7 +86,8 @@ class JoinCore:
     """Atoms and conditions in the order of the query; names its atoms may not have.
 
     `values` has, for each computed column of the term, its value over the columns of atoms, `lost` why a column has
-    none. `outer` are the atoms that may be missing, by their names.
+    none. `outer` are the atoms that may be missing, by their names; `merged` has, for two of their expressions, the
+    value of the one that is not NULL.
     """
 
     atoms: list[AtomTable] = field(default_factory=list)
@@ -77,6 +96,7 @@ class JoinCore:
     values: dict[Column, Scalar] = field(default_factory=dict)
     lost: dict[Column, Exception] = field(default_factory=dict)
     outer: dict[str, OuterAtom] = field(default_factory=dict)
+    merged: dict[frozenset[Scalar], Scalar] = field(default_factory=dict)
     _owners: dict[Column, str] = field(default_factory=dict)
     _columns: dict[Column, AtomColumn] = field(default_factory=dict)
 
@@ -101,9 +121,21 @@ class JoinCore:
     def over_atoms(self, value: Scalar) -> Scalar:
         """An expression over columns of atoms."""
         found = substitute(value, self.values) if self.values else value
+        if self.merged:
+            found = transform(found, self._merged_key)
         for column in columns_of(found) & self.lost.keys():
             raise self.lost[column]
         return found
+
+    def merge(self, sides: Iterable[Scalar], value: Scalar) -> None:
+        """Have a value stand for coalesce() of two expressions, as it is the one which is not NULL."""
+        self.merged[frozenset(map(self.over_atoms, sides))] = self.over_atoms(value)
+
+    def _merged_key(self, part: Scalar) -> Scalar:
+        if isinstance(part, Call) and part.form == "coalesce({0}, {1})":
+            value = self.merged.get(frozenset(part.arguments))
+            return part if value is None or value.type != part.type else value
+        return part
 
     def add_conditions(self, condition: Scalar) -> None:
         for part in conjuncts(self.over_atoms(condition)):
@@ -147,19 +179,33 @@ class JoinCore:
         return Constant(name if atom is None else f"{quoted(atom)}.{name}", column.type)
 
     def require(self, name: str) -> None:
-        """Make an atom that may be missing a required one."""
-        for mine, theirs in self.outer.pop(name).pairs:
+        """Make an atom that may be missing a required one, and those with which alone it is there."""
+        outer = self.outer.pop(name)
+        if outer.within in self.outer:
+            self.require(outer.within)
+        for other, one in list(self.outer.items()):
+            if one.within == name and one.presence == "required" and other in self.outer:
+                self.require(other)
+        for mine, theirs in outer.pairs:
             self.add_conditions(Compare("=", mine, theirs))
 
     def drop(self, name: str) -> None:
-        """Leave out an atom that may be missing, and that nothing reads."""
+        """Leave out an atom that may be missing, with its group, and that nothing reads."""
         del self.outer[name]
         self.atoms = [atom for atom in self.atoms if atom.name != name]
-        self.conditions = [one for one in self.conditions if self.atoms_of(one) != [name]]
+        self.conditions = [one for one in self.conditions if name not in self.atoms_of(one)]
+        for other, one in list(self.outer.items()):
+            if one.within == name and other in self.outer:
+                self.drop(other)
+
+    def group_of(self, name: str) -> frozenset[str]:
+        """The atoms that are missing where an atom is: itself and those within it."""
+        own = (self.group_of(other) for other, one in self.outer.items() if one.within == name)
+        return frozenset({name}).union(*own)
 
     def narrowed(self) -> JoinCore:
         """The same join, to which conditions may be added."""
         found = JoinCore(list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self.lost))
-        found.outer = dict(self.outer)
+        found.outer, found.merged = dict(self.outer), dict(self.merged)
         found._owners, found._columns = dict(self._owners), dict(self._columns)
         return found

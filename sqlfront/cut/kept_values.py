@@ -127,13 +127,16 @@ class KeptValues:
         values, and left out where it decides none."""
         core = self._core.narrowed()
         for name, outer in self._core.outer.items():
+            if name not in core.outer:
+                continue
             read, tested = ([one for one in values if name in core.atoms_of(one)] for values in (argument, conditions))
-            grouped = any(name in core.atoms_of(value) for value in self._groups)
+            group = self._core.group_of(name)
+            kept = any(group & set(core.atoms_of(value)) for value in (*self._groups, *argument, *conditions))
             if (read and not nulls) or any(not outer.missing.is_true(one) for one in tested):
                 core.require(name)
             elif tested:
                 raise OuterChildError("a filter of an aggregate above it is true where its row is missing")
-            elif outer.presence == "optional" and not read and not grouped:
+            elif outer.presence == "optional" and not kept:
                 core.drop(name)
         core.add_conditions(conjunction(conditions))
         return core

@@ -118,18 +118,23 @@ class Leaves:
         return Comparison(self._held(sides.left, sides.type), sides.operator, self._held(sides.right, sides.type))
 
     def _add_key(self, name: str, atom: str, value: Scalar) -> None:
-        """Make a variable of required atoms a part of the key of an atom that may be missing."""
+        """Make a variable of the atoms around it a part of the key of an atom that may be missing, and of the atoms of
+        its group in which an expression is equal to it."""
         variable = self._variables[name]
-        held = variable.outer.get(atom)
-        if held is None:
-            variable.outer[atom] = self._apart(atom, value)
-        elif held != value:
-            self._conditions.add_predicate(atom, equal(cast(held, variable.type), cast(value, variable.type)))
+        known = self._by_element.get((atom, value))
+        members = {atom: value} | (self._variables[known].members if known is not None else {})
+        for member, expression in members.items():
+            held = variable.outer.get(member)
+            if held is None:
+                variable.outer[member] = self._apart(member, expression)
+            elif held != expression:
+                same = equal(cast(held, variable.type), cast(expression, variable.type))
+                self._conditions.add_predicate(member, same)
 
     def _apart(self, atom: str, value: Scalar) -> Scalar:
-        """An expression of an atom that may be missing as one that no part of its key is: columns of its rows have
+        """An expression of an atom that may be missing as one that none of its variables has: columns of its rows have
         different expressions."""
-        while any(one.outer.get(atom) == value for one in self._variables.values()):
+        while any(value in (one.outer.get(atom), one.members.get(atom)) for one in self._variables.values()):
             value = call("({0})", value.type, value)
         return value
 
@@ -150,13 +155,15 @@ class Leaves:
         return compared or len(variable.members) > 1
 
     def _is_join_column(self, column: Column) -> bool:
-        name = self._by_element.get((self._core.owner(column), Ref(column)))
+        owner = self._core.owner(column)
+        name = None if owner in self._core.outer else self._by_element.get((owner, Ref(column)))
         return name is not None and self._is_never_null(self._variables[name])
 
     def _declare(self, kind: str, members: dict[str, Scalar]) -> str:
         atom, value = next(iter(members.items()))
-        if atom in self._core.outer:
-            members = {atom: self._apart(atom, value)}
+        members = {
+            one: self._apart(one, member) if one in self._core.outer else member for one, member in members.items()
+        }
         columns = [self._core.name_of(one.column) for one in members.values() if isinstance(one, Ref)]
         if columns:
             names = [columns[0], f"{atom}_{columns[0]}"]
@@ -217,6 +224,7 @@ class Leaves:
             references=self._references(atom),
             is_constant=atom.is_constant,
             presence=outer.presence if outer is not None else "required",
+            within=outer.within if outer is not None else None,
         )
 
     def _references(self, atom: AtomTable) -> tuple[Reference, ...]:

@@ -1,17 +1,21 @@
-"""Left and anti joins as one more atom of the join: an optional or an absent child of a node of its tree.
+"""Left and anti joins as more atoms of the join: an optional or an absent child of a node of its tree.
 
-The atom's key are the expressions that the condition of the join equates with those of required atoms. Its filter is
-what the condition asks of its side alone. Where the atom has no row of a key, the join has a row of NULLs (left), or
+An atom's key are the expressions that the condition of the join equates with those of the atoms around it. Its filter
+is what the condition asks of its side alone. Where the atom has no row of a key, the join has a row of NULLs (left), or
 only there a row at all (anti). What reads the atom above the join must be NULL where all its columns are, or is
 computed of the columns when the view is read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.cut.join_core import JoinCore, OuterAtom, OuterChildError
-from sqlfront.planner.algebra.missing_partners import is_plain, met
+from sqlfront.cut.value_types import usual_value
+from sqlfront.planner.algebra.join_sides import is_plain, met
+from sqlfront.planner.algebra.outer_children import full_of_keys, marks_of_keys
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Ref, Scalar, columns_of, null, substitute, truth
 from sqlfront.planner.algebra.terms import Common, Filter, Join, Map, Scan, Term
@@ -25,26 +29,56 @@ _PRESENCE: dict[str, Presence] = {"left": "optional", "single": "optional", "ant
 
 
 def may_be_child(term: Join, facts: Facts) -> bool:
-    """Whether a join is of a kind that can be an optional or absent child."""
+    """Whether a join is of a kind that can be optional or absent children."""
     single = term.kind == "single" and matches_one_at_most(term, facts)
-    return not term.dependent and (single or term.kind in ("left", "anti"))
+    return not term.dependent and (single or term.kind in ("left", "anti", "full", "mark"))
 
 
 def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
     """Add a left or anti join to a join, or a single one that meets one row at most. Raises OuterChildError where it is
-    no such atom."""
+    no such atom, or group of atoms."""
     blocks.collect(term.left, core)
-    before = len(core.atoms)
-    missing = MissingValues(blocks.con)
-    if is_one_table(term.right, missing):
+    before, missing = len(core.atoms), MissingValues(blocks.con)
+    if is_one_table(term.right, missing) or (blocks.outer_form == "groups" and is_group(term.right, missing)):
         blocks.collect(term.right, core)
     else:
         blocks.add_block(term.right, core)
-    if before == 0 or len(core.atoms) != before + 1:
+    added = [atom.name for atom in core.atoms[before:]]
+    if before == 0 or not added:
         raise OuterChildError("one of its sides is no table or block")
-    atom = core.atoms[-1]
-    pairs = _take_condition(term, core, atom.name)
-    core.outer[atom.name] = OuterAtom(_PRESENCE[term.kind], tuple(pairs), missing)
+    head = next(name for name in added if name not in core.outer)
+    pairs = _take_condition(term, core, frozenset(added))
+    within = _within(pairs, core)
+    if within is not None and term.kind == "anti":
+        raise OuterChildError("it asks for rows that may be missing, of a table beside")
+    for name in added:
+        outer = core.outer.get(name, OuterAtom("required", (), missing))
+        core.outer[name] = replace(outer, within=outer.within or head) if name != head else outer
+    core.outer[head] = OuterAtom(_PRESENCE[term.kind], tuple(pairs), missing, within)
+
+
+def add_join_of_keys(term: Join, core: JoinCore, blocks: Blocks, is_false: bool) -> None:
+    """Add a full or mark join as left or anti joins with keys. Raises OuterChildError where it has no such form."""
+    new, facts, common = blocks.new, blocks.facts, blocks.types.common
+    full = full_of_keys(term, new, facts, common, usual_value) if term.kind == "full" else None
+    found = full.rows if full is not None else marks_of_keys(term, new, facts, common, is_false)
+    if found is None:
+        raise OuterChildError("its condition is not made of equalities that give its sides keys")
+    blocks.collect(found, core)
+    for key in full.merged if full is not None else ():
+        core.merge(key.sides, key.value)
+
+
+def is_group(term: Term, missing: MissingValues) -> bool:
+    """Whether a term joins tables, of which it only selects rows and columns: each NULL where those are missing."""
+    match term:
+        case Join(kind="inner" | "left", left=left, right=right, dependent=False):
+            return is_group(left, missing) and is_group(right, missing)
+        case Filter(input=input, condition=condition):
+            return bool(columns_of(condition)) and is_group(input, missing)
+        case Map(input=input, made=made):
+            return all(missing.is_null(one.value) for one in made) and is_group(input, missing)
+    return is_one_table(term, missing)
 
 
 def is_one_table(term: Term, missing: MissingValues) -> bool:
@@ -91,8 +125,8 @@ class MissingValues:
         return self._known[value]
 
 
-def _take_condition(term: Join, core: JoinCore, name: str) -> list[tuple[Scalar, Scalar]]:
-    """Give the atom the conditions that concern it alone; the equal expressions of other atoms and of it."""
+def _take_condition(term: Join, core: JoinCore, added: frozenset[str]) -> list[tuple[Scalar, Scalar]]:
+    """Give the added atoms the conditions that concern them alone; the equal expressions of other atoms and of them."""
     ours, others = frozenset(term.left.columns), frozenset(term.right.columns)
     pairs = list[tuple[Scalar, Scalar]]()
     for one in met(term.condition):
@@ -102,21 +136,41 @@ def _take_condition(term: Join, core: JoinCore, name: str) -> list[tuple[Scalar,
         elif read and read <= ours:
             pairs.append((core.over_atoms(truth(one)), TRUE))
         else:
-            pairs.append(_equal_sides(one, core, name))
+            pairs.append(_equal_sides(one, core, added))
     if not any(columns_of(theirs) for _, theirs in pairs):
         raise OuterChildError("no equality ties its sides")
-    for mine, _ in pairs:
-        owners = core.atoms_of(mine)
-        if len(owners) != 1 or owners[0] in core.outer:
-            raise OuterChildError("a side of its equality is not computed from one row that is always there")
     return pairs
 
 
-def _equal_sides(one: Scalar, core: JoinCore, name: str) -> tuple[Scalar, Scalar]:
-    """An equality as the expression of other atoms and that of the atom of this name."""
+def _equal_sides(one: Scalar, core: JoinCore, added: frozenset[str]) -> tuple[Scalar, Scalar]:
+    """An equality as the expression of an atom that was there before and that of an added one."""
     if isinstance(one, Compare) and one.operator == "=":
         sides = [core.over_atoms(one.left), core.over_atoms(one.right)]
         for mine, theirs in (sides, sides[::-1]):
-            if core.atoms_of(theirs) == [name] and name not in core.atoms_of(mine):
+            owners = core.atoms_of(theirs)
+            if len(owners) == 1 and owners[0] in added and not added & set(core.atoms_of(mine)):
                 return mine, theirs
     raise OuterChildError("a condition of both its sides is no equality")
+
+
+def _within(pairs: Sequence[tuple[Scalar, Scalar]], core: JoinCore) -> str | None:
+    """The atom that may be missing and with which an atom of these pairs is joined first; None: its key is required.
+
+    (A left join B) left join C is A left join (B left join C) if no row of C meets a missing row of B.
+    """
+    owners = [core.atoms_of(mine) for mine, _ in pairs]
+    if any(len(one) != 1 for one in owners):
+        raise OuterChildError("a side of its equality is not computed from one row")
+    heads = {_head(one, core) for [one] in owners}
+    if len(heads) > 1:
+        raise OuterChildError("its key is of several tables, some of whose rows may be missing")
+    [head] = heads
+    if head is not None and not any(core.outer[head].missing.is_null(mine) for mine, _ in pairs):
+        raise OuterChildError("its key has a value where the row of it is missing")
+    return head
+
+
+def _head(name: str, core: JoinCore) -> str | None:
+    """The atom with which an atom may be missing; None if it is always there."""
+    outer = core.outer.get(name)
+    return None if outer is None else name if outer.presence != "required" else outer.within

@@ -22,17 +22,13 @@ from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.form_words import CHILDREN, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
-from sqlfront.cut.join_core import AtomColumn, JoinCore
-from sqlfront.cut.outer_joins import add_outer_join, may_be_child
+from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
+from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
-from sqlfront.planner.algebra.missing_partners import (
-    compared_sides,
-    counted_rows,
-    is_plain,
-    without_missing_partners,
-)
+from sqlfront.planner.algebra.join_sides import is_plain
+from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
 from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
@@ -91,7 +87,8 @@ class Blocks:
     A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns,
     `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
     leave nothing open, `told` what EXPLAIN says of the forms of operators. `computes_windows`: row numbers are columns,
-    not the places of first rows. `no_children` is why an outer join of the block that is bound is no child of its tree.
+    not the places of first rows. `outer_form` is the form of outer joins in the block that is bound, `no_children` why
+    one of them is no child of its tree.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
@@ -107,6 +104,7 @@ class Blocks:
         self.completed: dict[Term, Term] = {}
         self.told: dict[str, None] = {}
         self.computes_windows = False
+        self.outer_form: OuterForm = OUTER_FORMS[-1]
         self.no_children: str | None = None
         self.binder = BlockBinder(self)
 
@@ -299,9 +297,12 @@ class Blocks:
         elif term.kind == "semi" and not term.dependent and (ties := ties_of(term)) is not None:
             self.collect(term.left, core)
             self._semijoin(term, ties, core)
-        elif self.no_children is None and may_be_child(term, self.facts):
-            add_outer_join(term, core, self)
+        elif self.outer_form != "joins" and may_be_child(term, self.facts):
             self.told[CHILDREN[term.kind]] = None
+            if term.kind in ("full", "mark"):
+                add_join_of_keys(term, core, self, is_false)
+            else:
+                add_outer_join(term, core, self)
         else:
             found = self._with_partners(term, is_false)
             if found is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sqlfront.planner.algebra.missing_partners import met
+from sqlfront.planner.algebra.join_sides import met
 from sqlfront.planner.algebra.rewriting import NewColumns
 from sqlfront.planner.algebra.scalars import MIRRORED, Column, Compare, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Join, Made, Map, Term

@@ -129,7 +129,7 @@ class _Splitting:
     def _key(self, name: str, mine: Scalar, theirs: Scalar) -> tuple[Scalar, str, Scalar, str]:
         """An equality with an atom that may be missing, which unites no expressions of the others."""
         kind = self._common_type(Compare("=", mine, theirs))
-        return mine, name, theirs, kind
+        return mine, next(iter(self._core.atoms_of(theirs)), name), theirs, kind
 
     def _parts(self, condition: Scalar) -> list[Scalar]:
         """A BETWEEN over several tables as its comparisons, an equality of rows as those of their values; all else as

@@ -10,6 +10,7 @@ from sqlfront.planner.algebra.rules.conjunctive_form import bring_into_conjuncti
 from sqlfront.planner.algebra.rules.drop_orders import drop_orders
 from sqlfront.planner.algebra.rules.inline_common import inline_common
 from sqlfront.planner.algebra.rules.inline_maps import inline_maps
+from sqlfront.planner.algebra.rules.left_to_anti import turn_left_into_anti
 from sqlfront.planner.algebra.rules.outer_to_inner import turn_outer_into_inner
 from sqlfront.planner.algebra.rules.prune_columns import prune_columns
 from sqlfront.planner.algebra.rules.push_filters import push_filters
@@ -33,6 +34,7 @@ RULES: tuple[Rule | FactRule, ...] = (
     strengthen_equalities,
     close_transitively,
     turn_outer_into_inner,
+    turn_left_into_anti,
     remove_distinct,
     prune_columns,
     remove_joins,
@@ -42,6 +44,7 @@ WITH_FACTS: tuple[FactRule, ...] = (
     unnest_dependent_joins,
     strengthen_equalities,
     turn_outer_into_inner,
+    turn_left_into_anti,
     remove_distinct,
     remove_joins,
 )

@@ -340,6 +340,21 @@ def full_to_left() -> Term:
     return Filter(Join("full", r, s, eq(col(r, "a"), col(s, "s_b"))), compare(col(s, "s_c"), "<", number(2)))
 
 
+def missing_alone() -> Term:
+    """The partner's key is NULL only where there is no partner; its other column may be NULL too."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    joined = Join("left", r, s, eq(col(r, "a"), col(s, "s_b")))
+    return Filter(joined, both(IsNull(col(s, "s_b")), compare(col(r, "b"), ">", number(0)), IsNull(col(s, "s_c"))))
+
+
+def null_or_missing() -> Term:
+    """A column that may be NULL with a partner tells nothing."""
+    q = Query()
+    r, s = q.scan("r"), q.scan("s", prefix="s_")
+    return Filter(Join("left", r, s, eq(col(r, "a"), col(s, "s_b"))), IsNull(col(s, "s_c")))
+
+
 def required_mark() -> Term:
     q = Query()
     r, s = q.scan("r"), q.scan("s", prefix="s_")
@@ -510,6 +525,7 @@ EXAMPLES = {
     "strengthen_equalities": (equal_or_both_null,),
     "close_transitively": (constant_of_a_class, implied_by_branches),
     "turn_outer_into_inner": (missing_partner, full_to_left, required_mark, refused_mark, single_group),
+    "turn_left_into_anti": (missing_alone, null_or_missing),
     "remove_distinct": (distinct_key, distinct_right),
     "prune_columns": (unread_columns, countdown, unread_shared),
     "remove_joins": (unread_customer, existing_customer),

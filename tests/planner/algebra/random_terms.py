@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 from sqlfront.planner.algebra.rewriting import NewColumns, copied
+from sqlfront.planner.algebra.row_facts import rejected
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -105,7 +106,7 @@ class RandomTerms:
             parts.append(Compare("<=", Ref(self.random.choice(outer)), self.value(term.columns, 0)))
         return Filter(term, conjunction(parts))
 
-    def _joined(self, kind: JoinKind, left: Term, right: Term, dependent: bool = False) -> Term:
+    def _joined(self, kind: JoinKind, left: Term, right: Term, dependent: bool = False) -> Join:
         condition = self._join_condition(left.columns, right.columns)
         return Join(kind, left, right, condition, dependent, self.column("BOOLEAN") if kind == "mark" else None)
 
@@ -183,7 +184,10 @@ class RandomTerms:
         right = self.term(depth - 1, (*outer, *left.columns) if dependent else outer)
         if kind == "single":
             right = self._one_row(right)
-        return self._joined(kind, left, right, dependent)
+        joined = self._joined(kind, left, right, dependent)
+        compared = [one for one in right.columns if one in rejected(joined.condition)] if kind == "left" else []
+        missing = compared and self.random.random() < 0.5
+        return Filter(joined, IsNull(Ref(self.random.choice(compared)))) if missing else joined
 
     def _join_condition(self, left: Sequence[Column], right: Sequence[Column]) -> Scalar:
         """Often an equality of both sides, with another condition on one of them."""

@@ -51,6 +51,10 @@ OUTER = (
     "SELECT s.c, count(*) AS n FROM r LEFT JOIN s ON r.k = s.k GROUP BY s.c",
     "SELECT a, k FROM r ANTI JOIN s ON r.k = s.k",
     "SELECT p.a, o.c FROM r AS p JOIN (SELECT r.k, s.c FROM r LEFT JOIN s ON r.k = s.k) AS o ON p.a = o.c",
+    "SELECT r.a, t.c, s.k FROM r LEFT JOIN s AS t ON r.k = t.k LEFT JOIN s ON t.c = s.c",
+    "SELECT r.a, k, s.c FROM r FULL JOIN s USING (k)",
+    "SELECT a, k IN (SELECT k FROM s) AS m, a NOT IN (SELECT c FROM s WHERE s.k = r.k) AS n FROM r",
+    "SELECT a FROM r WHERE a NOT IN (SELECT c FROM s WHERE s.k = r.k)",
 )
 FORMS = [
     *(("VARCHAR", query, "") for query in OUTER),

@@ -16,7 +16,7 @@ from tests.following import take
 from tests.outer_queries import TABLES, OuterQuery, RandomRows, create_tables, rows_of, table_of
 
 LEFT = "SELECT a.k, a.x, b.y FROM a LEFT JOIN b ON a.k = b.k"
-QUERIES = {
+CHILDREN = {
     "left": LEFT,
     "key of the right": "SELECT a.x, b.k AS bk, coalesce(b.y, 7) + a.x AS o FROM a LEFT JOIN b ON a.k = b.k",
     "groups": "SELECT a.k, count(*) AS n, count(y) AS ys, sum(x * y) AS s FROM a LEFT JOIN b USING (k) GROUP BY a.k",
@@ -32,7 +32,48 @@ QUERIES = {
     "absent extremes": "SELECT a.u, max(a.x) AS most FROM a ANTI JOIN b ON a.k = b.k GROUP BY a.u",
     "distinct": "SELECT DISTINCT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k",
     "block": "SELECT a.x, t.s FROM a LEFT JOIN (SELECT k, sum(y) AS s FROM b GROUP BY k) t ON a.k = t.k",
+    "missing alone": "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k WHERE b.k IS NULL",
 }  # fmt: skip
+FULL_JOINS = {
+    "right": "SELECT a.x, b.y FROM a RIGHT JOIN b ON a.k = b.k",
+    "full": "SELECT k, a.x, b.y FROM a FULL JOIN b USING (k)",
+    "full groups": (
+        "SELECT k, count(*) AS n, sum(a.x * b.y) AS s, count(b.y) AS ys FROM a FULL JOIN b USING (k) GROUP BY k"
+    ),
+    "full conditions": "SELECT p.x, q.x AS qx, p.k FROM a p FULL JOIN a q ON p.k = q.k AND q.x > 1 AND p.u < 3",
+    "full keys": "SELECT a.u, b.v, a.k FROM a FULL JOIN b ON a.k = b.k AND a.x = b.y",
+    "full of joins": "SELECT a.x, b.y, c.z FROM a JOIN c ON a.k = c.k FULL JOIN b ON a.k = b.k",
+}
+MARKS = {
+    "in": ("SELECT a.x, a.k IN (SELECT y FROM b) AS m, a.k NOT IN (SELECT y FROM b WHERE b.k = a.x) AS n FROM a"),
+    "exists": "SELECT a.x, EXISTS (FROM b WHERE b.k = a.k AND b.v > 1 AND a.u > 1) AS m FROM a",
+    "not in": "SELECT a.x FROM a WHERE a.k NOT IN (SELECT y FROM b WHERE b.v > 1)",
+    "not in tied": "SELECT a.x FROM a WHERE a.k NOT IN (SELECT y FROM b WHERE b.k = a.x)",
+}
+GROUPS = {
+    "chain": "SELECT a.x, b.y, c.z FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.y = c.k",
+    "chain of own rows": (
+        "SELECT p.x, q.x AS qx, r.u FROM a p LEFT JOIN a q ON p.k = q.x LEFT JOIN a r ON q.u = r.k AND r.x > 1"
+    ),
+    "chain of three": (
+        "SELECT a.x, b.y, c.z, d.u FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.y = c.k LEFT JOIN a d ON c.z = d.k"
+    ),
+    "chain of groups": (
+        "SELECT a.k, count(*) AS n, sum(c.z) AS s, count(b.y) AS ys, max(c.w) AS most "
+        "FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.y = c.k GROUP BY a.k"
+    ),
+    "inner group": "SELECT a.x, b.y, c.z FROM a LEFT JOIN (b JOIN c ON b.y = c.k) ON a.k = b.k",
+    "group of a key": (
+        "SELECT a.x, sum(b.y * c.z) AS s FROM a LEFT JOIN (b JOIN c ON b.k = c.k) ON a.k = b.k GROUP BY a.x"
+    ),
+    "distinct group": (
+        "SELECT DISTINCT a.k, b.k AS bk, b.y, c.z FROM a LEFT JOIN (b LEFT JOIN c ON b.k = c.k) ON a.k = b.k"
+    ),
+    "absent in a group": "SELECT a.x, b.y FROM a LEFT JOIN (FROM b ANTI JOIN c ON b.y = c.k) b ON a.k = b.k",
+    "counted group": "SELECT a.k, count(b.y) AS n FROM a LEFT JOIN (b JOIN c ON b.y = c.k) ON a.k = b.k GROUP BY a.k",
+    "absent group": "SELECT a.x, a.k FROM a WHERE NOT EXISTS (FROM b JOIN c ON b.y = c.k WHERE b.k = a.k)",
+}
+QUERIES = CHILDREN | FULL_JOINS | MARKS | GROUPS
 
 
 @pytest.fixture
@@ -46,7 +87,7 @@ def con() -> Iterator[sqlfront.Connection]:
 def has_child(con: sqlfront.Connection, view: str) -> bool:
     """Whether a tree of the view has an optional or absent child."""
     reason = con.explain(view).to_dict()["reason"]
-    return "optional child" in reason or "absent child" in reason
+    return ("optional child" in reason or "absent child" in reason) and "it is no child" not in reason
 
 
 def check(con: sqlfront.Connection, views: dict[str, str]) -> dict[str, Counter[tuple[Any, ...]]]:
@@ -84,15 +125,15 @@ def follow(con: sqlfront.Connection, views: dict[str, str], rows: RandomRows, st
     for name, feed in feeds.items():
         feed.close()
         assert con.execute(f'CHECK MATERIALIZED VIEW "{name}"').fetchall() == []
-        assert is_empty(con, f'"{name}"'), name
+        assert is_empty(con, f'"{name}"', views[name]), name
     return changed
 
 
-def is_empty(con: sqlfront.Connection, view: str) -> bool:
+def is_empty(con: sqlfront.Connection, view: str, query: str) -> bool:
     """Whether nothing is stored for a view, but for the one row of aggregates without groups, which a view over it has
-    too."""
-    rows = con.view(view).count()
-    return all(entry["rows"] <= max(rows, entry["node"] == "") for entry in con.view(view).state())
+    too, and that of the counts of IN where no column ties its rows to the query around."""
+    rows, counts = con.view(view).count(), " IN (" in query
+    return all(entry["rows"] <= max(rows, counts or entry["node"] == "") for entry in con.view(view).state())
 
 
 def create_all(con: sqlfront.Connection, name: str, query: str, patch: pytest.MonkeyPatch) -> dict[str, str]:
@@ -105,14 +146,18 @@ def create_all(con: sqlfront.Connection, name: str, query: str, patch: pytest.Mo
     return dict.fromkeys((name, f"over {name}", f"joins of {name}"), query)
 
 
-def test_children_are_right_after_every_epoch(con: sqlfront.Connection) -> None:
+@pytest.mark.parametrize(
+    "queries", [CHILDREN, FULL_JOINS, MARKS, GROUPS], ids=["of_children", "of_full_joins", "of_marks", "of_groups"]
+)
+def test_children_are_right_after_every_epoch(con: sqlfront.Connection, queries: dict[str, str]) -> None:
     rows = RandomRows(random.Random(5))
-    con.apply(rows.epoch())
-    for name, query in QUERIES.items():
+    for _ in range(3):
+        con.apply(rows.epoch())
+    for name, query in queries.items():
         con.execute(f'CREATE MATERIALIZED VIEW "{name}" AS {query}')
         assert has_child(con, f'"{name}"'), name
-    changed = follow(con, QUERIES, rows, 14)
-    assert sum(count > 4 for count in changed.values()) > 10, changed
+    changed = follow(con, queries, rows, 14)
+    assert sum(count > 3 for count in changed.values()) > len(queries) // 2, changed
 
 
 @pytest.mark.slow
@@ -153,6 +198,22 @@ def test_a_left_join_over_lists(con: sqlfront.Connection) -> None:
         assert con.view("v").count() == expected.total()
 
 
+def test_rows_of_an_absent_group_go_no_further(con: sqlfront.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {GROUPS['absent group']}")
+    con.execute("INSERT INTO a VALUES (1, 7, 0), (2, 8, 0)")
+    told = Counter({(7, 1): 1, (8, 2): 1})
+    with con.view("v").subscribe(snapshot=False, timeout=0) as feed:
+        for statement, expected in {
+            "INSERT INTO b VALUES (1, 5, 0)": [(7, 1), (8, 2)],
+            "INSERT INTO c VALUES (5, 0, 0), (5, 1, 0)": [(8, 2)],
+            "INSERT INTO b VALUES (1, 5, 1), (2, 5, 0)": [],
+            "DELETE FROM c": [(7, 1), (8, 2)],
+        }.items():
+            con.execute(statement)
+            take(feed, told)
+            assert rows_of(con, "FROM v") == Counter(expected) == +told, statement
+
+
 def test_a_violation_leaves_rows_without_partners_as_they_were(con: sqlfront.Connection) -> None:
     """The first partner comes in the epoch that is refused, in the table that is changed before the other."""
     con.execute(f"CREATE MATERIALIZED VIEW v AS {LEFT}")
@@ -187,6 +248,17 @@ def test_look_ups_find_rows_of_nulls(con: sqlfront.Connection) -> None:
         assert rows_of(con, f"FROM v WHERE {where}") == Counter(expected), where
 
 
+def test_look_ups_find_rows_of_nulls_in_groups(con: sqlfront.Connection) -> None:
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {GROUPS['chain']}")
+    con.execute("INSERT INTO a VALUES (1, 5, 0), (2, 6, 0), (3, 7, 0); INSERT INTO b VALUES (2, 3, 0), (3, 4, 0)")
+    con.execute("INSERT INTO c VALUES (4, 8, 0), (5, 9, 0)")
+    for where, expected in {
+        "x = 5": [(5, None, None)], "z = 8": [(7, 4, 8)], "z = 9": [], "y = 3": [(6, 3, None)], "y = 3 AND z = 8": [],
+        "z IS NULL": [(5, None, None), (6, 3, None)], "x = 5 AND z = 8": [],
+    }.items():  # fmt: skip
+        assert rows_of(con, f"FROM v WHERE {where}") == Counter(expected), where
+
+
 @pytest.mark.parametrize("size", [1_000, 100_000])
 @pytest.mark.parametrize(
     "query",
@@ -194,6 +266,9 @@ def test_look_ups_find_rows_of_nulls(con: sqlfront.Connection) -> None:
         "SELECT a.k, a.x, b.y FROM a LEFT JOIN b ON a.k = b.k",
         "SELECT a.k, count(*) AS n, sum(b.y) AS s FROM a LEFT JOIN b ON a.k = b.k GROUP BY a.k",
         "SELECT a.k, a.x FROM a WHERE NOT EXISTS (FROM b WHERE b.k = a.k)",
+        "SELECT a.k, a.x, b.y FROM a FULL JOIN b ON a.k = b.k",
+        "SELECT k, count(*) AS n, sum(b.y) AS s FROM a FULL JOIN b USING (k) GROUP BY k",
+        "SELECT a.x, a.k IN (SELECT k FROM b) AS m FROM a",
     ],
 )
 def test_steps_do_not_grow(con: sqlfront.Connection, query: str, size: int) -> None:
@@ -203,7 +278,7 @@ def test_steps_do_not_grow(con: sqlfront.Connection, query: str, size: int) -> N
     con.execute(f"INSERT INTO b SELECT 2 * i, i, 0 FROM range({size // 4}) t(i)")
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     plan = con.explain("v").to_dict()
-    assert (plan["shape"], plan["cost"]["update"], plan["cost"]["delay"]) == ("q-hierarchical", "O(1)", "O(1)")
+    assert (plan["cost"]["update"], plan["cost"]["delay"]) == ("O(1)", "O(1)")
     view = con.view("v")
     for table, row, weight in (
         ("b", (-1, 1, 0), 1), ("b", (-1, 1, 0), -1), ("b", (1, 1, 0), 1), ("b", (2, 1, 0), -1),
@@ -211,7 +286,7 @@ def test_steps_do_not_grow(con: sqlfront.Connection, query: str, size: int) -> N
     ):  # fmt: skip
         before = view.cost()["steps"]
         con.apply({table: table_of(table, [(row, weight)])})
-        assert view.cost()["steps"] - before <= 40, (table, row, weight)
+        assert view.cost()["steps"] - before <= 80, (table, row, weight)
 
 
 def test_what_is_no_child_says_why(con: sqlfront.Connection) -> None:
@@ -221,7 +296,11 @@ def test_what_is_no_child_says_why(con: sqlfront.Connection) -> None:
         "SELECT sum(coalesce(b.y, 3)) AS s FROM a LEFT JOIN b ON a.k = b.k": "an aggregate above it adds a value",
         "SELECT a.x FROM a CROSS JOIN c LEFT JOIN b ON a.k = b.k AND c.z = b.y": "no tree has its key",
         "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k ORDER BY 1 LIMIT 3": "only the first rows are kept",
-        "SELECT a.x, b.y, c.z FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.y = c.k": "one row that is always there",
+        "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.y = c.k AND a.x = c.z": "its key is of several",
+        "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON coalesce(b.y, 1) = c.k": "its key has a value where",
+        "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k ANTI JOIN c ON b.y = c.k": "it asks for rows that may be missing",
+        "SELECT a.x, b.y FROM a FULL JOIN b ON a.k = b.k AND a.x < b.y": "not made of equalities that give",
+        "SELECT x, (k, u) IN (SELECT k, y FROM b) AS m FROM a": "not made of equalities that give",
     }
     for query, words in reasons.items():
         found = con.explain(query).to_dict()
@@ -234,6 +313,9 @@ def test_what_is_no_child_says_why(con: sqlfront.Connection) -> None:
 def test_tables_of_random_rows_are_all_used() -> None:
     """The generator makes each feature often enough to matter."""
     texts = [OuterQuery(random.Random(seed)).text() for seed in range(200)]
-    for feature in ("LEFT JOIN", "ANTI JOIN", "NOT EXISTS", "GROUP BY", "DISTINCT", "count(*)", "max("):
+    for feature in (
+        "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "ANTI JOIN", "EXISTS", " NOT IN ", " IN (", "GROUP BY", "DISTINCT",
+        "count(*)", "max(", "IS NULL", "coalesce(t",
+    ):  # fmt: skip
         assert sum(feature in text for text in texts) >= 10, feature
     assert all(any(f" {table} " in text for text in texts) for table in TABLES)
