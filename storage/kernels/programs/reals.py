@@ -23,17 +23,16 @@ def is_finite(code):
     return ((code ^ (code >> 63)) >> 52) & 0x7FF != 0x7FF
 
 
-@kernel("int64(float64)")
-def code_of(value):
-    """The code of a DOUBLE, one for both zeros."""
-    bits = bits_of(value)
-    return 0 if value == 0.0 else bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+@kernel("int64(int64)")
+def bits_of_code(code):
+    """The bits of the DOUBLE that has a code."""
+    return code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF)
 
 
-@kernel("float64(int64)")
-def real_of(code):
-    """The DOUBLE that has a code."""
-    return double_of(code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF))
+@kernel("int64(int64)")
+def code_of_bits(bits):
+    """The code of the DOUBLE that has these bits, one for both zeros."""
+    return 0 if bits == NULL_CODE else bits_of_code(bits)
 
 
 @kernel("int64(int64,int64,int64)")
@@ -47,7 +46,7 @@ def to_real(at, registers, count):
         value = NULL_CODE
         if a != NULL_CODE:
             refused |= 1 if a > _LARGEST_EXACT or a < -_LARGEST_EXACT else 0
-            value = code_of(float(a) / float(load(at, 4)))
+            value = code_of_bits(bits_of(float(a) / float(load(at, 4))))
         store(out, i, value)
     return refused
 
@@ -65,16 +64,17 @@ def calculate_real(at, registers, count):
         b = load(right, i)
         value = NULL_CODE
         if a != NULL_CODE and b != NULL_CODE:
+            refused |= 1 if kind == REAL_DIVIDE and b == 0 else 0
+            first = double_of(bits_of_code(a))
+            second = double_of(bits_of_code(1 if kind == REAL_DIVIDE and b == 0 else b))
             if kind == REAL_ADD:
-                result = real_of(a) + real_of(b)
+                value = code_of_bits(bits_of(first + second))
             elif kind == REAL_SUBTRACT:
-                result = real_of(a) - real_of(b)
+                value = code_of_bits(bits_of(first - second))
             elif kind == REAL_MULTIPLY:
-                result = real_of(a) * real_of(b)
+                value = code_of_bits(bits_of(first * second))
             else:
-                refused |= 1 if b == 0 else 0
-                result = real_of(a) / real_of(1 if b == 0 else b)
-            value = code_of(result)
+                value = code_of_bits(bits_of(first / second))
             refused |= 0 if is_finite(a) and is_finite(b) and is_finite(value) else 1
         store(out, i, value)
     return refused
