@@ -12,9 +12,11 @@ from sqlfront.maintenance.output.output import Reader, schema
 from sqlfront.maintenance.output.reading import trees_read
 from sqlfront.maintenance.output.row_program import Words
 from sqlfront.maintenance.program.netting import net
+from sqlfront.maintenance.relation.bad_rows import uncomputable
 from sqlfront.maintenance.relation.guards import in_order, unused_names
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import Limit, shown_places
+from sqlfront.storage.errors import DataError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,7 +158,10 @@ def sql_rows(view: MaintainedView, evaluate: Evaluate, raw: pa.RecordBatch | pa.
         (name,) = unused_names(types, 1)
         filters = {name: in_order([definition.having])}
         casts = [*(f'CASE WHEN "{name}" THEN {cast} END' for cast in casts), f'"{name}"']
-    rows = evaluate(raw, types, casts, filters, definition.settings)
+    try:
+        rows = evaluate(raw, types, casts, filters, definition.settings)
+    except DataError as error:
+        raise uncomputable(view.name, "a row", error) from error
     visible = np.arange(raw.num_rows)
     if definition.having:
         visible = np.flatnonzero(rows.column(rows.num_columns - 1).to_numpy())

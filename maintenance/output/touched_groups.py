@@ -17,7 +17,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange
 from sqlfront.maintenance.program.netting import net_words
-from sqlfront.maintenance.relation.bad_rows import view_of
+from sqlfront.maintenance.relation.bad_rows import uncomputable
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.description import Description, StateEntry
 from sqlfront.planner.model.computed_rows import TouchedGroups
@@ -156,9 +156,7 @@ class TouchedGroupsNode:
         try:
             computed = self._evaluate.query(rows, types, groups.query, groups.settings)
         except DataError as error:
-            what = f"materialized view {view_of(self.name)} cannot compute a group of a changed row"
-            hint = "correct the row, or change the query so that it has a value: TRY, CASE, max(...) in a subquery"
-            raise DataError(what, where=groups.label, why=error.why, hint=hint) from error
+            raise uncomputable(self.name, "a group of a changed row", error, where=groups.label) from error
         return computed.rename_columns([name for name, _ in groups.columns]).combine_chunks()
 
 

@@ -66,6 +66,12 @@ def view_of(name: str) -> str:
     return name.partition("#")[0].removeprefix("main.")
 
 
+def uncomputable(node: str, what: str, error: DataError, where: str | None = None) -> DataError:
+    """The error of a node of the epoch graph that DuckDB cannot compute."""
+    hint = "correct the row, or change the query so that it has a value: TRY, CASE, max(...) in a subquery"
+    return DataError(f"materialized view {view_of(node)} cannot compute {what}", where=where, why=error.why, hint=hint)
+
+
 def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -> DataError | None:
     """What evaluating and summing an item over the rows raises."""
     try:
