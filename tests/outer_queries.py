@@ -145,7 +145,8 @@ class OuterQuery:
         sums = chance.sample(
             ["count(*)", f"count({self._any()})", f"sum({self._any()})", f"sum({self._any()} * {self._any()})",
              f"avg({self._any()})", f"sum({self._any()} + {self._any()})", f"sum(coalesce({self._any()}, 0))",
-             f"count(*) FILTER (WHERE {self._any()} > 1)", f"max({self._any()})", f"count(DISTINCT {self._any()})"],
+             f"count(*) FILTER (WHERE {self._any()} > 1)", f"max({self._any()})", f"count(DISTINCT {self._any()})",
+             f"max(coalesce({self._any()}, 0))", f"count(DISTINCT coalesce({self._any()}, 7))"],
             chance.choice((0, 1, 2, 3)) if groups else chance.choice((1, 2)),
         )  # fmt: skip
         return ", ".join(f"{item} AS o{i}" for i, item in enumerate([*groups, *sums]))

@@ -47,8 +47,8 @@ def blamed(relation: Relation, rows: pa.Table | pa.RecordBatch, error: DataError
                 first, half = first + half, count - half
             count = half
         row = rows.slice(first, 1)
-        users = {user for store in _needing(relation, item, row) for user in store.users}
-        views = ", ".join(sorted(view_of(user) for user in users if user))
+        users = {view_of(user) for store in _needing(relation, item, row) for user in store.users if user}
+        views = ", ".join(sorted(users))
         name = view_of(relation.name)
         return DataError(
             f"materialized view {views} cannot take a row of {name}"

@@ -130,6 +130,8 @@ class KeptValues:
             if name not in core.outer:
                 continue
             read, tested = ([one for one in values if name in core.atoms_of(one)] for values in (argument, conditions))
+            if any(not outer.missing.is_null(one) for one in read):
+                raise OuterChildError("an aggregate above it takes a value where its row is missing")
             group = self._core.group_of(name)
             kept = any(group & set(core.atoms_of(value)) for value in (*self._groups, *argument, *conditions))
             if (read and not nulls) or any(not outer.missing.is_true(one) for one in tested):

@@ -29,7 +29,7 @@ def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView |
     """Build and store a view. If it replaces another, the views that read the other are built anew over it.
 
     IntegrityError names a view that cannot be built. On any error nothing has changed. O(rows of the views' tables).
-    Ctrl-C is looked for between batches of rows; before and after, what is half done would be left behind.
+    Ctrl-C is looked for between batches of rows and before COMMIT; elsewhere, what is half done would be left behind.
     """
     readers = database.dependents(old) if old is not None else []
     replaced = [*([old] if old is not None else []), *readers]
@@ -43,6 +43,7 @@ def put_in_place(database: Database, con: Any, drafted: Draft, old: StoredView |
         store_view(database, own, entries[0])
         for reader in readers:
             entries.append(_built_anew(database, own, reader, entries, undo))
+        critical.check()  # A signal since the last batch still undoes everything: COMMIT is the next step.
 
 
 def refuse_circle(database: Database, old: StoredView, bound: Bound) -> None:

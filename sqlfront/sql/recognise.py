@@ -13,7 +13,7 @@ _GAP = r"(?:[\s\ufeff]|--[^\n]*|/\*(?:[^*/]|\*(?!/)|/(?!\*)|/\*.*?\*/)*+\*/)"
 _OWN = re.compile(
     r"""~*+ (?: create ~++ (?:or ~++ replace ~++)? (?:materialized|change) | (?:drop|alter) ~++ materialized
               | drop ~++ change | refresh | show ~++ (?:change|materialized|state|epochs|errors)
-              | explain ~++ materialized
+              | explain ~++ (?:create ~++ (?:or ~++ replace ~++)?)? materialized
               | explain ~*+ \( ~*+ (?:materialized|algebra) | check | subscribe
               | set ~++ (?:(?:session|local|global) ~++)? sqlfront_\w+ ) (?![\w$])""".replace("~", _GAP),
     re.IGNORECASE | re.VERBOSE | re.DOTALL,

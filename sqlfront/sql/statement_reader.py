@@ -251,6 +251,11 @@ class StatementReader(QueryReader):
         self.expect(")")
         return trees.ExplainMaterialized(options=options, query=self.query())
 
+    def explain_creation(self) -> exp.Expr:
+        """EXPLAIN CREATE MATERIALIZED VIEW, which is refused: the query alone is explained."""
+        self.expect("EXPLAIN")
+        self.raise_error("Expected EXPLAIN (MATERIALIZED) SELECT ..., which explains a view before it is created")
+
     def explain_algebra(self) -> exp.Expr:
         self.expect("EXPLAIN", "(", "ALGEBRA", ")")
         return trees.ExplainAlgebra(query=self.query())
@@ -292,6 +297,7 @@ _STATEMENTS: dict[tuple[str, ...], Callable[[StatementReader], exp.Expr]] = {
     ("SHOW", "ERRORS"): StatementReader.show_errors,
     ("SHOW", "EPOCHS"): StatementReader.show_epochs,
     ("EXPLAIN", "MATERIALIZED"): StatementReader.explain_view,
+    ("EXPLAIN", "CREATE"): StatementReader.explain_creation,
     ("EXPLAIN", "(", "MATERIALIZED"): StatementReader.explain_query,
     ("EXPLAIN", "(", "ALGEBRA"): StatementReader.explain_algebra,
     ("CHECK",): StatementReader.check_view,

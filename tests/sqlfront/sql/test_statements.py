@@ -203,6 +203,8 @@ def test_drop_flags() -> None:
         ("CREATE CHANGE TABLE t (a INTEGER CHECK (a > 1))", "Expected NOT NULL", "CHECK"),
         ("CREATE CHANGE TABLE t (a, b INTEGER)", "Expected a type", ","),
         ("CREATE CHANGE TABLE t ()", "Expected a column's name", ")"),
+        ("EXPLAIN CREATE MATERIALIZED VIEW v AS SELECT 1", "Expected EXPLAIN (MATERIALIZED) SELECT", "CREATE"),
+        ("EXPLAIN CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT 1", "Expected EXPLAIN (MATERIALIZED)", "CREATE"),
         ("SHOW STATE v", "Expected the end", "v"),
         ("SHOW EPOCHS FOR v", "Expected the end", "FOR"),
         ("SHOW ERRORS v", "Expected FOR", "v"),

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from sqlfront.storage.kernels.jit import entry_point
+from sqlfront.storage.kernels.jit import KERNELS, entry_point, import_all
+from sqlfront.storage.kernels.python_calls import Exported, python_module
 from sqlfront.storage.kernels.tables.limbs import sign_of
 from sqlfront.storage.native.native_file import loaded
 
 WORDS = np.array([7, -3, 5], np.int64)
 ADDRESS = int(WORDS.ctypes.data)
-pytestmark = pytest.mark.skipif(loaded() is None, reason="numba makes its own calls")
+in_file = pytest.mark.skipif(loaded() is None, reason="numba makes its own calls")
 
 
+def test_every_kernel_has_a_call() -> None:
+    import_all()
+    signatures = [made.signature.replace("void", "none") for made in KERNELS if isinstance(made.signature, str)]
+    printed = [re.sub(r"^(\w+)(\(.*\))$", r"\2 -> \1", signature) for signature in signatures]
+    calls = python_module([Exported("kernel", "symbol", one, False) for one in printed], "")
+    assert calls.count("define internal ptr @call") == len(printed) > 200
+
+
+@in_file
 def test_a_call_gives_what_the_kernel_gives() -> None:
     call = entry_point(sign_of)
     assert [call(ADDRESS, place, 1) for place in range(3)] == [1, -1, 1]
     assert call(*map(np.int64, (ADDRESS, 1, 1))) == -1
 
 
+@in_file
 @pytest.mark.parametrize("arguments", [(), (ADDRESS,), (ADDRESS, 0), (ADDRESS, 0, 1, 1)])
 def test_arguments_are_counted(arguments: tuple[int, ...]) -> None:
     with pytest.raises(TypeError, match=f"a kernel takes 3 arguments, not {len(arguments)}"):
         entry_point(sign_of)(*arguments)
 
 
+@in_file
 @pytest.mark.parametrize(
     ("argument", "error"), [("1", TypeError), (None, TypeError), (1.5, TypeError), (2**63, OverflowError)]
 )
@@ -37,6 +51,7 @@ def test_what_is_no_word_is_refused(argument: object, error: type[Exception], pl
         entry_point(sign_of)(*arguments)
 
 
+@in_file
 def test_minus_one_is_a_word_and_no_error() -> None:
     call = entry_point(sign_of)
     assert call(ADDRESS + 8, -1, 1) == 1  # The word before the second is the first.
