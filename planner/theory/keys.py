@@ -126,6 +126,17 @@ def step_keys(node: Node, child: Node, definition: Definition) -> tuple[Key, ...
     return fixing_keys(known, label, guards)
 
 
+def fanning_atoms(root: Node, definition: Definition) -> list[Atom]:
+    """The atoms of which a changed row may meet many rows at a step of the tree."""
+    found: dict[str, None] = {}
+    steps = ((node, child) for node in root.walk() for child in node.children)
+    for node, child in steps:
+        if step_keys(node, child, definition) is None:
+            below = frozenset(leaf.atom for leaf in child.leaves() if leaf.atom is not None)
+            found |= dict.fromkeys(sorted(below - {name for _, name in ending(child, node, below, definition)}))
+    return [atom for atom in map(definition.atom, found) if not atom.is_constant]
+
+
 def ending(child: Node, node: Node, below: frozenset[str], definition: Definition) -> list[Dependency]:
     """Of the atoms `below` child, those whose changes end at `node`, each with the atom that refers to it."""
     label = frozenset(node.variables)

@@ -13,7 +13,9 @@ from sqlfront.database.names import shown
 from sqlfront.define.deferring import is_deferred
 from sqlfront.planner.model.bound import TOUCHED_ROWS, Bound
 from sqlfront.planner.model.plan import Plan
-from sqlfront.planner.theory.wording import table_name
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.theory.keys import fanning_atoms
+from sqlfront.planner.theory.wording import enumerate_words, table_name
 from sqlfront.storage.errors import CostWarning, NotSupportedError, ProgrammingError
 
 if TYPE_CHECKING:
@@ -44,17 +46,20 @@ class Limit:
         return not bound.terms and bound.logs <= self.logs
 
 
-def check_at_worst(name: str, plan: Plan, text: str) -> None:
-    """NotSupportedError if a change of the view may cost more than `at_worst` says, with the parts that do."""
+def check_at_worst(name: str, definition: Definition, plan: Plan, text: str) -> None:
+    """NotSupportedError if a change of the view may cost more than `at_worst` says, with the parts that do, and the
+    tables whose rows meet many others in the view itself."""
     limit = limit_of(text)
     if limit.allows(plan.stated_cost.update):
         return
-    costs = {f"the block of {one.label}": one.bound("update") for one in plan.blocks}
-    costs["the view itself"] = plan.own_update
-    blamed = "; ".join(f"{part} takes {cost}" for part, cost in costs.items() if not limit.allows(cost))
+    costs = [(one.label, one.bound("update")) for one in plan.blocks]
+    blamed = [f"{part}: {cost}" for part, cost in costs if not limit.allows(cost)]
+    if not limit.allows(plan.own_update):
+        fanning = enumerate_words(table_name(atom.table) for atom in fanning_atoms(plan.root, definition))
+        blamed.append(f"the view itself: {plan.own_update}{f', for a row of {fanning}' if fanning else ''}")
     raise NotSupportedError(
         f"materialized view {name} costs more than at_worst = '{text}'",
-        why=f"at a change {blamed}",
+        why=f"a change takes, in {'; in '.join(dict.fromkeys(blamed))}",
         hint="allow it with a larger bound, or change the query: EXPLAIN tells what decides its cost",
     )
 

@@ -78,7 +78,7 @@ def create_view(database: Database, con: Any, statement: CreateMaterializedView)
         own = drafted.parts[-1]
         assert isinstance(own, Part)
         if "at_worst" in options:
-            check_at_worst(shown(name), own.plan, options["at_worst"])
+            check_at_worst(shown(name), own.definition, own.plan, options["at_worst"])
         if options.keys() & set(OPTIONS):
             check_epsilon(shown(name), own.definition, own.plan, options)
         persistence.prepare(database, con, catalog.names)
@@ -184,7 +184,8 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
                 hint=f"CREATE OR REPLACE MATERIALIZED VIEW {shown(entry.name)} WITH (on_error = ...) AS ...",
             )
         if "at_worst" in checked:
-            check_at_worst(shown(entry.name), entry.maintained.plan, checked["at_worst"])
+            maintained = entry.maintained
+            check_at_worst(shown(entry.name), maintained.definition, maintained.plan, checked["at_worst"])
         check_epsilon(shown(entry.name), entry.maintained.definition, entry.maintained.plan, checked)
         refuse_materialized(shown(entry.name), entry_options)
         if checked.get("apply", entry.options.get("apply", "at commit")) != entry.options.get("apply", "at commit"):

@@ -124,5 +124,5 @@ def test_the_rows_that_a_block_puts_out_each_take_the_work_of_the_view(con) -> N
         assert len(lines) == 3 and "; then the view itself: O(N) for each of" in lines[2]
     block, own = data["nodes"]
     assert block["observed"] and own["observed"] > block["observed"] and own["predicted"].keys() == {"r", "block 1"}
-    with pytest.raises(sqlfront.NotSupportedError, match=r"the view itself takes O\(N \+ change of a block's result"):
+    with pytest.raises(sqlfront.NotSupportedError, match=r"the view itself: O\(N \+ change of a block's result"):
         con.execute(f"CREATE MATERIALIZED VIEW w WITH (at_worst = 'O(change)') AS {query}")
