@@ -265,3 +265,14 @@ def test_a_value_that_is_null_has_not_failed(con):
     con.execute("INSERT INTO t VALUES (2, NULL), (NULL, 'x'), (0, 'y'), (1, 'z')")
     found = con.execute("SHOW ERRORS FOR v").fetchall()
     assert {row for _, row, _, _ in found} == {"{'a': NULL, 'v': x}", "{'a': 0, 'v': y}"}
+
+
+@pytest.mark.parametrize("expression", ["a + b", "a - -b", "a * a", "-a - b - b"])
+def test_arithmetic_that_overflows_is_listed(con, expression):
+    con.execute("CREATE TABLE wide (a INTEGER, b INTEGER)")
+    con.execute(f"CREATE MATERIALIZED VIEW over WITH (on_error = 'null') AS SELECT {expression} AS n FROM wide")
+    con.execute("INSERT INTO wide VALUES (2147483647, 1), (1, 1), (NULL, 1)")
+    [(table, row, _, message)] = con.execute("SHOW ERRORS FOR over").fetchall()
+    assert table == "wide" and "'a': 2147483647" in row and "Overflow" in message
+    con.execute("DELETE FROM wide WHERE a > 1")
+    assert con.execute("SHOW ERRORS FOR over").fetchall() == []
