@@ -11,3 +11,10 @@ def quote(identifier: str) -> str:
 def literal(text: str) -> str:
     """The text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def exact(expression: str, type_: str) -> str:
+    """What tells values apart that DuckDB may take for equal: texts by their bytes, intervals as they are written."""
+    if type_ == "VARCHAR":
+        return f'({expression} COLLATE "binary")'
+    return f"CAST({expression} AS VARCHAR)" if "INTERVAL" in type_ else expression

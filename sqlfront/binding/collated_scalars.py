@@ -13,7 +13,7 @@ from dataclasses import replace
 from string import Formatter
 from typing import Any
 
-from sqlfront.binding.collation_types import Collation, TextTypes, explicit, explicit_form, united
+from sqlfront.binding.collation_types import INTERVAL_KEY, LENGTH, Collation, TextTypes, explicit, explicit_form, united
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.scalar_types import BETWEEN, Types
 from sqlfront.planner.algebra.scalars import (
@@ -74,6 +74,12 @@ class CollatedScalars:
         self.notes, self.known = notes, notes.collated
         self.texts, self.types = TextTypes(con, default), Types(con)
         self._asked: dict[Scalar, Collation | None] = {}
+        self._keys: set[Column] = set()
+
+    def note_key(self, column: Column, value: Scalar) -> None:
+        """Remember a column whose value is a key already, as in the text of a stored query."""
+        if self._is_key(value):
+            self._keys.add(column)
 
     def note(self, found: Iterable[tuple[Column, Collation | None]]) -> None:
         """Remember the collations that the types of columns have."""
@@ -99,7 +105,11 @@ class CollatedScalars:
 
     def compared(self, scalar: Scalar) -> Collation | None:
         """What decides a comparison of an expression's values; None: their bytes."""
-        return self.texts.compared(scalar, self.of(scalar))
+        return None if self._is_key(scalar) else self.texts.compared(scalar, self.of(scalar))
+
+    def orders(self, scalar: Scalar) -> bool:
+        """Whether an expression's values are not in the order of their bytes. Those of intervals are."""
+        return self.compared(scalar) not in (None, LENGTH)
 
     def compares(self, column: Column) -> bool:
         """Whether a column's values are not compared by their bytes."""
@@ -107,7 +117,9 @@ class CollatedScalars:
 
     def is_collated(self, scalar: Scalar) -> bool:
         """Whether a collation may decide what an expression gives."""
-        return self._is_declared(scalar) or any(map(self.texts.holds_text, walk(scalar)))
+        return self._is_declared(scalar) or any(
+            "INTERVAL" in part.type or self.texts.holds_text(part) for part in walk(scalar)
+        )
 
     def key(self, value: Scalar, collation: Collation | None = None) -> Scalar:
         """What DuckDB compares in place of a value, by the collation of its type or a given one; the value itself if
@@ -200,7 +212,11 @@ class CollatedScalars:
 
     def _refuse_open(self, scalar: Call) -> None:
         """NotSupportedError for a function that gives a text by a collation now one value, now another."""
-        texts = [one for one in scalar.arguments if not isinstance(one, Constant) and self.compared(one) is not None]
+        texts = [
+            one
+            for one in scalar.arguments
+            if not isinstance(one, Constant) and self.texts.decides(one, self.of(one))
+        ]
         what = why = hint = ""
         if _PATTERNS.match(scalar.form) and any(self.of(one) is None for one in texts):
             what = "A regular expression over a text under default_collation"
@@ -212,6 +228,11 @@ class CollatedScalars:
             hint = "list(s ORDER BY s) over the rows"
         if what:
             raise self.notes.refusal(what, self.notes.place_of(scalar), why, hint)
+
+    def _is_key(self, scalar: Scalar) -> bool:
+        return (isinstance(scalar, Ref) and scalar.column in self._keys) or (
+            isinstance(scalar, Call) and scalar.form == INTERVAL_KEY
+        )
 
     def _is_declared(self, scalar: Scalar) -> bool:
         """Whether a column that an expression reads has a collation, or COLLATE is in it."""

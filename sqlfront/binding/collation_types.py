@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlfront.planner.algebra.scalars import Call, Column, Constant, Ref, Scalar
 from sqlfront.planner.algebra.to_sql import quoted, scalar_sql
+from sqlfront.storage.codecs.nested_types import parse_nested
 from sqlfront.storage.errors import NotSupportedError
 from sqlfront.storage.sql_text import literal
 
@@ -30,6 +31,11 @@ class Collation:
     is_json: bool = False
 
 
+INTERVAL_KEY = "normalized_interval({0})"
+LENGTH = Collation("")
+"""The collation of an INTERVAL, which has no name: DuckDB compares the lengths of 30 days and 1 month."""
+
+
 class TextTypes:
     """What DuckDB says of the types of expressions. A cursor of DuckDB's is asked; no table is read. `default` is the
     session's default_collation, by which DuckDB compares texts whose type has no collation."""
@@ -47,7 +53,11 @@ class TextTypes:
 
     def compared(self, value: Scalar, collation: Collation | None) -> Collation | None:
         """What decides a comparison of values of a type, whose own collation is given; None: their bytes."""
-        return _deciding(self.filled(value, collation))
+        return _with_lengths(_deciding(self.filled(value, collation)), value.type)
+
+    def decides(self, value: Scalar, collation: Collation | None) -> bool:
+        """Whether the collation of a text decides a comparison."""
+        return _deciding(self.filled(value, collation)) is not None
 
     def filled(self, value: Scalar, collation: Collation | None) -> Collation | None:
         """A value's own collation, and the default for its other texts."""
@@ -79,6 +89,8 @@ class TextTypes:
 
     def _keyed(self, text: str, collation: Collation, depth: int = 0) -> str:
         """A form in which each text with a collation is replaced by its key; an ARRAY becomes a LIST."""
+        if collation == LENGTH:
+            return INTERVAL_KEY.format(text)
         if not collation.parts:
             return self._text_key(collation.name).format(text)
         if collation.name in ("LIST", "ARRAY"):
@@ -181,6 +193,19 @@ def _deciding(collation: Collation | None) -> Collation | None:
         return None
     parts = tuple((name, _deciding(part)) for name, part in collation.parts)
     return Collation(collation.name, parts) if any(part is not None for _, part in parts) else None
+
+
+def _with_lengths(collation: Collation | None, type_: str) -> Collation | None:
+    """What decides a comparison of values, and the lengths of the intervals in their type. In a MAP or a UNION one
+    interval has one form."""
+    if type_ == "INTERVAL":
+        return LENGTH
+    nested = parse_nested(type_) if "INTERVAL" in type_ else None
+    if nested is None or nested.family in _BY_BYTES:
+        return collation
+    known = [part for _, part in collation.parts] if collation is not None else [None] * len(nested.types)
+    parts = tuple(zip(nested.names, map(_with_lengths, known, nested.types), strict=True))
+    return Collation(nested.family, parts) if any(part is not None for _, part in parts) else None
 
 
 def _collation_of(type_: Any, default: str) -> Collation | None:

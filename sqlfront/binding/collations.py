@@ -134,6 +134,8 @@ class _Rewriting:
                     self._scalars.note((column, united(self._scalars.known.get(column), one)) for column, one in found)
             case Map(made=made):
                 self._scalars.note((one.column, self._scalars.of(one.value)) for one in made)
+                for one in made:
+                    self._scalars.note_key(one.column, one.value)
             case Unnest(elements=made):
                 for one in made:
                     element = self._scalars.of(one.value)
@@ -216,7 +218,7 @@ class _Rewriting:
     ) -> tuple[Column, str, tuple[Scalar, ...]]:
         """The column that holds what an aggregate or a window function gives, its form and its arguments."""
         column, form, arguments = one.column, one.form, one.arguments
-        name, is_collated = function_name(form), any(map(self._scalars.compared, arguments[:1]))
+        name, is_collated = function_name(form), any(map(self._scalars.orders, arguments[:1]))
         if name in _EXTREMES and is_collated:
             pair = (self._scalars.explicit(arguments[0]), self._scalars.key(arguments[0]))
             packed = Call("CASE WHEN {0} IS NOT NULL THEN struct_pack(k := {1}, v := {0}) END", pair, "")
@@ -259,7 +261,7 @@ class _Rewriting:
         self, form: str, arguments: tuple[Scalar, ...], distinct: bool, order: tuple[Sort, ...]
     ) -> tuple[Sort, ...]:
         """The order in which an aggregate gets its rows: by bytes where it sorts them by a collation itself."""
-        texts = [one for one in arguments if not isinstance(one, Constant) and self._scalars.compared(one) is not None]
+        texts = [one for one in arguments if not isinstance(one, Constant) and self._scalars.orders(one)]
         if order or distinct or function_name(form) not in _QUANTILES:
             return self.sorts(order, is_total=True)
         return tuple(Sort(self._scalars.explicit(one)) for one in texts)

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from sqlfront.binding.environment import Environment, Named, Numbers, Output, defaults_of
 from sqlfront.binding.function_catalog import Functions
+from sqlfront.binding.interval_lengths import compares_intervals
 from sqlfront.binding.macros import Macros
 from sqlfront.binding.notes import Notes
 from sqlfront.binding.numbered_rows import NumberedRows
@@ -78,7 +79,7 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     if tree.find(trees.Pivot, trees.PivotQuery) is not None:
         tree = without_pivots(tree, con)
     output = bind(tree, environment, orders)
-    notes.collates |= bool(settings["default_collation"])
+    notes.collates |= bool(settings["default_collation"]) or compares_intervals(output.term)
     if notes.collates:
         from sqlfront.binding.collations import without_collations
 

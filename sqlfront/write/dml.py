@@ -29,7 +29,7 @@ from sqlfront.sql.statements import Name, PassThrough
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.transport import exported
 from sqlfront.storage.errors import IntegrityError, NotSupportedError, ProgrammingError, StaleRead
-from sqlfront.storage.sql_text import quote
+from sqlfront.storage.sql_text import exact, quote
 from sqlfront.write.returned import commit_captured, told_relation, write_returned, write_told
 from sqlfront.write.two_statements import two_statements
 
@@ -313,9 +313,13 @@ def _staged(con: Any, table: ChangeTable, plain_insert: bool) -> tuple[Any, np.n
         if plain_insert:
             rows = exported(con.sql(f"FROM temp.{_STAGE}")).to_arrow_table()
             return rows, np.ones(rows.num_rows, np.int64)
+        told = [column for column in table.columns if "INTERVAL" in column.type]
+        spelled = "".join(f", {exact(quote(one.name), one.type)} AS __spelled_{i}" for i, one in enumerate(told))
+        names = ", ".join(quote(column.name) for column in table.columns)
+        before, after = (f"(SELECT {names}{spelled} FROM temp.{name})" for name in (_BEFORE, _STAGE))
         changed = con.sql(
-            f"SELECT *, -1 AS __weight FROM (FROM temp.{_BEFORE} EXCEPT ALL FROM temp.{_STAGE}) UNION ALL "
-            f"SELECT *, 1 FROM (FROM temp.{_STAGE} EXCEPT ALL FROM temp.{_BEFORE})"
+            f"SELECT {names}, -1 AS __weight FROM ({before} EXCEPT ALL {after}) UNION ALL "
+            f"SELECT {names}, 1 FROM ({after} EXCEPT ALL {before})"
         )
         rows = exported(changed).to_arrow_table()
     weights = rows.column("__weight").to_numpy().astype(np.int64)

@@ -17,7 +17,7 @@ from sqlfront.storage.capture.capture import QualifiedName
 from sqlfront.storage.capture.trigger_sql import table_sql
 from sqlfront.storage.codecs.transport import arrived_sql
 from sqlfront.storage.errors import DataError, IntegrityError, InternalError, ProgrammingError
-from sqlfront.storage.sql_text import quote
+from sqlfront.storage.sql_text import exact, quote
 from sqlfront.write.changes import as_arrow, read_changes
 
 if TYPE_CHECKING:
@@ -132,12 +132,12 @@ def _net(
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     weights = np.ones(table.num_rows, np.int64) if weights is None else weights
     casts = ", ".join(f"{_value(c, defaults.get(c.name), table)} AS {quote(c.name)}" for c in netted.columns)
-    names = _names(netted.columns)
+    names, groups = _names(netted.columns), _exact_names(netted.columns)
     con.register(_GIVEN, table.append_column("__weight", pa.array(weights)))
     try:
         con.execute(
             f"CREATE OR REPLACE TEMP TABLE {netted.net} AS SELECT {names}, sum(__weight)::BIGINT AS __weight FROM "
-            f"(SELECT {casts}, __weight FROM {_GIVEN}) GROUP BY {names} HAVING sum(__weight) <> 0"
+            f"(SELECT {casts}, __weight FROM {_GIVEN}) GROUP BY {groups} HAVING sum(__weight) <> 0"
         )
     except (duckdb.ConversionException, duckdb.OutOfRangeException) as error:
         raise DataError(
@@ -157,11 +157,12 @@ def _value(column: Column, default: str | None, given: pa.Table) -> str:
 
 def _check_deletes(con: Any, netted: Netted) -> None:
     """Count the copies of each row of net weight -n. By columns: DuckDB's joins on rowid lose rows."""
-    names = _names(netted.columns)
+    names, groups = _names(netted.columns), _exact_names(netted.columns, "n.")
     con.execute(
         f"CREATE OR REPLACE TEMP TABLE {netted.gone} AS SELECT n.*, count(t.__there) AS __held "
         f"FROM (FROM {netted.net} WHERE __weight < 0) AS n "
-        f"LEFT JOIN (SELECT {names}, true AS __there FROM {netted.table}) AS t ON {_same(netted.columns)} GROUP BY ALL"
+        f"LEFT JOIN (SELECT {names}, true AS __there FROM {netted.table}) AS t ON {_same(netted.columns)} "
+        f"GROUP BY {groups}, n.__weight"
     )
     absent = con.execute(
         f"SELECT {names}, -__weight, __held FROM {netted.gone} WHERE __held + __weight < 0 ORDER BY ALL LIMIT 1"
@@ -178,10 +179,16 @@ def _check_deletes(con: Any, netted: Netted) -> None:
 
 
 def _same(columns: Sequence[Column]) -> str:
-    """Rows are the same by their bytes, whatever collation a column has."""
-    exact = {"VARCHAR": ' COLLATE "binary"'}
-    held = ((quote(column.name), exact.get(column.type, "")) for column in columns)
-    return " AND ".join(f"t.{name}{bytes_} IS NOT DISTINCT FROM n.{name}{bytes_}" for name, bytes_ in held)
+    """Rows are the same if they are written alike, whatever DuckDB takes for equal."""
+    sides = ([exact(f"{table}.{quote(column.name)}", column.type) for table in "tn"] for column in columns)
+    return " AND ".join(" IS NOT DISTINCT FROM ".join(pair) for pair in sides)
+
+
+def _exact_names(columns: Sequence[Column], table: str = "") -> str:
+    """The columns to group by, and what tells their values apart."""
+    names = [f"{table}{quote(column.name)}" for column in columns]
+    told = [exact(name, column.type) for name, column in zip(names, columns, strict=True)]
+    return ", ".join(dict.fromkeys((*names, *told)))
 
 
 def _names(columns: Sequence[Column]) -> str:

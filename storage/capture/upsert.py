@@ -24,7 +24,7 @@ from sqlfront.storage.capture.setup import columns, unique_keys
 from sqlfront.storage.capture.statement_parts import Parts, dissect, number_parameters, parameter_names
 from sqlfront.storage.capture.trigger_sql import Captured, delta_sql, table_sql
 from sqlfront.storage.errors import InternalError, NotSupportedError
-from sqlfront.storage.sql_text import quote
+from sqlfront.storage.sql_text import exact, quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -164,9 +164,9 @@ def _write_delta(con: Any, target: Target, last: int, rows: int, images: bool) -
     """Write the difference between the images and the table as it is now; `last`, `rows`: as they were before."""
     differ, old, new = ["false"], "", ""
     for i, name in enumerate(target.captured.columns):
-        # a collation must not hide a change of case
-        exact = ' COLLATE "binary"' if target.types[name] == "VARCHAR" else ""
-        differ.append(f"(__b.c{i}{exact}) IS DISTINCT FROM (__a.c{i}{exact})")
+        # DuckDB's equality must not hide a change of case, or of 30 days to 1 month.
+        was, is_ = (exact(f"{image}.c{i}", target.types[name]) for image in ("__b", "__a"))
+        differ.append(f"{was} IS DISTINCT FROM {is_}")
         old, new = f"{old}, __b.c{i}", f"{new}, __a.c{i}"
     changed, names = " OR ".join(differ), "".join(f", {quote(name)}" for name in target.captured.columns)
     gone, come = 0, 0

@@ -4,7 +4,7 @@ BOOLEAN, integers, DATE, TIME, TIMESTAMP    the number itself (UBIGINT shifted b
 DECIMAL                                     the scaled integer, two words above 18 digits
 HUGEINT, UHUGEINT, UUID                     two words
 FLOAT, DOUBLE                               the bits in an order-preserving form, one zero, one NaN
-INTERVAL                                    days and microseconds, two words
+INTERVAL                                    its length, then its months and days, two words
 VARCHAR, JSON, BLOB, BIT, BIGNUM, GEOMETRY  an id in a dictionary
 LIST, ARRAY, STRUCT, TUPLE, MAP, UNION      an id in the dictionary of BLOB, of a byte string in DuckDB's order
 ENUM                                        the position among its values
@@ -39,7 +39,7 @@ from sqlfront.storage.codecs.fixed import (
 from sqlfront.storage.codecs.nested_bytes import Layout, Strings, Words, layout_of
 from sqlfront.storage.codecs.nested_types import LOOSE_VARIANTS, NestedType, has_loose_variants, parse_nested
 from sqlfront.storage.codecs.types import ScalarType, parse_type
-from sqlfront.storage.codecs.wide import IntervalCodec, UuidCodec, WideCodec, WideDecimalCodec
+from sqlfront.storage.codecs.wide import IntervalCodec, NormalIntervalCodec, UuidCodec, WideCodec, WideDecimalCodec
 from sqlfront.storage.errors import NotSupportedError
 
 _INTEGERS = {
@@ -93,18 +93,23 @@ def codec_for(type: str, dictionaries: Dictionaries) -> Codec:
     return _other_codec(scalar, caster)
 
 
-def _layout(nested: NestedType, dictionaries: Dictionaries) -> Layout:
-    """The layout of a nested type's byte strings."""
+def _layout(nested: NestedType, dictionaries: Dictionaries, is_normal: bool = False) -> Layout:
+    """The layout of a nested type's byte strings. DuckDB's key for a MAP or a UNION is its value: intervals in them, or
+    in a type that `is_normal`, have one form."""
+    is_normal |= nested.family in ("MAP", "UNION")
     held: list[Layout] = []
     for type in (*(("UTINYINT",) if nested.family == "UNION" else ()), *nested.types):
         inner = parse_nested(type)
         if inner is not None:
-            held.append(_layout(inner, dictionaries))
+            held.append(_layout(inner, dictionaries, is_normal))
             continue
         if type == "VARIANT":
             held.append(_variants(dictionaries))
             continue
-        codec = codec_for(type, dictionaries)
+        if type == "INTERVAL" and is_normal:
+            codec: Codec = NormalIntervalCodec(type, pa.month_day_nano_interval(), dictionaries.caster)
+        else:
+            codec = codec_for(type, dictionaries)
         held.append(Words(codec) if codec.dictionary is None else Strings(codec))
     return layout_of(nested, held)
 

@@ -17,17 +17,22 @@ from sqlfront.storage.codecs.codec import (
     fixed_array,
     fixed_values,
     mark_nulls,
+    nulls_of,
     opaque_storage,
     reserved_error,
     unescape,
 )
 from sqlfront.storage.codecs.fixed import decimal_native, scaled
 from sqlfront.storage.codecs.types import ScalarType
+from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
 _LOW_WORD = 2**64 - 1
 _DAY = 86_400_000_000
 _MONTH = 30
+# An INTERVAL's words: days and the high bits of the microseconds of a day; their low bits, months and carried days.
+_CARRY_BITS, _SPELLING_BITS, _LOW_BITS, _HIGH_BITS = 18, 50, 11, 26
+_HIGH_MICROS = 2**_HIGH_BITS - 1
 
 
 class WideCodec(Codec):
@@ -104,26 +109,25 @@ class UuidCodec(WideCodec):
 
 
 class IntervalCodec(Codec):
-    """INTERVAL as DuckDB compares it: a month is 30 days and a day 24 hours.
+    """INTERVAL as it is written: its length first, then its months and days.
 
-    The words are days and the microseconds of the last day. Decoding carries into months and days with
-    one sign, so 30 days and 1 month, equal to DuckDB, both come back as 1 month.
+    The length counts a month as 30 days and a day as 24 hours, as DuckDB's comparisons do. So the order of codes is
+    DuckDB's order, and intervals of one length are ordered by their months and days. The length is 38 bits of days and
+    37 of microseconds. Behind it are 32 bits of months, and 18 of the whole days that the microseconds hold: Arrow
+    counts nanoseconds in 64 bits.
     """
 
     words = 2
-    faithful = False
     _layout = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanos", "<i8")])
 
     def decode(self, words: Sequence[np.ndarray]) -> pa.Array:
-        valid = words[0] != NULL_CODE
-        days, micros = np.where(valid, words[0], 0), words[1]
-        borrow = (days < 0) & (micros > 0)
-        days, micros = days + borrow, micros - borrow * _DAY
-        months = _truncated(days, _MONTH).clip(-(2**31), 2**31 - 1)
-        days = days - months * _MONTH
-        values = np.empty(len(valid), self._layout)
-        values["months"], values["days"] = months, days.clip(-(2**31), 2**31 - 1)
-        values["nanos"] = (micros + (days - values["days"]) * _DAY) * 1000
+        length, spelling = np.where(words[0] != NULL_CODE, words[0], 0), words[1]
+        micros = (length & _HIGH_MICROS) << _LOW_BITS | spelling >> _SPELLING_BITS
+        months = (spelling >> _CARRY_BITS & 2**32 - 1) - 2**31
+        carry = (spelling & 2**_CARRY_BITS - 1) - 2 ** (_CARRY_BITS - 1)
+        values = np.empty(len(length), self._layout)
+        values["months"], values["days"] = months, (length >> _HIGH_BITS) - months * _MONTH - carry
+        values["nanos"] = (carry * _DAY + micros) * 1000
         return fixed_array(self.arrow_type, words[0], values)
 
     def _native(self, array: pa.Array) -> pa.Array | None:
@@ -131,11 +135,44 @@ class IntervalCodec(Codec):
 
     def _encode_array(self, array: pa.Array, insert: bool) -> list[np.ndarray]:
         values = fixed_values(array, self._layout)
-        micros = _truncated(values["nanos"].astype(np.int64), 1000)
-        extra, micros = np.divmod(micros, _DAY)
-        days = values["months"].astype(np.int64) * _MONTH + values["days"] + extra
-        mark_nulls(array, days, micros)
-        return [days, micros]
+        carry, micros = np.divmod(_truncated(values["nanos"].astype(np.int64), 1000), _DAY)
+        months = values["months"].astype(np.int64)
+        days = months * _MONTH + values["days"] + carry
+        self._check(array, days // _MONTH)
+        length, spelling = self._words(days, micros, months, carry)
+        mark_nulls(array, length, spelling)
+        return [length, spelling]
+
+    def _check(self, array: pa.Array, months: np.ndarray) -> None:
+        """DataError for a length in months that DuckDB's `normalized_interval` cannot write."""
+        beyond = (months < -(2**31)) | (months >= 2**31)
+        nulls = nulls_of(array)
+        if (beyond if nulls is None else beyond & ~nulls).any():
+            raise DataError(
+                "an INTERVAL is longer than 178,956,970 years",
+                why="DuckDB compares intervals by a normal form, whose months have 32 bits",
+                hint="use a shorter interval",
+            )
+
+    def _words(
+        self, days: np.ndarray, micros: np.ndarray, months: np.ndarray, carry: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The words of a length, `days` and `micros`, and of its spelling: `carry` are days in the microseconds."""
+        spelling = (months + 2**31) << _CARRY_BITS | carry + 2 ** (_CARRY_BITS - 1)
+        low = (micros & 2**_LOW_BITS - 1) << _SPELLING_BITS
+        return days << _HIGH_BITS | micros >> _LOW_BITS, low | spelling
+
+
+class NormalIntervalCodec(IntervalCodec):
+    """INTERVAL in one form for each length: 30 days are 1 month, and all parts have one sign."""
+
+    faithful = False
+
+    def _words(
+        self, days: np.ndarray, micros: np.ndarray, months: np.ndarray, carry: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        borrow = (days < 0) & (micros > 0)
+        return super()._words(days, micros, _truncated(days + borrow, _MONTH), -borrow.astype(np.int64))
 
 
 def _signed(word: int) -> int:

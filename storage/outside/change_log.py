@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlfront.storage.codecs.transport import arrived_sql, exported
-from sqlfront.storage.sql_text import quote
+from sqlfront.storage.sql_text import exact, quote
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,14 +143,14 @@ class ChangeLog:
         return f"{self._schema}.log_{number}"
 
     def _net(self, table: str, types: Sequence[str], kept: Sequence[bool] | None = None) -> str:
-        """The query for a log's net rows. Text groups by its bytes too: a session's collation must not merge it."""
+        """The query for a log's net rows. Values that differ are not merged, though DuckDB may take them for equal."""
         columns, groups = [], []
         for i, type_ in enumerate(types):
             if kept is not None and not kept[i]:
                 columns.append(f"CAST(NULL AS {type_}) AS c{i}")
                 continue
             columns.append(f"c{i}")
-            groups += [f"c{i}", f"encode(c{i})"] if type_ == "VARCHAR" else [f"c{i}"]
+            groups += dict.fromkeys((f"c{i}", exact(f"c{i}", type_)))
         grouping = f"GROUP BY {', '.join(groups)} " if groups else ""
         chosen = ", ".join([*columns, "CAST(sum(weight) AS BIGINT) AS net_weight"])
         return f"SELECT {chosen} FROM {table} {grouping}HAVING sum(weight) <> 0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import random
 from decimal import Decimal
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from sqlfront.storage.codecs.dictionary import Dictionaries
 from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError, NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
+from sqlfront.storage.sql_text import exact
 
 CON = duckdb.connect(config={"threads": 1})
 CON.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
@@ -135,12 +137,11 @@ def test_roundtrip_and_equality(type, data):
     assert described[1] == type
     different = CON.execute(
         f"SELECT given.x::VARCHAR, {quoted}::VARCHAR FROM given JOIN back USING (i) "
-        f"WHERE given.x IS DISTINCT FROM {quoted}"
+        f"WHERE {exact('given.x', type)} IS DISTINCT FROM {exact(quoted, type)}"
     ).fetchall()
     assert different == []
-    pairs = CON.execute(
-        "SELECT a.i, b.i, a.x IS NOT DISTINCT FROM b.x FROM given a, given b ORDER BY a.i, b.i"
-    ).fetchall()
+    same = " IS NOT DISTINCT FROM ".join(exact(f"{side}.x", type) for side in "ab")
+    pairs = CON.execute(f"SELECT a.i, b.i, {same} FROM given a, given b ORDER BY a.i, b.i").fetchall()
     for i, j, equal in pairs:
         assert all(w[i] == w[j] for w in words) == equal, (texts[i], texts[j])
     assert [int(w) == NULL_CODE for w in words[0]] == column.is_null().to_pylist()
@@ -317,7 +318,7 @@ def test_values_under_null_do_not_matter():
     assert codec_for("TIMESTAMP", Dictionaries()).encode(stamps)[0].tolist()[:3] == [NULL_CODE, NULL_CODE, 2]
 
 
-def test_intervals_come_back_with_one_sign():
+def test_intervals_in_a_map_come_back_with_one_sign():
     shown = {
         "720 hours": "1 month",
         "-1 day 1 hour": "-23:00:00",
@@ -326,11 +327,34 @@ def test_intervals_come_back_with_one_sign():
         "-45 days": "-1 months -15 days",
         "400 days": "13 months 10 days",
     }
-    codec = codec_for("INTERVAL", Dictionaries())
-    decoded = codec.decode(codec.encode(typed("INTERVAL", list(shown))))
+    codec = codec_for("MAP(INTEGER, INTERVAL)", Dictionaries())
+    given = typed("MAP(INTEGER, INTERVAL)", [f"{{1={one}}}" for one in shown])
     expected = typed("INTERVAL", list(shown.values())).combine_chunks()
-    assert decoded.to_pylist() == expected.to_pylist()
-    assert not codec.faithful
+    assert [one[0][1] for one in codec.decode(codec.encode(given)).to_pylist()] == expected.to_pylist()
+
+
+def test_intervals_are_in_the_order_of_their_lengths_and_come_back_as_they_are():
+    rng, most = random.Random(1), (2**63 - 1) // 1000
+    micros = (0, 1, -1, 86_400_000_000, -86_400_000_000, 10**12, most, -most)
+    days = (0, 30, -30, 61, -100, 2**31 - 1, -(2**31))
+    rows = [(rng.choice((0, 1, -1, 40, -(10**7), 10**7)), rng.choice(days), rng.choice(micros)) for _ in range(500)]
+    given = pa.array([None, *((m, d, u * 1000) for m, d, u in rows)], pa.month_day_nano_interval())
+    codec = codec_for("INTERVAL", Dictionaries())
+    words = codec.encode(given)
+    assert codec.decode(words).to_pylist() == given.to_pylist()
+    codes = zip(*(word[1:].tolist() for word in words), strict=True)
+    lengths = [((m * 30 + d) * 86_400_000_000 + u, m) for m, d, u in rows]
+    ordered = [length for _, length in sorted(zip(codes, lengths, strict=True))]
+    assert ordered == sorted(lengths)
+
+
+def test_intervals_that_have_no_normal_form_are_refused():
+    longest = pa.array([(2**31 - 1, 29, 0), (-(2**31), 0, 0)], pa.month_day_nano_interval())
+    codec = codec_for("INTERVAL", Dictionaries())
+    assert codec.decode(codec.encode(longest)).to_pylist() == longest.to_pylist()
+    for beyond in ((2**31 - 1, 30, 0), (-(2**31), 0, -1000)):
+        with pytest.raises(DataError, match="longer than 178,956,970 years"):
+            codec.encode(pa.array([beyond], pa.month_day_nano_interval()))
 
 
 def test_codes_keep_the_order_of_numbers():

@@ -16,6 +16,7 @@ from sqlfront.storage.codecs.order import is_orderable, order_places
 from sqlfront.storage.codecs.transport import arrived_sql, exported
 from sqlfront.storage.errors import DataError, NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE
+from sqlfront.storage.sql_text import exact
 from tests.nested_values import SCALARS, random_value
 
 CON = duckdb.connect(config={"threads": 1})
@@ -72,10 +73,11 @@ def test_roundtrip_and_equality(type, seed):
     codec = codec_for(type, Dictionaries())
     words = codec.encode(given)
     written, back = register(codec, words, given)
+    told = lambda value: value if "MAP(" in type or "UNION(" in type else exact(value, type)  # noqa: E731
     assert CON.execute(f"DESCRIBE SELECT x FROM {back}").fetchall()[0][1] == type
-    different = f"SELECT a.x, b.x FROM {written} a JOIN {back} b USING (i) WHERE a.x IS DISTINCT FROM b.x"
+    different = f"SELECT a.x, b.x FROM {written} a JOIN {back} b USING (i) WHERE {told('a.x')} IS DISTINCT FROM {told('b.x')}"
     assert CON.execute(different).fetchall() == []
-    groups = CON.execute(f"SELECT list(i ORDER BY i) FROM {written} GROUP BY x ORDER BY 1").fetchall()
+    groups = CON.execute(f"SELECT list(i ORDER BY i) FROM {written} GROUP BY x, {told('x')} ORDER BY 1").fetchall()
     codes: dict[int, list[int]] = {}
     for i, code in enumerate(words[0].tolist()):
         codes.setdefault(code, []).append(i)
@@ -84,7 +86,7 @@ def test_roundtrip_and_equality(type, seed):
     assert np.array_equal(codec.find(given)[0], words[0])
 
 
-@pytest.mark.parametrize("type", [type for type in TYPES if is_orderable(type)])
+@pytest.mark.parametrize("type", [type for type in TYPES if is_orderable(type) and "INTERVAL" not in type])
 def test_the_strings_are_in_duckdbs_order(type):
     given = values(type, 7, 40)
     dictionaries = Dictionaries()
