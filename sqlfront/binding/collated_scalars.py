@@ -213,9 +213,7 @@ class CollatedScalars:
     def _refuse_open(self, scalar: Call) -> None:
         """NotSupportedError for a function that gives a text by a collation now one value, now another."""
         texts = [
-            one
-            for one in scalar.arguments
-            if not isinstance(one, Constant) and self.texts.decides(one, self.of(one))
+            one for one in scalar.arguments if not isinstance(one, Constant) and self.texts.decides(one, self.of(one))
         ]
         what = why = hint = ""
         if _PATTERNS.match(scalar.form) and any(self.of(one) is None for one in texts):

@@ -23,6 +23,7 @@ from sqlfront.planner.algebra.rewriting import (
     extended,
     passed,
     projected,
+    rewrite,
     with_changed,
     with_scalars,
 )
@@ -30,7 +31,17 @@ from sqlfront.planner.algebra.row_facts import NO_FACTS, Facts
 from sqlfront.planner.algebra.rules.empty_groups import grouped_by_all, is_empty_known, with_empty_groups
 from sqlfront.planner.algebra.rules.lift_conditions import lift_conditions
 from sqlfront.planner.algebra.rules.push_domain import Pushed, PushedDomain, fails_elsewhere, read_once
-from sqlfront.planner.algebra.scalars import TRUE, Column, Ref, Scalar, can_fail, cast, conjunction, truth
+from sqlfront.planner.algebra.scalars import (
+    TRUE,
+    Column,
+    Ref,
+    Scalar,
+    can_fail,
+    cast,
+    conjunction,
+    substitute,
+    truth,
+)
 from sqlfront.planner.algebra.terms import (
     Aggregate,
     Common,
@@ -49,6 +60,7 @@ from sqlfront.planner.algebra.terms import (
     inputs_of,
     walk,
 )
+from sqlfront.storage.errors import NotSupportedError
 
 
 def unnest_dependent_joins(term: Term, facts: Facts = NO_FACTS) -> Term:
@@ -80,8 +92,28 @@ class _Unnesting:
         lifted = self._lifted(term, outer)
         if lifted is not None:
             return self.visit(lifted)
-        unnested = None if _recurs_with(term.right, outer) else self._by_domain(term, outer)
-        return term if unnested is None else self.visit(unnested)
+        if _recurs_with(term.right, outer):
+            return term
+        spelled = self._with_spelled_intervals(term, outer)
+        unnested = self._by_domain(spelled, free_columns(spelled.right) & frozenset(spelled.left.columns))
+        return term if unnested is None else self.visit(projected(unnested, term.columns))
+
+    def _with_spelled_intervals(self, term: Join, outer: frozenset[Column]) -> Join:
+        """A join whose right side reads the intervals of the left as text: DuckDB would compute one group for 30 days
+        and 1 month."""
+        intervals = sorted((one for one in outer if "INTERVAL" in one.type), key=lambda column: column.number)
+        for one in intervals:
+            if one.type != "INTERVAL":
+                raise NotSupportedError(
+                    f"A correlated subquery that reads {one.name}, of type {one.type}, is not supported in a view",
+                    why="DuckDB groups by this type, and takes 30 days and 1 month for equal there",
+                    hint="read the intervals of the value as columns of their own",
+                )
+        texts = {one: self._new.column(one.name, "VARCHAR") for one in intervals}
+        left = extended(term.left, tuple(Made(text, cast(Ref(one), "VARCHAR")) for one, text in texts.items()))
+        values = {one: cast(Ref(text), "INTERVAL") for one, text in texts.items()}
+        right = rewrite(term.right, lambda part: with_scalars(part, lambda scalar: substitute(scalar, values)))
+        return replace(term, left=left, right=right) if texts else term
 
     def _with_condition_inside(self, term: Join) -> Join:
         """A condition that can fail is met inside the right side, so only for the pairs that the join itself has."""

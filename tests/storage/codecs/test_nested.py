@@ -75,7 +75,9 @@ def test_roundtrip_and_equality(type, seed):
     written, back = register(codec, words, given)
     told = lambda value: value if "MAP(" in type or "UNION(" in type else exact(value, type)  # noqa: E731
     assert CON.execute(f"DESCRIBE SELECT x FROM {back}").fetchall()[0][1] == type
-    different = f"SELECT a.x, b.x FROM {written} a JOIN {back} b USING (i) WHERE {told('a.x')} IS DISTINCT FROM {told('b.x')}"
+    different = (
+        f"SELECT a.x, b.x FROM {written} a JOIN {back} b USING (i) WHERE {told('a.x')} IS DISTINCT FROM {told('b.x')}"
+    )
     assert CON.execute(different).fetchall() == []
     groups = CON.execute(f"SELECT list(i ORDER BY i) FROM {written} GROUP BY x, {told('x')} ORDER BY 1").fetchall()
     codes: dict[int, list[int]] = {}
