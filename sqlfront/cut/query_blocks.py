@@ -75,7 +75,10 @@ _LATER = {
     "as-of left": ("ASOF JOIN", "it pairs rows by their order, which comes later"),
     "single": ("A subquery in an expression", "which of several rows it means is left open, or tied by no equality"),
     "mark": ("A subquery in an expression", "more than two of its comparisons may be NULL, each in two ways"),
-    "dependent": ("A lateral join", "its right side is computed for each row of a recursion"),
+    "dependent": (
+        "A lateral join",
+        "its right side is computed for each row of a recursion, or for each nested value with an INTERVAL",
+    ),
 }
 """Joins that are no inner joins and cannot become such, by name, and why."""
 _NOT_COMPARED = ("This join", "DuckDB compares its sides in no type that a key can have")

@@ -144,7 +144,7 @@ class ChangeLog:
 
     def _net(self, table: str, types: Sequence[str], kept: Sequence[bool] | None = None) -> str:
         """The query for a log's net rows. Values that differ are not merged, though DuckDB may take them for equal."""
-        columns, groups = [], []
+        columns, groups = list[str](), list[str]()
         for i, type_ in enumerate(types):
             if kept is not None and not kept[i]:
                 columns.append(f"CAST(NULL AS {type_}) AS c{i}")

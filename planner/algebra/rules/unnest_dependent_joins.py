@@ -4,8 +4,8 @@ Three ways, the first that is possible: the right side does not depend on the le
 left are lifted into the join's own condition; the domain of the outer columns is pushed into the right side. Outer
 dependent joins go first, so the left side of the next one reads no outer column.
 
-A dependent join stays where a recursion reads the outer columns, and where the left side reads the rows of a recursion
-(a copy of it outside of the recursion could not).
+A dependent join stays in three cases: a recursion reads the outer columns; an outer column holds INTERVALs in a nested
+value; the left side reads the rows of a recursion (a copy of it outside of the recursion could not).
 
 Source: Neumann and Kemper, Unnesting arbitrary queries, BTW 2015; Neumann, Improving unnesting of complex queries, BTW
 2025. Cost: the domain reads the left side a second time, by a shared term.
@@ -60,7 +60,6 @@ from sqlfront.planner.algebra.terms import (
     inputs_of,
     walk,
 )
-from sqlfront.storage.errors import NotSupportedError
 
 
 def unnest_dependent_joins(term: Term, facts: Facts = NO_FACTS) -> Term:
@@ -92,28 +91,21 @@ class _Unnesting:
         lifted = self._lifted(term, outer)
         if lifted is not None:
             return self.visit(lifted)
-        if _recurs_with(term.right, outer):
+        intervals = [one for one in outer if "INTERVAL" in one.type]
+        if _recurs_with(term.right, outer) or any(one.type != "INTERVAL" for one in intervals):
             return term
-        spelled = self._with_spelled_intervals(term, outer)
+        spelled = self._with_spelled(term, intervals) if intervals else term
         unnested = self._by_domain(spelled, free_columns(spelled.right) & frozenset(spelled.left.columns))
         return term if unnested is None else self.visit(projected(unnested, term.columns))
 
-    def _with_spelled_intervals(self, term: Join, outer: frozenset[Column]) -> Join:
-        """A join whose right side reads the intervals of the left as text: DuckDB would compute one group for 30 days
-        and 1 month."""
-        intervals = sorted((one for one in outer if "INTERVAL" in one.type), key=lambda column: column.number)
-        for one in intervals:
-            if one.type != "INTERVAL":
-                raise NotSupportedError(
-                    f"A correlated subquery that reads {one.name}, of type {one.type}, is not supported in a view",
-                    why="DuckDB groups by this type, and takes 30 days and 1 month for equal there",
-                    hint="read the intervals of the value as columns of their own",
-                )
+    def _with_spelled(self, term: Join, intervals: Sequence[Column]) -> Join:
+        """A join whose right side reads intervals of the left as texts: DuckDB would compute one group for 30 days and
+        1 month."""
         texts = {one: self._new.column(one.name, "VARCHAR") for one in intervals}
         left = extended(term.left, tuple(Made(text, cast(Ref(one), "VARCHAR")) for one, text in texts.items()))
         values = {one: cast(Ref(text), "INTERVAL") for one, text in texts.items()}
         right = rewrite(term.right, lambda part: with_scalars(part, lambda scalar: substitute(scalar, values)))
-        return replace(term, left=left, right=right) if texts else term
+        return replace(term, left=left, right=right)
 
     def _with_condition_inside(self, term: Join) -> Join:
         """A condition that can fail is met inside the right side, so only for the pairs that the join itself has."""
