@@ -6,6 +6,8 @@ without a collation has the session's default_collation.
 
 Of several texts that are equal by a collation DuckDB shows any. The least by its bytes is shown here; where several
 columns have collations, those of one row. An order by a text is completed by its bytes.
+
+An INTERVAL is compared likewise: its key is `normalized_interval(i)`, as 30 days equal 1 month.
 """
 
 from __future__ import annotations

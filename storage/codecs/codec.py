@@ -25,13 +25,12 @@ TWO_WORDS = np.dtype([("low", "<i8"), ("high", "<i8")])
 class Codec:
     """One DuckDB type's mapping to `words` int64 words.
 
-    Equal words <=> IS NOT DISTINCT FROM, for any two columns of the type. NULL is NULL_CODE in the first word
-    and 0 in the second. `dictionary` is where the first word points, for types that have one. Where DuckDB
-    can tell equal values apart (1 month and 30 days), `faithful` is False and decode gives one of them.
+    Equal words <=> IS NOT DISTINCT FROM, for any two columns of the type. Only the words of intervals tell 30 days
+    from 1 month, which are equal in DuckDB. NULL is NULL_CODE in the first word and 0 in the second. `dictionary` is
+    where the first word points, for types that have one.
     """
 
     words = 1
-    faithful = True
     dictionary: Dictionary | None = None
 
     def __init__(self, type: str, arrow_type: pa.DataType, caster: Caster) -> None:

@@ -10,8 +10,8 @@ STRUCT, TUPLE, ARRAY     the fields, or the elements
 UNION                    the number of the member, then all members
 
 So no string is the beginning of another, and lists are ordered element by element. Codes are DuckDB's equality-normal
-form (one zero, one NaN, one form of an interval), so equal values have equal strings. Writing takes time linear in the
-bytes. Reading takes as many numpy calls as the longest list has elements.
+form (one zero, one NaN), so equal values have equal strings. Intervals have one form in a MAP and in a UNION only.
+Writing takes time linear in the bytes. Reading takes as many numpy calls as the longest list has elements.
 """
 
 from __future__ import annotations

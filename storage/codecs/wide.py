@@ -166,8 +166,6 @@ class IntervalCodec(Codec):
 class NormalIntervalCodec(IntervalCodec):
     """INTERVAL in one form for each length: 30 days are 1 month, and all parts have one sign."""
 
-    faithful = False
-
     def _words(
         self, days: np.ndarray, micros: np.ndarray, months: np.ndarray, carry: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
