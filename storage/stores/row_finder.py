@@ -19,7 +19,7 @@ class RowFinder:
         words = np.zeros(table.keys + 1, np.int64)
         scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
         found = np.zeros(table.keys + table.values * table.limbs, np.int64)
-        self._buffers = words, scratch, found
+        self._buffers = scratch, words, found
         self._addresses = table.address, *(int(one.ctypes.data) for one in self._buffers)
         # Memory views take and give Python's integers in half the time of arrays.
         self._words, self._found = words.data, found.data
