@@ -114,7 +114,8 @@ def test_links_lead_somewhere(page):
 
 @pytest.mark.parametrize("page", INTERNALS, ids=lambda page: page.name)
 def test_the_files_that_internals_name_are_there(page):
-    files = [path.as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.*")]
+    places = [*(ROOT / package for package in PACKAGES), Path(sqlfront.__file__).parent]
+    files = [path.as_posix() for place in places for path in place.rglob("*.*")]
     missing = [
         name for name in FILE.findall(page.read_text()) if not any(f"/{file}".endswith(f"/{name}") for file in files)
     ]
