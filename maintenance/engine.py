@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 MANY = 4096
-"""An epoch of so many rows is large: several threads share it, and what it has brought most of is laid out anew."""
+"""An epoch of so many rows is large. Several threads share it. A store that it has mostly filled is laid out anew."""
 _WATCHED = 1 << 16
 
 

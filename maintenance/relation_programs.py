@@ -119,7 +119,7 @@ def shared_programs(
 
 def share_out(steps: Mapping[int, int], threads: int) -> dict[int, int]:
     """Which of so many threads each node is given to, by nodes' numbers: the dearest first, to the thread with the
-    least to do. What nodes cost is judged by the powers of two that their `steps` have reached."""
+    least to do. The cost of a node is the power of two above its `steps`: so shares seldom change."""
     cost = {number: 1 << int(spent).bit_length() for number, spent in steps.items()}
     loads, thread_of = [0] * threads, dict[int, int]()
     for number in sorted(cost, key=lambda number: (-cost[number], number)):

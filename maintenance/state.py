@@ -51,7 +51,7 @@ class State:
         self.machine = Machine(watch) if watch else Machine()
         self._evaluate = evaluate
         self._programs: dict[str, RelationPrograms] = {}
-        self._shared: dict[tuple[Any, ...], list[list[RelationPrograms]]] = {}
+        self._shared: dict[tuple[str, ...], tuple[dict[int, int], list[list[RelationPrograms]]]] = {}
         self.subscribers = Subscribers(self.nodes)
         self._rebuilt = 0
         self._log = EpochLog(self.machine.counters)
@@ -438,8 +438,9 @@ class State:
         if threads < 2 or any(view.balance is not None for views in readers for view in views):
             return []
         thread_of = share_out({number: int(self.machine.counters[number]) for number in reading}, threads)
-        key = *names, *thread_of.items()
-        if key not in self._shared:
+        known, shares = self._shared.get(tuple(names), ({}, []))
+        if known != thread_of:
             read = [(self.relations[name], views) for name, views in zip(names, readers, strict=True)]
-            self._shared[key] = shared_programs(read, self._owner, thread_of, threads)
-        return self._shared[key]
+            shares = shared_programs(read, self._owner, thread_of, threads)
+            self._shared[tuple(names)] = thread_of, shares
+        return shares

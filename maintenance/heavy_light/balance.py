@@ -117,7 +117,7 @@ class Balance(Attachment):
         self.stale = True
 
     def put_back(self) -> None:
-        """The view has this balance again, after another one that has made anew the tables which part trees share."""
+        """Take this balance back. Another balance has changed the tables that part trees share."""
         self.stale = self.part_trees.base.plan.is_divided
 
     def refresh(self, machine: Machine, stores: Mapping[str, LeafStore], room: Room | None) -> None:

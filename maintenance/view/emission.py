@@ -163,7 +163,7 @@ class Emission:
 
     @property
     def is_unseen(self) -> bool:
-        """Whether rows of the source, or that there are none, decide nothing of which tuples the output has."""
+        """Whether the output has the same tuples with and without rows of the source."""
         top = self.top
         return self.is_message and top.presence == "optional" and top.link == top.key
 
