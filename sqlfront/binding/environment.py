@@ -40,14 +40,14 @@ class Named:
 
 @dataclass
 class Numbers:
-    """The numbers of columns and shared terms that are in use, and whether columns are of a UNION type."""
+    """The numbers of columns and shared terms that are in use, and the types of the columns."""
 
     last: int = 0
-    has_unions: bool = False
+    types: set[str] = field(default_factory=set)
 
     def column(self, name: str, type_: str) -> Column:
         self.last += 1
-        self.has_unions |= "UNION(" in type_
+        self.types.add(type_)
         return Column(self.last, name, type_)
 
     def like(self, column: Column) -> Column:

@@ -79,12 +79,14 @@ def bind_query(tree: exp.Expr, text: str, con: Any, catalog: CatalogView, orders
     if tree.find(trees.Pivot, trees.PivotQuery) is not None:
         tree = without_pivots(tree, con)
     output = bind(tree, environment, orders)
-    notes.collates |= bool(settings["default_collation"]) or compares_intervals(output.term)
+    families = " ".join(types.found | environment.numbers.types)
+    compares = "INTERVAL" in families and compares_intervals(output.term)
+    notes.collates |= compares or bool(settings["default_collation"])
     if notes.collates:
         from sqlfront.binding.collations import without_collations
 
         output = without_collations(output, notes, con, settings["default_collation"])
-    if types.has_unions or environment.numbers.has_unions:
+    if "UNION(" in families:
         from sqlfront.binding.union_comparisons import with_explicit_comparisons
 
         output = replace(output, term=with_explicit_comparisons(output.term, notes))

@@ -56,11 +56,11 @@ def canonical(type_: str, con: Any) -> str:
 
 
 class Types:
-    """The types of expressions, by their SQL over columns; each is asked once. `has_unions`: one is a UNION."""
+    """The types of expressions, by their SQL over columns; each is asked once. `found` are all of them."""
 
     def __init__(self, con: Any) -> None:
         self._con = con
-        self.has_unions = False
+        self.found: set[str] = set()
         self._known: dict[str, str] = {}
 
     def typed(self, scalars: Sequence[Scalar]) -> list[Scalar]:
@@ -106,7 +106,7 @@ class Types:
 
         try:
             types = [type_ for _, type_ in query_columns(self._con, query)]
-            self.has_unions |= any("UNION(" in type_ for type_ in types)
+            self.found.update(types)
             return types
         except duckdb.Error as error:
             raise NotSupportedError(
