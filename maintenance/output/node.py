@@ -103,6 +103,7 @@ class Keeper(Protocol):
     """The engine's state as a node of computed rows uses it."""
 
     relations: dict[str, Relation]
+    nodes: dict[str, Node]
     machine: Machine
     dictionaries: Dictionaries
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from sqlfront.maintenance.output.output_change import EncodedChange, OutputChange
 from sqlfront.maintenance.program.netting import net_words
-from sqlfront.maintenance.relation.bad_rows import uncomputable
+from sqlfront.maintenance.relation.bad_rows import blamed_group
 from sqlfront.maintenance.relation.filling import refill
 from sqlfront.maintenance.tree.description import Description, StateEntry
 from sqlfront.planner.model.computed_rows import TouchedGroups
@@ -153,11 +153,21 @@ class TouchedGroupsNode:
             numbers = np.repeat(np.arange(len(found)), [one.shape[1] for one in found])
             rows = rows.append_column(groups.sets.tag, [numbers])
             types[groups.sets.tag] = "INTEGER"
+
+        def compute(some: pa.Table) -> pa.Table:
+            return self._evaluate.query(some, types, groups.query, groups.settings)
+
         try:
-            computed = self._evaluate.query(rows, types, groups.query, groups.settings)
+            computed = compute(rows)
         except DataError as error:
-            raise uncomputable(self.name, "a group of a changed row", error, where=groups.label) from error
+            tables = sorted(table_name(name) for name in self._tables_below(self.relation.name))
+            raise blamed_group(self.name, groups, tables, self.relation, rows, compute, error) from error
         return computed.rename_columns([name for name, _ in groups.columns]).combine_chunks()
+
+    def _tables_below(self, relation: str) -> set[str]:
+        """The tables whose rows reach a relation."""
+        node = self._keeper.nodes.get(relation)
+        return {relation} if node is None else {table for one in node.relations for table in self._tables_below(one)}
 
 
 class GroupStore:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.program.machine import Machine
     from sqlfront.maintenance.relation.base_relation import Input, LeafStore, Relation
     from sqlfront.maintenance.relation.encoded import Encoded
+    from sqlfront.planner.model.computed_rows import TouchedGroups
 
 _LONGEST = 200
+_RENAMED = re.compile(r'"((?:[^"]|"")*)" AS (c\d+)\b')  # How the query of groups calls the columns of its rows.
 _WAYS_OUT = {
     "predicate": "correct the row, or give the condition a value for it (TRY_CAST, TRY, CASE), or leave the row out by "
     "another condition, joined with AND",
@@ -66,10 +70,45 @@ def view_of(name: str) -> str:
     return name.partition("#")[0].removeprefix("main.")
 
 
-def uncomputable(node: str, what: str, error: DataError, where: str | None = None) -> DataError:
+def blamed_group(
+    node: str,
+    groups: TouchedGroups,
+    tables: Sequence[str],
+    relation: Relation,
+    rows: pa.Table,
+    compute: Callable[[pa.Table], pa.Table],
+    error: DataError,
+) -> DataError:
+    """The error of touched groups over `tables` that DuckDB cannot `compute`, with the row of `relation` that is to
+    blame; or with the first of a short run of rows that fail together. O(log rows) computations."""
+    failures = [error]
+
+    def fails(first: int, end: int) -> bool:
+        try:
+            compute(rows.slice(first, end - first))
+        except DataError as failure:
+            failures.append(failure)
+            return True
+        return False
+
+    end = 1 + bisect_left(range(1, rows.num_rows), True, key=lambda end: fails(0, end))
+    first = end - 1 - bisect_left(range(end - 1), True, key=lambda less: fails(end - 1 - less, end))
+    row = rows.slice(first, 1).select([column.name for column in relation.columns])
+    which = "with" if end - first == 1 else f"over {end - first:,} rows, the first of them with"
+    named = {code: name for name, code in _RENAMED.findall(groups.query)}
+    why = re.sub(r"(?<=source column )c\d+", lambda code: named.get(code[0], code[0]), failures[-1].why or "")
+    what, where = f"a group of rows of {' and '.join(tables)}", f"{groups.label}\n{which} {_shown(relation, row)}"
+    return _uncomputable(node, what, where, why)
+
+
+def uncomputable(node: str, what: str, error: DataError) -> DataError:
     """The error of a node of the epoch graph that DuckDB cannot compute."""
-    hint = "correct the row, or change the query so that it has a value: TRY, CASE, max(...) in a subquery"
-    return DataError(f"materialized view {view_of(node)} cannot compute {what}", where=where, why=error.why, hint=hint)
+    return _uncomputable(node, what, None, error.why)
+
+
+def _uncomputable(node: str, what: str, where: str | None, why: str | None) -> DataError:
+    hint = "correct the row, or change the query so that it has a value: TRY_CAST, TRY, CASE, max(...) in a subquery"
+    return DataError(f"materialized view {view_of(node)} cannot compute {what}", where=where, why=why, hint=hint)
 
 
 def _failure(relation: Relation, item: Input, rows: pa.Table | pa.RecordBatch) -> DataError | None:
@@ -109,7 +148,7 @@ def _value(relation: Relation, column: pa.Array | pa.ChunkedArray, type: str) ->
     import pyarrow as pa
 
     try:
-        if is_carried(type):
+        if is_carried(type) or pa.types.is_fixed_size_binary(column.type):
             column = relation.evaluate(pa.table({"x": column}), {"x": type}, ["CAST(x AS VARCHAR)"]).column(0)
         return repr(column[0].as_py())
     except (OverflowError, ValueError):  # An infinite timestamp, or one beyond the year 9999.

@@ -13,7 +13,9 @@ VIEWS = {
         "'bad'",
     ),
     "SELECT sum({t}.x * o.c) AS p FROM {t} JOIN o ON {t}.a = o.a": ("x", "x = inf", "NaN or an infinity"),
+    "SELECT x, median(CAST(s AS INT)) AS m FROM {t} GROUP BY x": ("median", "x = 1.0, s = 'bad'", "source column s"),
 }
+GROUPS = "SELECT x, median"
 GOOD = [(1, 1.0, "1"), (2, 2.0, "2")]
 BAD = [(1, 1.0, "3"), (5, 1.0, "bad"), (6, float("inf"), "4"), (7, 1.0, "bad")]
 
@@ -47,7 +49,8 @@ def test_the_error_says_all(query, kind, way):
                 con.execute(f"{begin}INSERT INTO t {values}; COMMIT" if begin else f"INSERT INTO t {values}")
         con.rollback()
         error = caught.value
-        assert error.what == "materialized view v cannot take a row of t"
+        done = "compute a group of rows" if query.startswith(GROUPS) else "take a row"
+        assert error.what == f"materialized view v cannot {done} of t"
         assert expression in error.where and row in error.where, error.where
         assert why in error.why and "TRY_CAST" in error.hint
         assert "a = 7" not in error.where  # The first such row is named.
@@ -62,3 +65,15 @@ def test_every_view_that_computes_it_is_named():
         con.execute("CREATE MATERIALIZED VIEW other.w AS SELECT CAST(s AS INT) AS i, count(*) AS n FROM t GROUP BY 1")
         with pytest.raises(sqlfront.DataError, match=r"materialized view other\.w, v cannot take a row of t"):
             con.execute("INSERT INTO t VALUES ('x')")
+
+
+def test_rows_that_are_impossible_together_are_told_by_the_first_and_their_number():
+    with sqlfront.connect() as con:
+        con.execute("CREATE TABLE t (a INT, k INT, x HUGEINT); CREATE TABLE u (k INT)")
+        window = "sum(x) OVER (PARTITION BY a ORDER BY x)"
+        con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT a, {window} AS s FROM t JOIN u USING (k)")
+        con.execute("INSERT INTO u VALUES (1); INSERT INTO t VALUES (1, 1, 5), (2, 1, 7)")
+        with pytest.raises(sqlfront.DataError, match="cannot compute a group of rows of t and u") as caught:
+            con.execute(f"INSERT INTO t VALUES (3, 1, {2**126}), (3, 1, {2**126}), (4, 1, 1)")
+        assert "\nover 2 rows, the first of them with a = 3" in caught.value.where
+        assert sorted(con.execute("FROM v").fetchall()) == [(1, 5), (2, 7)]
