@@ -35,6 +35,7 @@ class Sink(ABC):
         self._con, self._where, self._columns = con, where, list(columns)
         self._types = [(name, type_) for (name, _), type_ in zip(columns, types, strict=True)]
         self._names = ", ".join(quote(name) for name, _ in columns)
+        self._spelled = [name for name, type_ in self._types if "INTERVAL" in type_]
 
     @property
     @abstractmethod
@@ -76,8 +77,9 @@ class Sink(ABC):
         con = self._con
         con.execute("BEGIN")
         try:
-            con.execute(f"CREATE OR REPLACE TEMP TABLE {_COMING} AS ({new}) EXCEPT ALL ({gone})")
-            con.execute(f"CREATE OR REPLACE TEMP TABLE {_GOING} AS ({gone}) EXCEPT ALL ({new})")
+            for name, one, other in ((_COMING, new, gone), (_GOING, gone, new)):
+                difference = f"({self._told_apart(one)}) EXCEPT ALL ({self._told_apart(other)})"
+                con.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT {self._names} FROM ({difference})")
             if self.version != version or self._count(f"FROM {_COMING} UNION ALL FROM {_GOING}"):
                 self._commit(version)
             con.execute("COMMIT")
@@ -109,8 +111,16 @@ class Sink(ABC):
 
     def _same(self, one: str, other: str) -> str:
         """The condition that rows of two relations are equal, NULLs too."""
-        names = [quote(name) for name, _ in self._columns]
-        return " AND ".join(f"({one}.{name} IS NOT DISTINCT FROM {other}.{name})" for name in names)
+        pairs = zip(self._values(one), self._values(other), strict=True)
+        return " AND ".join(f"({own} IS NOT DISTINCT FROM {all_})" for own, all_ in pairs)
+
+    def _values(self, relation: str) -> list[str]:
+        """The values that tell rows apart: intervals as they are written, since 30 days equal 1 month."""
+        columns = [f"{relation}.{quote(name)}" for name, _ in self._types]
+        return [*columns, *(f"CAST({relation}.{quote(name)} AS VARCHAR)" for name in self._spelled)]
+
+    def _told_apart(self, rows: str) -> str:
+        return f"SELECT {', '.join(self._values('r'))} FROM ({rows}) AS r" if self._spelled else rows
 
 
 class DuckDBSink(Sink):
@@ -150,9 +160,9 @@ class DuckDBSink(Sink):
 
     def _commit(self, version: int) -> None:
         con, table = self._con, quote(self._table)
-        each = ", ".join(f"t.{quote(name)}" for name, _ in self._columns)
+        each, going = ", ".join(self._values("t")), ", ".join(self._values(_GOING))
         numbered = f"SELECT t.rowid AS r, g.__n AS n, row_number() OVER (PARTITION BY {each}) AS k FROM {table} AS t"
-        counted = f"(SELECT *, count(*) AS __n FROM {_GOING} GROUP BY ALL)"
+        counted = f"(SELECT {self._names}, count(*) AS __n FROM {_GOING} GROUP BY {going})"
         found = f"SELECT r FROM ({numbered} JOIN {counted} AS g ON {self._same('t', 'g')}) WHERE k <= n"
         [(deleted,)] = con.execute(f"DELETE FROM {table} WHERE rowid IN ({found})").fetchall()
         self._expect(deleted == self._count(f"FROM {_GOING}"))

@@ -172,6 +172,23 @@ def test_types_that_others_do_not_have(con, tmp_path, format):
     assert repr(found) == repr(expected)
 
 
+def test_an_interval_that_is_spelled_anew_reaches_the_copy(con, tmp_path, format):
+    path = tmp_path / "copy"
+    con.execute("CREATE TABLE spans (k INT, i INTERVAL)")
+    con.execute("INSERT INTO spans VALUES (1, '30 days'), (1, '30 days'), (1, '1 month')")
+    con.execute("CREATE MATERIALIZED VIEW x AS SELECT k, i FROM spans")
+    with con.view("x").copy_to(str(path), format=format) as copy:
+        written(copy, con)
+        con.execute("BEGIN; DELETE FROM spans WHERE i::VARCHAR = '30 days'")
+        con.execute("INSERT INTO spans VALUES (1, '1 month'), (1, '1 month'), (1, '720 hours'); COMMIT")
+    if format == "duckdb":
+        with duckdb.connect(str(path)) as plain:
+            rows = plain.execute("SELECT i::VARCHAR FROM x").fetchall()
+    else:
+        rows = [row[1:] for row in held(path, format, "x").elements()]
+    assert sorted(rows) == [("1 month",)] * 3 + [("720:00:00",)]
+
+
 def test_rows_that_someone_else_has_taken_are_missed(con, tmp_path):
     con.execute("INSERT INTO t VALUES (1, 'x'), (1, 'x'), (2, 'y')")
     copy = con.view("v").copy_to(str(tmp_path / "copy"))
