@@ -110,9 +110,11 @@ def bind(tree: exp.Expr, environment: Environment, more: Sequence[exp.Order] = (
         case exp.Values():
             return _ordered(tree, bind_values(tree, environment), environment, more)
         case trees.PivotQuery():
-            word = "UNPIVOT" if tree.args.get("unpivot") else "PIVOT"
+            if tree.args.get("unpivot"):
+                why, hint = "it does not name the columns of one table", "write a list of their names behind ON"
+                raise environment.notes.refusal("UNPIVOT", tree, why, hint)
             why, hint = "its columns come from its rows", "write an aggregate with FILTER for each column"
-            raise environment.notes.refusal(word, tree, why, hint)
+            raise environment.notes.refusal("PIVOT", tree, why, hint)
     why, hint = "its rows do not come from a table whose changes can be followed", "put the rows into a table"
     raise environment.notes.refusal(str(tree.args.get("word", "This query")), tree, why, hint)
 

@@ -1,4 +1,4 @@
-"""PIVOT over listed values and UNPIVOT of listed columns, as the SELECTs that they stand for.
+"""PIVOT over listed values and UNPIVOT, as the SELECTs that they stand for.
 
 PIVOT is one aggregate with FILTER for each value. DuckDB compares the texts of values, so 1.0 does not meet 1. UNPIVOT
 unfolds a list of names beside a list of values, and leaves out the rows with a NULL.
@@ -21,9 +21,9 @@ Value = tuple[str, str]
 
 
 def without_pivots(tree: exp.Expr, con: Any) -> exp.Expr:
-    """A query with the pivots replaced whose columns its text lists. The tree is changed; others stay in it.
+    """A query with the pivots replaced whose columns do not depend on rows. The tree is changed; others stay in it.
 
-    `con` tells how a table spells the columns that UNPIVOT puts out as text.
+    `con` tells the columns of what UNPIVOT reads.
     """
     for node in list(tree.find_all(trees.PivotQuery)):
         select = _unpivoted(node, con) if node.args.get("unpivot") else _pivoted(node, con)
@@ -63,7 +63,7 @@ def _replace_in_from(node: trees.Pivot, con: Any) -> None:
         [header], [field] = node.expressions, fields
         values = header.expressions if isinstance(header, exp.Tuple) else [header]
         kept = node.args.get("nulls") == "INCLUDE"
-        select = _unpivot(whole, field.expressions, field.this, values, con, nulls=kept)
+        select = _unpivot(whole, field.expressions, field.this, values, _Columns(whole, node, con), nulls=kept)
     else:
         select = _pivot(whole, fields, node.expressions, group, con)
     if select is None:
@@ -146,7 +146,7 @@ def _shown(value: exp.Expr, con: Any) -> str:
 def _unpivoted(node: trees.PivotQuery, con: Any) -> exp.Select | None:
     name = node.args.get("into") or exp.to_identifier("name")
     values = node.args.get("values") or [exp.to_identifier("value")]
-    return _unpivot(node.this, node.args["on"], name, values, con)
+    return _unpivot(node.this, node.args["on"], name, values, _Columns(node.this, node, con))
 
 
 def _unpivot(
@@ -154,25 +154,25 @@ def _unpivot(
     listed: Sequence[exp.Expr],
     name: exp.Expr,
     values: Sequence[exp.Expr],
-    con: Any,
+    columns: _Columns,
     *,
     nulls: bool = False,
 ) -> exp.Select | None:
-    """The rows of an unpivot; None if it does not list columns, as many for each row as it names values."""
-    names, groups, spelled = [], [], _spellings(source, con)
+    """The rows of an unpivot; None unless each item is of one column, as many for each row as it names values."""
+    names, groups, gone = [], [], list[str]()
     for item in listed:
-        inner, alias = (item.this, item.alias) if isinstance(item, exp.Alias) else (item, "")
-        columns = inner.expressions if isinstance(inner, exp.Tuple) else [inner.unnest()]
-        if len(columns) != len(values) or not all(_is_name(one) for one in columns):
-            return None
-        names.append(alias or "_".join(spelled.get(one.name.casefold(), one.name) for one in columns))
-        groups.append([one.name for one in columns])
-    gone = [column for group in groups for column in group]
+        for one in columns.written_out(item):
+            inner, alias = (one.this, one.alias) if isinstance(one, exp.Alias) else (one, "")
+            parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner.unnest()]
+            read = [column for part in parts if (column := _only_column(part)) is not None]
+            if not len(parts) == len(read) == len(values):
+                return None
+            names.append(alias or "_".join(map(columns.spelled, read)))
+            groups.append([printed(part) for part in parts])
+            gone += read
     texts = ", ".join("'" + one.replace("'", "''") + "'" for one in names)
     lists = [(f"[{texts}]", name.name)]
-    lists += [
-        (f"[{', '.join(_quoted(group[place]) for group in groups)}]", value.name) for place, value in enumerate(values)
-    ]
+    lists += [(f"[{', '.join(group[place] for group in groups)}]", value.name) for place, value in enumerate(values)]
     shown = ", ".join(f"unnest({text}) AS {_quoted(called)}" for text, called in lists)
     rows = f"SELECT * EXCLUDE ({_listed(gone)}), {shown} FROM source"
     if nulls:
@@ -181,14 +181,40 @@ def _unpivot(
     return _over(source, f"SELECT * FROM ({rows}) AS unpivoted WHERE {condition}")
 
 
-def _spellings(source: exp.Expr, con: Any) -> dict[str, str]:
-    """The columns of a FROM item by their folded names; none of one that WITH names."""
-    import duckdb
+class _Columns:
+    """The columns of a FROM item of an unpivot, whose queries are those of the nearest WITH around."""
 
-    try:
-        return {name.casefold(): name for name, _ in query_columns(con, f"SELECT * FROM {printed(source)}")}
-    except duckdb.Error:
-        return {}
+    def __init__(self, source: exp.Expr, pivot: exp.Expr, con: Any) -> None:
+        above: exp.Expr | None = pivot
+        while above is not None and not above.args.get("with_"):
+            above = above.parent
+        self._with = printed(above.args["with_"]) if above is not None else ""
+        self._source, self._con = printed(source), con
+        self._spelled = {name.casefold(): name for name in self._names("*")}
+
+    def spelled(self, name: str) -> str:
+        """A column's name as the table has it."""
+        return self._spelled.get(name.casefold(), name)
+
+    def written_out(self, item: exp.Expr) -> list[exp.Expr]:
+        """An item of the list; for one with a star or COLUMNS, an item for each column."""
+        star = next((node for node in item.walk() if isinstance(node, exp.Star) or _is_columns(node)), None)
+        names = self._names(printed(star)) if star is not None else []
+        columns = [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
+        return (
+            [item]
+            if not names
+            else [item.transform(lambda node, column=column: column if node == star else node) for column in columns]
+        )
+
+    def _names(self, shown: str) -> list[str]:
+        """None where DuckDB does not know the FROM item: a WITH further out has it."""
+        import duckdb
+
+        try:
+            return [name for name, _ in query_columns(self._con, f"{self._with} SELECT {shown} FROM {self._source}")]
+        except duckdb.Error:
+            return []
 
 
 def _over(source: exp.Expr, text: str) -> exp.Select:
@@ -202,8 +228,15 @@ def _over(source: exp.Expr, text: str) -> exp.Select:
     return select
 
 
-def _is_name(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Column) and len(node.parts) == 1 and isinstance(node.this, exp.Identifier)
+def _only_column(item: exp.Expr) -> str | None:
+    """The column whose values an expression computes, if there is just one."""
+    columns = list(item.find_all(exp.Column))
+    is_one = len({column.name.casefold() for column in columns}) == 1 and len(columns[0].parts) == 1
+    return columns[0].name if is_one and isinstance(columns[0].this, exp.Identifier) else None
+
+
+def _is_columns(node: exp.Expr) -> bool:
+    return isinstance(node, trees.Call) and node.name.casefold() == "columns"
 
 
 def _listed(names: Sequence[str]) -> str:
