@@ -201,11 +201,7 @@ class _Columns:
         star = next((node for node in item.walk() if isinstance(node, exp.Star) or _is_columns(node)), None)
         names = self._names(printed(star)) if star is not None else []
         columns = [exp.column(exp.to_identifier(name, quoted=True)) for name in names]
-        return (
-            [item]
-            if not names
-            else [item.transform(lambda node, column=column: column if node == star else node) for column in columns]
-        )
+        return [item.transform(lambda node, new=new: new if node == star else node) for new in columns] or [item]
 
     def _names(self, shown: str) -> list[str]:
         """None where DuckDB does not know the FROM item: a WITH further out has it."""
