@@ -133,10 +133,10 @@ def _refuse_doubled(session: Session, tables: Mapping[str, ChangeTable | None]) 
 
     if len(tables) < 2:
         return
-    catalog = EngineCatalog(session.database, session.duck)
-    seen: dict[str, str] = {}
+    catalog = EngineCatalog(session.database, session.duck) if None in tables.values() else None
+    seen: dict[str | int | None, str] = {}
     for name, table in tables.items():
-        found = str(table.name) if table is not None else catalog.resolve(name_parts(name))
+        found = catalog.resolve(name_parts(name)) if catalog is not None and table is None else id(table)
         if found is not None and found in seen:
             raise ProgrammingError(
                 f"two entries of the changes name one table: {seen[found]} and {name}", hint="join them"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SIGNS = {"insert": 1, "delete": -1, "update_preimage": -1, "update_postimage": 1}
-_VALUES = np.array(list(_SIGNS.values()), np.int64)
+_VALUES = np.array([*_SIGNS.values(), 0], np.int64)
+_FEW = 256
+"""Of so many rows, control values are read one by one."""
 WEIGHT, CHANGE_TYPE = "_weight", "_change_type"
 VARIANT_NAME = b"arrow.parquet.variant"
 
@@ -41,40 +43,51 @@ def read_changes(
     from sqlfront.storage.codecs.arrow_batches import in_one_chunk
 
     rows = in_one_chunk(as_arrow(what, changes))
-    names = [name.casefold() for name in rows.schema.names]
-    position = {name: i for i, name in enumerate(names)}
+    names = rows.schema.names
+    places, control = _matched(what, tuple(columns), tuple(names), unread)
+    weights = _weights(what, rows, names[control], control) if control is not None else None
+    for column, at in zip(columns, places, strict=True):
+        if column.not_null and at is not None and rows.column(at).null_count:
+            raise IntegrityError(
+                f"a change of {what} has NULL in column {column.name}",
+                why="the column is NOT NULL",
+                hint="give a value",
+            )
+    kind, called = type(rows), [column.name for column in columns]
+    if None not in places and not any(map(pa.types.is_struct, rows.schema.types)):
+        return rows.select(list(places)).rename_columns(called), weights
+    picked = []
+    for column, at in zip(columns, places, strict=True):
+        if at is not None:
+            picked.append(_typed(rows.schema.field(at), rows.column(at)))
+        elif column.name.casefold() in unread:
+            picked.append(pa.nulls(rows.num_rows))
+        else:
+            picked.append(_default(what, column, rows.num_rows, defaults or {}))
+    return kind.from_arrays(picked, names=called), weights
+
+
+@lru_cache(1024)
+def _matched(
+    what: str, columns: tuple[Column, ...], names: tuple[str, ...], unread: Set[str]
+) -> tuple[tuple[int | None, ...], int | None]:
+    """The places of a table's columns among those of its changes, None for one that is missing, and that of the control
+    values, if there are some."""
+    position = {name.casefold(): place for place, name in enumerate(names)}
     if len(position) < len(names):
         raise ProgrammingError(f"the changes of {what} have two columns of one name", hint="rename one")
     if WEIGHT in position and CHANGE_TYPE in position:
         raise ProgrammingError(
             f"the changes of {what} have both {WEIGHT} and {CHANGE_TYPE}", hint="leave one of them out"
         )
-    weights = _weights(what, rows, position)
     known = {column.name.casefold() for column in columns}
-    unknown = [rows.schema.names[i] for name, i in position.items() if name not in known | {WEIGHT, CHANGE_TYPE}]
+    unknown = [names[place] for name, place in position.items() if name not in known | {WEIGHT, CHANGE_TYPE}]
     if unknown:
         raise ProgrammingError(
             f"{what} has no column {', '.join(unknown)}", hint="its columns: " + ", ".join(c.name for c in columns)
         )
-    picked = []
-    for column in columns:
-        at = position.get(column.name.casefold())
-        if at is None and column.name.casefold() in unread:
-            picked.append(pa.nulls(rows.num_rows))
-            continue
-        if at is None:
-            picked.append(_default(what, column, rows.num_rows, defaults or {}))
-            continue
-        values = _typed(rows.schema.field(at), rows.column(at))
-        if column.not_null and values.null_count:
-            raise IntegrityError(
-                f"a change of {what} has NULL in column {column.name}",
-                why="the column is NOT NULL",
-                hint="give a value",
-            )
-        picked.append(values)
-    kind = type(rows)
-    return kind.from_arrays(picked, names=[column.name for column in columns]), weights
+    places = tuple(position.get(column.name.casefold()) for column in columns)
+    return places, position.get(WEIGHT, position.get(CHANGE_TYPE))
 
 
 def as_arrow(what: str, changes: Any) -> pa.Table | pa.RecordBatch:
@@ -105,25 +118,26 @@ def _typed(field: pa.Field, values: Any) -> Any:
     return as_variant(values)
 
 
-def _weights(what: str, rows: Any, position: dict[str, int]) -> np.ndarray | None:
+def _weights(what: str, rows: Any, name: str, place: int) -> np.ndarray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if WEIGHT in position:
-        column = rows.column(position[WEIGHT])
+    column = rows.column(place)
+    if name.casefold() == WEIGHT:
         if not pa.types.is_integer(column.type):
             raise DataError(f"{WEIGHT} of {what} is {column.type}", hint="give whole numbers")
         if column.null_count:
             raise DataError(f"{WEIGHT} of {what} is NULL in some row", hint="give every row a weight")
         return column.to_numpy().astype(np.int64, copy=False)
-    if CHANGE_TYPE not in position:
-        return None
-    column = rows.column(position[CHANGE_TYPE])
-    signs = pc.index_in(column, _kinds(column.type))
-    if signs.null_count:
-        bad = next(value for value in column.to_pylist() if value not in _SIGNS)
+    if rows.num_rows <= _FEW:
+        signs = np.array([_SIGNS.get(str(value), 0) for value in column.to_pylist()], np.int64)
+    else:
+        places = pc.fill_null(pc.index_in(column, _kinds(column.type)), len(_SIGNS))
+        signs = _VALUES[places.to_numpy()]
+    if not signs.all():
+        bad = column[int(np.flatnonzero(signs == 0)[0])].as_py()
         raise DataError(f"{CHANGE_TYPE} of {what} is {bad!r} in some row", hint="one of " + ", ".join(_SIGNS))
-    return _VALUES[signs.to_numpy()]
+    return signs
 
 
 @cache

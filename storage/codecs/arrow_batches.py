@@ -30,8 +30,10 @@ def as_arrow_rows(data: Any) -> pa.RecordBatch | pa.Table | None:
 
 def in_one_chunk(rows: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
     """The same rows, those of a small table in one chunk: there a chunk takes longer than its rows."""
-    is_small = isinstance(rows, pa.Table) and rows.num_rows <= _SMALL
-    return rows.combine_chunks() if is_small and any(column.num_chunks > 1 for column in rows.columns) else rows
+    if not isinstance(rows, pa.Table) or rows.num_rows > _SMALL:
+        return rows
+    batches = rows.to_batches()
+    return pa.concat_batches(batches) if batches else rows
 
 
 def frame_columns(data: Any) -> dict[str, np.ndarray] | None:
