@@ -32,7 +32,7 @@ from sqlfront.maintenance.tree.view_tables import view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
 from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Union
 from sqlfront.planner.model.part_key import PartKey
-from sqlfront.planner.model.plan import OrderPlan
+from sqlfront.planner.model.plan import OrderPlan, RowsIn
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
@@ -98,7 +98,7 @@ class PartTrees:
 
     def overlapping(self) -> list[StoredPartTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
-        if self.base.plan.ranked_only:
+        if self.base.plan.rows_in == RowsIn.RANKED_TREE:
             return []
         return [kept for kept in self.enumerated() if set(self.base.plan.free) != kept.listed()]
 

@@ -23,7 +23,7 @@ from sqlfront.maintenance.output.output_change import (
     netted,
     sql_rows,
 )
-from sqlfront.maintenance.output.reading import merging, trees_read
+from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net, net_words
@@ -231,12 +231,12 @@ class Gathered:
 
     def _present(self, part: Part) -> np.ndarray:
         """A part's value as it is now, the sum over the trees that are read."""
-        merged = merging(self._view)
-        if merged is not None:
+        rows = rows_of(self._view)
+        if (merged := rows.merged()) is not None:
             words = [self.words(variable) for variable in merged.shape.variables]
             merged.look_up(np.column_stack([column for columns in words for column in columns]))
             return merged.values(part)
-        found = [self._product(tree, part) for tree in trees_read(self._view)]
+        found = [self._product(tree, part) for tree in rows.trees]
         return found[0] if len(found) == 1 else combine([(1, values) for values in found])
 
     def _product(self, tree: Tree, part: Part) -> np.ndarray:

@@ -34,7 +34,7 @@ PAIRS = (
 def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     """The strategy, if the query is a sum over a ring of four; else None. O(N^max(eps, min(1, 2 - 2 eps))) a change."""
     narrow = all(len(atom.variables) == 2 for atom in definition.atoms)
-    ring = find_ring(definition, 4) if narrow and plan.shape == "cyclic" and not (plan.free or plan.projected) else None
+    ring = find_ring(definition, 4) if narrow and plan.shape == "cyclic" and not plan.free else None
     if ring is None:
         return None
     trees = _Trees(definition, ring)

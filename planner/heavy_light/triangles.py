@@ -128,7 +128,7 @@ LISTED_TRIANGLES = Strategy(listed_triangles, "the triangles", TRIANGLES, say_di
 
 def _trees(definition: Definition, plan: Plan, count: int) -> _Trees | None:
     """The forms of trees for a triangle with `count` enumerated variables; None for another query."""
-    edges = triangle_edges(plan.root) if plan.shape == "cyclic" and not plan.projected else None
+    edges = triangle_edges(plan.root) if plan.shape == "cyclic" else None
     if edges is None:
         return None
     top = plan.root.children[0]

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlfront.planner.heavy_light.strategies import find_refusal, find_union
 from sqlfront.planner.model.heavy_light import Union
-from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.passes.distinct_plans import add_distinct_sets
 from sqlfront.planner.passes.orders import over_part_trees
@@ -76,12 +76,12 @@ def with_epsilon(definition: Definition, plan: Plan, epsilon: float, options: Ma
     orders = tuple(
         over_part_trees(planned, order, union, cost, distinct=strategy.distinct) for planned, order in ordered
     )
-    ranked_only = plan.ranked_only and orders[0].is_ranked
+    rows_in = plan.rows_in if plan.rows_in != RowsIn.RANKED_TREE or orders[0].is_ranked else RowsIn.TREE
     changed = replace(
-        plan, strategy=strategy.name(epsilon), cost=orders[0].cost if ranked_only else cost, union=union,
-        root=union.root, free=union.enumerated(plan.free),
+        plan, strategy=strategy.name(epsilon), cost=orders[0].cost if rows_in == RowsIn.RANKED_TREE else cost,
+        union=union, root=union.root, free=union.enumerated(plan.free),
         reason=strategy.reason(definition, union, plan.free, epsilon), distinct_sets=(), total=None, orders=orders,
-        ranked_only=ranked_only,
+        rows_in=rows_in,
     )  # fmt: skip
     distinct_sets = iter(plan.distinct_sets)
     return add_distinct_sets(changed, definition, lambda _: next(distinct_sets))
