@@ -41,7 +41,7 @@ def rows_of(view: MaintainedView) -> ViewRows:
     """Where the rows of a view are."""
     if view.plan.rows_in == RowsIn.RANKED_TREE:
         return RankedRows(view.ranked[0], view.reads)
-    if view.divided and view.balance is not None:
+    if view.tree.is_shared and view.balance is not None:
         return PartTreeRows(view.balance.part_trees, view.reads)
     return TreeRows(view)
 

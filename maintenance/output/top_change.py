@@ -15,7 +15,6 @@ from sqlfront.maintenance.ranked.columns import order_columns
 from sqlfront.maintenance.ranked.exact import WHOLE, key_sums, sums_in
 from sqlfront.maintenance.ranked.index import RankedIndex
 from sqlfront.maintenance.view.maintained_view import MaintainedView
-from sqlfront.planner.model.plan import RowsIn
 from sqlfront.planner.passes.orders import is_held_back
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def noted_groups(view: MaintainedView) -> NotedGroups | None:
     definition, limit, index = view.definition, view.definition.limit, view.ranked.get(0)
     if limit is None or (limit.offset, limit.rows) != (0, 1) or not isinstance(index, RankedIndex):
         return None
-    if not view.inner or view.plan.rows_in != RowsIn.RANKED_TREE or is_held_back(definition, index.order):
+    if not view.inner or is_held_back(definition, index.order):
         return None
     terms = zip(index.order.terms, index.layout.starts, strict=True)
     held = {term.parts[0][1]: start for term, start in terms if term.form == "value"}

@@ -108,7 +108,8 @@ Route = tuple[View, ...]
 class Tree:
     """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them.
 
-    Where only one atom's changes go through the tree, it is `changed`.
+    Where only one atom's changes go through the tree, it is `changed`. A tree that `is_shared` is filled by part trees:
+    it has the rows that several of them make.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Tree:
         self.filters = [view for view in self.root.walk() if view.node.filters is not None]
         self.joins = {frozenset(leaf.atom or "" for leaf in node.leaves()): self._join(node) for node in plan.joins}
         self._schemes = {atom.name: atom.scheme for atom in definition.atoms}
+        self.is_shared = plan.is_divided
         self.output = definition.free if plan.rows_in == RowsIn.PROJECTION else None
         self.supports = self.output is not None and supports(self)
         self.projection: Table | None = None

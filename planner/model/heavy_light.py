@@ -8,7 +8,7 @@ counts. What makes a change cheap in a part tree is that a light value has a sho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal, Protocol
@@ -102,6 +102,22 @@ class Union:
     exponents: Exponents
     covers: tuple[Cover, ...] = ()
     joint: bool = False
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether part trees keep the rows; covers keep nothing but a sum."""
+        return not self.covers
+
+    @property
+    def covered(self) -> list[PartKey]:
+        """The parts that covers read."""
+        return [part for cover in self.covers for part in (cover.after, cover.before)]
+
+    def listings(self, edge: Edge) -> Iterator[tuple[PartKey, str]]:
+        """The parts of an edge's table that covers list, each by a variable."""
+        for cover in self.covers:
+            if cover.listed:
+                yield from ((cover.after, edge.first), (cover.before, edge.second))
 
     def enumerated(self, free: tuple[str, ...]) -> tuple[str, ...]:
         """The variables that it enumerates: more than the `free` ones where it lists all rows."""

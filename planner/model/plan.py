@@ -169,7 +169,7 @@ class Plan:
     @property
     def is_divided(self) -> bool:
         """Whether trees over heavy and light parts keep the output, and no tree of the whole tables does."""
-        return self.union is not None and not self.union.covers
+        return self.union is not None and self.union.keeps_rows
 
     @property
     def stores_combinations(self) -> bool:
