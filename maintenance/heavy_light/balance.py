@@ -27,7 +27,7 @@ from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import side_of
 from sqlfront.maintenance.tree.view_tree import View
-from sqlfront.planner.model.part_key import PartKey, Status
+from sqlfront.planner.model.heavy_light import PartKey, Status
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 

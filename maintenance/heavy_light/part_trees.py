@@ -30,8 +30,7 @@ from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import build_path, climb
 from sqlfront.maintenance.tree.view_tables import view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading, Union
 from sqlfront.planner.model.plan import OrderPlan, RowsIn
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table

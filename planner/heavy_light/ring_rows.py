@@ -14,8 +14,7 @@ from sqlfront.planner.heavy_light.reasons import say_apart, say_query
 from sqlfront.planner.heavy_light.ring import Ring, all_variables, find_ring, listed_ring
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.exponents import REST, Exponents, greatest, least, line
-from sqlfront.planner.model.heavy_light import PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 

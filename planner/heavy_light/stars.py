@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, line
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import enumerate_words, labels

@@ -11,8 +11,7 @@ from fractions import Fraction
 from sqlfront.planner.heavy_light.lacking import divide_by_next
 from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_apart, say_division, say_query
 from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, MOST, REST, Exponent, Exponents, greatest, least, line
-from sqlfront.planner.model.heavy_light import Cover, Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Cover, Edge, PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.decomposition import STRATEGY
