@@ -33,8 +33,8 @@ STRATEGY_FIELDS = {
     "union": {"planner/model/plan.py", "sqlfront/define/epsilon.py", "sqlfront/explain/heavy.py"},
     "is_divided": {"maintenance/tree/view_tree.py"},
     "rows_in": {
-        "planner/model/plan.py", "planner/passes/merging.py", "sqlfront/define/epsilon.py",
-        "maintenance/tree/view_tree.py", "maintenance/output/reading.py",
+        "planner/model/plan.py", "planner/passes/merging.py", "maintenance/tree/view_tree.py",
+        "maintenance/output/reading.py",
     },
 }  # fmt: skip
 """Fields of plans by which strategies differ, with the files that read them beside the folders `heavy_light`. A set's

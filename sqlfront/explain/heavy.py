@@ -6,14 +6,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlfront.define.epsilon import CHOICES, with_epsilon
 from sqlfront.explain.draw_plot import Plot
 from sqlfront.maintenance.tree.description import DescribedTree
+from sqlfront.planner.heavy_light.division import divide
 from sqlfront.planner.model.bound import CONSTANT_BOUND
 from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.heavy_light import PartTree, Union
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
+
+_CHOICES = (0, 0.25, 0.5, 0.75, 1)
+"""The epsilons whose costs an explanation compares."""
 
 _MEANINGS = {"update": "one change", "delay": "next row", "space": "memory"}
 _STEPS = 60
@@ -74,7 +77,7 @@ def choice_plot(definition: Definition, plan: Plan, epsilon: float) -> Plot:
     lines: dict[str, list[tuple[float, float]]] = {meaning: [] for meaning in _MEANINGS.values()}
     for number in range(_STEPS + 1):
         x = number / _STEPS
-        cost = with_epsilon(definition, plan, x).stated_cost
+        cost = divide(definition, plan, x).stated_cost
         for kind, meaning in _MEANINGS.items():
             lines[meaning].append((x, float(getattr(cost, kind).power)))
     moving = {name: points for name, points in lines.items() if any(y for _, y in points)}
@@ -83,7 +86,7 @@ def choice_plot(definition: Definition, plan: Plan, epsilon: float) -> Plot:
 
 def _cost_choices(definition: Definition, plan: Plan) -> list[tuple[float, Cost]]:
     """The costs that several epsilons have."""
-    return [(epsilon, with_epsilon(definition, plan, epsilon).stated_cost) for epsilon in CHOICES]
+    return [(epsilon, divide(definition, plan, epsilon).stated_cost) for epsilon in _CHOICES]
 
 
 def _choice_table(choices: Sequence[tuple[float, Cost]], epsilon: float) -> Iterator[str]:
