@@ -30,14 +30,11 @@ class PartTreeRows:
     """The rows of a view that part trees keep: the trees are walked one after the other, or merged where some may have
     a tuple in common."""
 
-    single = None
+    single: Tree | None = None
 
     def __init__(self, part_trees: PartTrees, meter: Meter) -> None:
         self._part_trees, self._meter = part_trees, meter
-
-    @property
-    def trees(self) -> list[Tree]:
-        return [self._part_trees.base, *(kept.tree for kept in self._part_trees.enumerated())]
+        self.trees = [part_trees.base, *(kept.tree for kept in part_trees.enumerated())]
 
     def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
         if (merged := self.merged(where)) is not None:

@@ -22,15 +22,12 @@ class ViewRows(Protocol):
     """Where a view's rows are. `trees` are walked: none if rows are found along a ranked tree. `single` is the tree
     that alone has them, if one does."""
 
-    @property
-    def single(self) -> Tree | None: ...
+    single: Tree | None
+    trees: list[Tree]
 
-    @property
-    def trees(self) -> list[Tree]: ...
-
-    def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
-        """See the function `read`."""
-        ...
+    def read(
+        self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool
+    ) -> RowSource: ...
 
     def merged(self) -> UnionEnumeration | None:
         """The reading that merges trees which may have a tuple in common; None if no two may."""
@@ -63,10 +60,11 @@ class TreeRows:
     """The rows of a view whose tree has them all."""
 
     def __init__(self, view: MaintainedView) -> None:
-        self._view, self.single, self.trees = view, view.tree, [view.tree]
+        self._view, self.trees = view, [view.tree]
+        self.single: Tree | None = view.tree
 
     def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
-        walk = Walk(self.single, where, variables, parts, self._view.reads)
+        walk = Walk(self._view.tree, where, variables, parts, self._view.reads)
         return (self._ordered(where) if where and by_order and walk.scans else None) or walk
 
     def _ordered(self, where: Where) -> RankedWalk | None:

@@ -28,7 +28,7 @@ _gather_answers = entry_point(kernels.gather_answers)
 class RankedRows:
     """The rows of a view that are found along its first order, and nowhere else."""
 
-    single = None
+    single: Tree | None = None
 
     def __init__(self, order: RankedOrder, meter: Meter) -> None:
         self._order, self._meter, self.trees = order, meter, list[Tree]()
