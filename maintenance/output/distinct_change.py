@@ -30,9 +30,9 @@ class ChangedGroups:
         self._touched = [_Touched(view, number) for number in range(len(view.distinct_sets))]
 
     def rows(self, delta: OutputDelta) -> np.ndarray:
-        """The rows of the view's output delta in which something changed, and a row of zeros for each other group in
-        which what distinct values tell did: they are as before the epoch now. O(rows log rows); where only some of a
-        group's columns decide the distinct values' values, and what they tell changes, O(groups that have them)."""
+        """The rows of the view's output delta in which something changed, and a row of zeros for each other group of
+        which distinct values told something else before the epoch. To be called while they are as then. O(rows log
+        rows); where only some of a group's columns decide what values it has, O(groups that have these columns)."""
         keys, rows = delta.shape.keys, [delta.changed()]
         for part in self._touched:
             words = part.groups(delta)
@@ -48,7 +48,7 @@ class ChangedGroups:
 
 class _Touched:
     """The values, of the group columns that decide what a view of distinct values keeps, for which it changed in an
-    epoch; and what it tells for them after it."""
+    epoch; and what it tells for them after the epoch."""
 
     def __init__(self, view: MaintainedView, number: int) -> None:
         kept = view.distinct_sets[number]
