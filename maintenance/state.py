@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlfront.maintenance.epoch_work import Counted, EpochLog
 from sqlfront.maintenance.output.computed_nodes import open_node
 from sqlfront.maintenance.output.node import ComputedNode, Node, TreeNode
-from sqlfront.maintenance.output.reading import trees_read
+from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.subscribers import Listener, Subscribers
 from sqlfront.maintenance.program.machine import MAX_VIEWS, Machine, RelationPrograms, Watch
 from sqlfront.maintenance.program.room import Room
@@ -147,7 +147,7 @@ class State:
                 for member in view.members:
                     member.bind_leaves()
                     member.build(self.machine, room)
-                walked = [tree for one in view.members for tree in trees_read(one)]
+                walked = [tree for one in view.members for tree in rows_of(one).trees]
                 lay_out(walked, [store.table for _, store in fresh])
             except BaseException:
                 node.close()

@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
-from sqlfront.define.epsilon import EPSILON, with_epsilon
 from sqlfront.planner.classify import plan_view
+from sqlfront.planner.heavy_light.division import EPSILON, divide
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.model.whole_cost import Block
 from sqlfront.planner.passes.block_costs import block_cost, computed_cost
@@ -77,7 +77,7 @@ def matrix() -> str:
 def row(query: str, con: Any, catalog: DuckDBCatalog) -> str:
     """One supported query with the class its plan states."""
     definition = bind_view(query, con, catalog).definition
-    plan = with_epsilon(definition, plan_view(definition), EPSILON)
+    plan = divide(definition, plan_view(definition), EPSILON)
     feeds = {branch: table for table, branches in definition.unions for branch in branches}
     blocks = (cost for table, block in definition.derived for cost in _cost(block, feeds.get(table, table)))
     plan = replace(plan, blocks=tuple(blocks), inputs=definition.tables)

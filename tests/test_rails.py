@@ -28,6 +28,18 @@ NUMBA = {
 PANDAS = {"_mgr"}
 """The arrays of a DataFrame, of which its public names make Series: storage/codecs/arrow_batches.py."""
 
+STRATEGY_FIELDS = {
+    "covers": {"planner/model/heavy_light.py"},
+    "union": {"planner/model/plan.py", "sqlfront/define/epsilon.py", "sqlfront/explain/heavy.py"},
+    "is_divided": {"maintenance/tree/view_tree.py"},
+    "rows_in": {
+        "planner/model/plan.py", "planner/passes/merging.py", "maintenance/tree/view_tree.py",
+        "maintenance/output/reading.py",
+    },
+}  # fmt: skip
+"""Fields of plans by which strategies differ, with the files that read them beside the folders `heavy_light`. A set's
+union is called; `spent` are figures of an epoch."""
+
 TWICE = {"__main__", "errors"}
 """Names that two product files have: Python asks for __main__ in each package that can be run; users import
 sqlfront.errors, whose classes are those of storage."""
@@ -155,6 +167,16 @@ def test_folders_are_small():
     for path in modules().values():
         files[relative(path.parent)] += path.name != "__init__.py"
     assert {name for name, number in files.items() if number > MOST_FILES} == set()
+
+
+def test_strategies_are_told_apart_in_their_own_files():
+    """All others ask values that a strategy gives, such as ViewRows and DeltaPaths."""
+    field = re.compile(rf"(?<!spent)(?<!heavy_light)\.({'|'.join(STRATEGY_FIELDS)})\b(?!\()")
+    readers: dict[str, set[str]] = defaultdict(set)
+    for path in modules().values():
+        for name in field.findall(path.read_text()) if path.parent.name != "heavy_light" else ():
+            readers[name].add(relative(path))
+    assert readers == STRATEGY_FIELDS
 
 
 def test_nobody_reads_the_privates_of_another_module():

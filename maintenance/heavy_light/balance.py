@@ -27,7 +27,7 @@ from sqlfront.maintenance.relation.attachment import Attachment
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import side_of
 from sqlfront.maintenance.tree.view_tree import View
-from sqlfront.planner.model.part_key import PartKey, Status
+from sqlfront.planner.model.heavy_light import PartKey, Status
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
@@ -118,7 +118,7 @@ class Balance(Attachment):
 
     def put_back(self) -> None:
         """Take this balance back. Another balance has changed the tables that part trees share."""
-        self.stale = self.part_trees.base.plan.is_divided
+        self.stale = self.part_trees.base.is_shared
 
     def refresh(self, machine: Machine, stores: Mapping[str, LeafStore], room: Room | None) -> None:
         """Fit the tables to the stores, whose layout may have changed. O(N^1.5) if stale, else O(rows)."""

@@ -16,8 +16,7 @@ from sqlfront.maintenance.program.shapes import Shape, parts_of, shape_of
 from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import Delta, side_of
 from sqlfront.maintenance.tree.view_tree import View
-from sqlfront.planner.model.heavy_light import Cover
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Cover, PartKey
 from sqlfront.storage.stores.table import Table
 
 

@@ -30,9 +30,8 @@ from sqlfront.maintenance.relation.base_relation import LeafStore
 from sqlfront.maintenance.tree.paths import build_path, climb
 from sqlfront.maintenance.tree.view_tables import view_table
 from sqlfront.maintenance.tree.view_tree import Tree, View
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Union
-from sqlfront.planner.model.part_key import PartKey
-from sqlfront.planner.model.plan import OrderPlan
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading, Union
+from sqlfront.planner.model.plan import OrderPlan, RowsIn
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.stores.table import Table
 
@@ -64,11 +63,17 @@ class StoredPartTree:
         return next(child for child in self.top().children if child.node.connex)
 
 
+def planned_part_trees(base: Tree, number: int, *, symmetric: bool) -> PartTrees | None:
+    """The part trees of a tree's plan, without tables; None if it has none."""
+    union = base.plan.union
+    return None if union is None else PartTrees(base, union, number, symmetric=symmetric)
+
+
 class PartTrees:
     """The part trees of a view, and the partitions of its stores. `base` is the view's own tree, with shared tables;
     `bounds` is what degrees are compared with. A `symmetric` view has one store, and one part tree of each kind."""
 
-    def __init__(self, base: Tree, union: Union, number: int, *, counted: bool, symmetric: bool) -> None:
+    def __init__(self, base: Tree, union: Union, number: int, *, symmetric: bool) -> None:
         self.base, self.union, self.number, self.symmetric = base, union, number, symmetric
         self.bounds = np.zeros(4, np.int64)
         self.partitions: list[Partition] = []
@@ -78,7 +83,7 @@ class PartTrees:
             free = base.plan.free if part_tree.reading != Reading.LOOKED_UP else ()
             orders = tuple(order.of_part_tree(place) for order in base.plan.orders)
             plan = replace(base.plan, root=part_tree.root, free=free, union=None, orders=orders)
-            asked = counted and part_tree.reading != Reading.LOOKED_UP
+            asked = base.definition.mode == "bag" and part_tree.reading != Reading.LOOKED_UP
             tree = Tree(base.definition, plan, base.codecs, counted=asked, changed=part_tree.changed)
             self.trees.append(StoredPartTree(part_tree, tree, ranked=self._ranked(tree, orders)))
         serving = (kept for kept in self.trees if kept.planned.reading == Reading.LOOKED_UP)
@@ -98,7 +103,7 @@ class PartTrees:
 
     def overlapping(self) -> list[StoredPartTree]:
         """Those that have an output tuple several times, with different values of the other variables."""
-        if self.base.plan.ranked_only:
+        if self.base.plan.rows_in == RowsIn.RANKED_TREE:
             return []
         return [kept for kept in self.enumerated() if set(self.base.plan.free) != kept.listed()]
 
@@ -115,7 +120,7 @@ class PartTrees:
 
     def shared_tables(self) -> list[Table]:
         """The view's own tables that part trees add to; none if covers keep them."""
-        views = self.base.stored_inner() if not self.union.covers else []
+        views = self.base.stored_inner() if self.union.keeps_rows else []
         return [view.table for view in views if view.table is not None]
 
     def all_tables(self) -> Iterator[Table]:
@@ -215,7 +220,11 @@ class PartTrees:
                     names = [tuple(self._expression(edge, v) for v in index) for index in leaf.indexes]
                     sums = [kept.tree.summed(leaf, index) > 0 for index in leaf.indexes]
                     self.partition(edge.atom).need(kept.store_parts[edge.atom], names, sums)
-        self._need_listed()
+        for edge in self.union.edges:
+            for part, variable in self.union.listings(edge):
+                if not part.is_whole:
+                    index = (self._expression(edge, variable),)
+                    self.partition(edge.atom).need(self.store_part(edge, part), [index], [False])
         for partition in self.partitions:
             partition.make()
 
@@ -273,19 +282,7 @@ class PartTrees:
         """The parts of an atom that part trees and covers read, but for those `passing` changes on, which join
         nothing."""
         others = (one for one in self.union.part_trees if edge.atom in dict(one.parts) and one not in passing)
-        read = [one.part(edge.atom) for one in others]
-        for cover in self.union.covers:
-            read += [cover.after, cover.before]
-        return list(dict.fromkeys(read))
-
-    def _need_listed(self) -> None:
-        """The groupings of parts that covers list."""
-        for cover in (cover for cover in self.union.covers if cover.listed):
-            for edge in self.union.edges:
-                for part, variable in ((cover.after, edge.first), (cover.before, edge.second)):
-                    if not part.is_whole:
-                        index = (self._expression(edge, variable),)
-                        self.partition(edge.atom).need(self.store_part(edge, part), [index], [False])
+        return list(dict.fromkeys([*(one.part(edge.atom) for one in others), *self.union.covered]))
 
     def _edges(self, kept: StoredPartTree) -> list[Edge]:
         return [edge for edge in self.union.edges if edge.atom in kept.tree.leaves]

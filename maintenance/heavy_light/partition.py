@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.shapes import Shape
 from sqlfront.maintenance.relation.base_relation import LeafStore
-from sqlfront.planner.model.heavy_light import Edge
-from sqlfront.planner.model.part_key import PartKey, Status
+from sqlfront.planner.model.heavy_light import Edge, PartKey, Status
 from sqlfront.planner.model.query import Definition
 from sqlfront.storage.stores.table import Table
 

@@ -8,19 +8,41 @@ of buckets that a tuple may be in: O(N^min(eps, 1-eps)) for two variables, O(N^(
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees, StoredPartTree
 from sqlfront.maintenance.program.metering import Meter, Metered
-from sqlfront.maintenance.program.rows import BATCH
+from sqlfront.maintenance.program.rows import BATCH, RowSource
 from sqlfront.maintenance.program.shapes import COUNT, Part, Shape, pair_parts
+from sqlfront.maintenance.tree.view_tree import Tree
+from sqlfront.maintenance.tree.walk import Walk
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import hop as kernels
 
+Where = Mapping[str, tuple[int, ...]]
 _next_union, _union_values = entry_point(kernels.next_union), entry_point(kernels.union_values)
+
+
+class PartTreeRows:
+    """The rows of a view that part trees keep: the trees are walked one after the other, or merged where some may have
+    a tuple in common."""
+
+    single: Tree | None = None
+
+    def __init__(self, part_trees: PartTrees, meter: Meter) -> None:
+        self._part_trees, self._meter = part_trees, meter
+        self.trees = [part_trees.base, *(kept.tree for kept in part_trees.enumerated())]
+
+    def read(self, where: Where | None, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
+        if (merged := self.merged(where)) is not None:
+            return merged
+        return Chain(Walk(tree, where, variables, parts, self._meter) for tree in self.trees)
+
+    def merged(self, where: Where | None = None) -> UnionEnumeration | None:
+        return UnionEnumeration(self._part_trees, where, self._meter) if self._part_trees.overlapping() else None
 
 
 class UnionEnumeration(Metered):
@@ -29,9 +51,7 @@ class UnionEnumeration(Metered):
     Constants that give the whole tuple (`where`) lead to it, at the cost of one row; others are ignored.
     """
 
-    def __init__(
-        self, part_trees: PartTrees, where: Mapping[str, tuple[int, ...]] | None = None, meter: Meter | None = None
-    ) -> None:
+    def __init__(self, part_trees: PartTrees, where: Where | None = None, meter: Meter | None = None) -> None:
         super().__init__(meter)
         output = part_trees.base.root.children[0]
         assert output.table is not None and output.shape is not None
@@ -110,6 +130,45 @@ class UnionEnumeration(Metered):
 
     def _state(self) -> tuple[int, int, int]:
         return self._union.ctypes.data, self._addresses.ctypes.data, self._scratch.ctypes.data
+
+
+class Chain:
+    """Walks one after the other, over trees that have no row in common."""
+
+    def __init__(self, walks: Iterable[Walk]) -> None:
+        self._walks: Iterator[Walk] = iter(walks)
+        self._walk: Walk | None = next(self._walks)
+        self._passed = self.rows = 0
+
+    def next(self, capacity: int = BATCH, gather: bool = True) -> int:
+        """Advance; the number of rows now in the batch, 0 at the end."""
+        self.rows = 0
+        while self._walk is not None and not self.rows:
+            self.rows = self._walk.next(capacity, gather)
+            if not self.rows:
+                self._passed += self._walk.steps
+                self._walk = next(self._walks, None)
+        return self.rows
+
+    @property
+    def steps(self) -> int:
+        """Elementary steps taken so far."""
+        return self._passed + (self._walk.steps if self._walk is not None else 0)
+
+    def words(self, variable: str) -> list[np.ndarray]:
+        """The code words of a variable for the rows of the batch."""
+        assert self._walk is not None
+        return self._walk.words(variable)
+
+    def values(self, part: Part) -> np.ndarray:
+        """A part's value for each row, shape (rows, limbs)."""
+        assert self._walk is not None
+        return self._walk.values(part)
+
+    def all_ones(self, part: Part) -> bool:
+        """Whether a part's value is 1 for each row."""
+        assert self._walk is not None
+        return self._walk.all_ones(part)
 
 
 class _Tree:

@@ -76,7 +76,7 @@ def _described_tree(view: MaintainedView) -> DescribedTree:
         None if tree.output is None else tuple(map(view.definition.label, tree.output)),
         tree.projection,
         tuple(view.tuple_count.tables()) if view.tuple_count is not None else (),
-        tuple(tree.leaves) if view.delta_paths.terms else (),
+        view.delta_paths.alike(tree),
         () if part_trees is None else tuple(described_parts(part_trees)),
         view.epsilon,
         None if balance is None else skew_figures(balance),

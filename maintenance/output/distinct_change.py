@@ -23,33 +23,32 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def changed_groups(view: MaintainedView, delta: OutputDelta, machine: Machine) -> np.ndarray:
-    """The rows of the view's output delta in which something changed, and a row of zeros for each other group in
-    which what a view of distinct values tells did. O(rows log rows), linear without distinct values; where only some
-    of a group's columns decide the distinct values' values, and what they tell changes, O(groups that have
-    them)."""
-    if not view.distinct_sets:
-        return np.ascontiguousarray(delta.changed())
-    keys, rows = delta.shape.keys, [delta.changed()]
-    touched = [_Touched(view, number) for number in range(len(view.distinct_sets))]
-    told = [part.told() for part in touched]
-    with rewound(view, machine):
-        before = [part.told() for part in touched]
-    for part, new, old in zip(touched, told, before, strict=True):
-        words = part.groups(part.differing(old, new), delta)
-        groups = np.zeros((len(words), rows[0].shape[1]), np.int64)
-        groups[:, :keys] = words
-        rows.append(groups)
-    found = np.concatenate(rows)
-    if keys == 0:
-        return found[:1]
-    _, first = np.unique(found[:, :keys], axis=0, return_index=True)
-    return found[np.sort(first)]
+class ChangedGroups:
+    """The groups of a view that an epoch has changed, with what its distinct values tell after it."""
+
+    def __init__(self, view: MaintainedView) -> None:
+        self._touched = [_Touched(view, number) for number in range(len(view.distinct_sets))]
+
+    def rows(self, delta: OutputDelta) -> np.ndarray:
+        """The rows of the view's output delta in which something changed, and a row of zeros for each other group of
+        which distinct values told something else before the epoch. To be called while they are as then. O(rows log
+        rows); where only some of a group's columns decide what values it has, O(groups that have these columns)."""
+        keys, rows = delta.shape.keys, [delta.changed()]
+        for part in self._touched:
+            words = part.groups(delta)
+            groups = np.zeros((len(words), rows[0].shape[1]), np.int64)
+            groups[:, :keys] = words
+            rows.append(groups)
+        found = np.concatenate(rows)
+        if keys == 0:
+            return found[:1]
+        _, first = np.unique(found[:, :keys], axis=0, return_index=True)
+        return found[np.sort(first)]
 
 
 class _Touched:
     """The values, of the group columns that decide what a view of distinct values keeps, for which it changed in an
-    epoch."""
+    epoch; and what it tells for them after the epoch."""
 
     def __init__(self, view: MaintainedView, number: int) -> None:
         kept = view.distinct_sets[number]
@@ -59,6 +58,7 @@ class _Touched:
         places = [place for name in self._names.values() for place in shape.places([name])]
         self._shape = shape_of(self._names, view.tree.widths, (COUNT,), 1)
         self._keys = np.unique(changed[:, places], axis=0) if places else np.empty((min(len(changed), 1), 0), np.int64)
+        self._after = self._told()
 
     def words(self, variable: str) -> list[np.ndarray]:
         return [np.ascontiguousarray(self._keys[:, place]) for place in self._shape.places([variable])]
@@ -67,7 +67,7 @@ class _Touched:
         """A count for each: whether the view has such a group is not asked here."""
         return np.ones((len(self._keys), 1), np.int64)
 
-    def told(self) -> list[pa.Array] | None:
+    def _told(self) -> list[pa.Array] | None:
         """What the view of distinct values tells for each now; None if that has no value for one, which the view may
         not have."""
         groups = Groups(self._view, self._number, self, len(self._keys))
@@ -76,20 +76,22 @@ class _Touched:
         except DataError:
             return None
 
-    def differing(self, old: list[pa.Array] | None, new: list[pa.Array] | None) -> np.ndarray:
-        """The positions for which it tells something else than before; all, if that is not known."""
+    def _differing(self) -> np.ndarray:
+        """The positions for which it tells something else now than after the epoch; all, if that is not known."""
         import pyarrow as pa
 
-        count = len(self._keys)
-        if old is None or new is None:
+        count, now, after = len(self._keys), self._told(), self._after
+        if now is None or after is None:
             return np.arange(count)
         places = pa.array(np.tile(np.arange(count), 2))
-        columns = [pa.chunked_array([one, other]) for one, other in zip(old, new, strict=True)]
+        columns = [pa.chunked_array([one, other]) for one, other in zip(now, after, strict=True)]
         positions, _ = net([places, *columns], np.repeat(np.array([-1, 1]), count))
         return np.unique(positions % max(count, 1))
 
-    def groups(self, positions: np.ndarray, delta: OutputDelta) -> np.ndarray:
-        """The key words, in the output delta, of the view's groups with the values at `positions`, and maybe more."""
+    def groups(self, delta: OutputDelta) -> np.ndarray:
+        """The key words, in the output delta, of the view's groups for which it tells something else, and maybe
+        more."""
+        positions = self._differing()
         if set(delta.variables) <= self._names.keys():
             return self._keys[np.ix_(positions, np.array(self._shape.places(delta.variables), np.int64))]
         found = [np.empty((0, delta.shape.keys), np.int64)]

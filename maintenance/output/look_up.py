@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlfront.maintenance.output.output import needed
 from sqlfront.maintenance.output.python_values import SUMS, Column, column_of
-from sqlfront.maintenance.output.reading import single_tree
+from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.rows import numbers
 from sqlfront.maintenance.program.shapes import COUNT
@@ -116,7 +116,7 @@ def _made(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | None:
     if definition.having or definition.limit or definition.is_frozen or definition.scalar or view.distinct_sets:
         return None
     codes = {variable: (0,) * view.codecs[variable].words for variable in variables}
-    if single_tree(view) is None or not variables:
+    if rows_of(view).single is None or not variables:
         return None
     raw = {column.name: column for column in definition.raw}
     columns: list[Column] = []

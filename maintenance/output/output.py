@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.output.distinct_values import Groups
-from sqlfront.maintenance.output.reading import read, single_tree, trees_read
+from sqlfront.maintenance.output.reading import read, rows_of
 from sqlfront.maintenance.program.rows import BATCH, FIRST_BATCH, Rows, numbers
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.cursor import RankedWalk
@@ -264,7 +264,7 @@ def table_batches(relation: Relation, size: int = 65536) -> Iterator[tuple[pa.Re
 def row_count(view: MaintainedView) -> int:
     """The number of a view's rows before HAVING and QUALIFY. O(1); O(rows) along a ranked tree; where no
     number is kept (see tuple_count.py), what building the view costs, once after a change."""
-    if not trees_read(view):
+    if not rows_of(view).trees:
         return sum(batch.num_rows for batch in Reader(view))
     view.reads.steps += 1
     return _rows(view)
@@ -287,7 +287,7 @@ def _core_rows(view: MaintainedView, *, about: bool = False) -> int:
         return 1
     if view.tuple_count is not None:
         return view.tuple_count.total
-    if is_spread(view.definition, view.plan) and single_tree(view) is not None:
+    if is_spread(view.definition, view.plan) and rows_of(view).single is not None:
         if about:
             held = [one.table for one in tree.root.walk() if one.node.connex and one.table is not None]
             return max((table.live for table in held), default=0)
@@ -310,7 +310,7 @@ def _counted(view: MaintainedView) -> int:
 def crossover(view: MaintainedView) -> int | None:
     """How many first rows are read sooner along a ranked tree than all are read at once and sorted; None if nothing but
     the ranked tree is kept. O(1)."""
-    return None if not trees_read(view) else max(_FEW, _rows(view, about=True) // RANKED_ROW)
+    return None if not rows_of(view).trees else max(_FEW, _rows(view, about=True) // RANKED_ROW)
 
 
 def contains(view: MaintainedView, values: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sqlfront.maintenance.output.output import Reader, schema
-from sqlfront.maintenance.output.reading import trees_read
+from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import Words
 from sqlfront.maintenance.program.netting import net
 from sqlfront.maintenance.relation.bad_rows import uncomputable
@@ -96,7 +96,7 @@ def view_batches(
     view: MaintainedView, evaluate: Evaluate, raw: Iterable[pa.RecordBatch] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """A view's SQL rows, one per copy; if raw rows are given, those that these make."""
-    if raw is None and view.definition.limit is not None and trees_read(view):
+    if raw is None and view.definition.limit is not None and rows_of(view).trees:
         yield from first_rows(view, view.definition.limit, evaluate)
         return
     for batch in Reader(view) if raw is None else raw:

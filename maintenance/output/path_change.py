@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sqlfront.maintenance.output.distinct_change import changed_groups, rewound
+from sqlfront.maintenance.output.distinct_change import ChangedGroups, rewound
 from sqlfront.maintenance.output.output import raw_batch
 from sqlfront.maintenance.output.output_change import (
     DELETE,
@@ -23,7 +23,7 @@ from sqlfront.maintenance.output.output_change import (
     netted,
     sql_rows,
 )
-from sqlfront.maintenance.output.reading import merging, trees_read
+from sqlfront.maintenance.output.reading import rows_of
 from sqlfront.maintenance.output.row_program import RowProgram, Words
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.netting import net, net_words
@@ -128,25 +128,28 @@ class PathChange:
         found = self._evaluate(rows, types, [quote(name) for name in types], None, definition.settings)
         return found.rename_columns(list(types))
 
-    def _gathered(self) -> Gathered:
+    def _gathered(self, groups: ChangedGroups | None = None) -> Gathered:
         assert self._view.delta is not None
-        return Gathered(self._view, self._view.delta, self._machine)
+        return Gathered(self._view, self._view.delta, groups)
 
     def _changed(self) -> Changed:
-        view, gathered = self._view, self._gathered()
+        view = self._view
+        if view.distinct_sets:
+            groups = ChangedGroups(view)
+            with rewound(view, self._machine):  # The rows before the epoch are made while distinct values are as then.
+                gathered = self._gathered(groups)
+                gone = self._signed(gathered, ["before"])
+            return _joined(gone, self._signed(gathered, ["after"]))
+        gathered = self._gathered()
         if view.definition.mode == "bag":
             counts = numbers(gathered.rows([("change", np.arange(len(gathered.data)))]), COUNT)
             rows, visible = self._output(gathered, [("change", np.arange(len(counts)))])
             return rows, visible, counts[visible]
-        sides = [("before", gathered.live("before")), ("after", gathered.live("after"))]
-        if not view.distinct_sets:
-            return self._signed(gathered, sides)
-        with rewound(view, self._machine):
-            gone = self._signed(gathered, sides[:1])
-        return _joined(gone, self._signed(gathered, sides[1:]))
+        return self._signed(gathered, ["before", "after"])
 
-    def _signed(self, gathered: Gathered, sides: list[tuple[str, np.ndarray]]) -> Changed:
+    def _signed(self, gathered: Gathered, times: Sequence[str]) -> Changed:
         """The rows before the change with weight -1, those after it with 1."""
+        sides = [(when, gathered.live(when)) for when in times]
         rows, visible = self._output(gathered, sides)
         tuples = np.concatenate([picked for _, picked in sides])
         weights = np.repeat([-1 if when == "before" else 1 for when, _ in sides], [len(picked) for _, picked in sides])
@@ -192,9 +195,9 @@ def _paired(rows: pa.Table, tuples: np.ndarray, weights: np.ndarray) -> OutputCh
 class Gathered:
     """An output delta read out: the tuples in which something changed."""
 
-    def __init__(self, view: MaintainedView, delta: OutputDelta, machine: Machine) -> None:
+    def __init__(self, view: MaintainedView, delta: OutputDelta, groups: ChangedGroups | None) -> None:
         self._view, self._delta = view, delta
-        self.data = changed_groups(view, delta, machine)
+        self.data = np.ascontiguousarray(delta.changed()) if groups is None else groups.rows(delta)
         self._values: dict[tuple[str, Part], np.ndarray] = {}
         self._addresses: dict[int, np.ndarray] = {}
         self._zeros: list[np.ndarray] = []
@@ -228,12 +231,12 @@ class Gathered:
 
     def _present(self, part: Part) -> np.ndarray:
         """A part's value as it is now, the sum over the trees that are read."""
-        merged = merging(self._view)
-        if merged is not None:
+        rows = rows_of(self._view)
+        if (merged := rows.merged()) is not None:
             words = [self.words(variable) for variable in merged.shape.variables]
             merged.look_up(np.column_stack([column for columns in words for column in columns]))
             return merged.values(part)
-        found = [self._product(tree, part) for tree in trees_read(self._view)]
+        found = [self._product(tree, part) for tree in rows.trees]
         return found[0] if len(found) == 1 else combine([(1, values) for values in found])
 
     def _product(self, tree: Tree, part: Part) -> np.ndarray:

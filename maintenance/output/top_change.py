@@ -105,7 +105,7 @@ def noted_groups(view: MaintainedView) -> NotedGroups | None:
     definition, limit, index = view.definition, view.definition.limit, view.ranked.get(0)
     if limit is None or (limit.offset, limit.rows) != (0, 1) or not isinstance(index, RankedIndex):
         return None
-    if not view.inner or not view.plan.ranked_only or is_held_back(definition, index.order):
+    if not view.inner or is_held_back(definition, index.order):
         return None
     terms = zip(index.order.terms, index.layout.starts, strict=True)
     held = {term.parts[0][1]: start for term, start in terms if term.form == "value"}

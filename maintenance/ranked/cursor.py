@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
 
 from sqlfront.maintenance.program.metering import Meter, Metered
-from sqlfront.maintenance.program.rows import BATCH
+from sqlfront.maintenance.program.rows import BATCH, RowSource
 from sqlfront.maintenance.program.shapes import COUNT, Part
 from sqlfront.maintenance.ranked.exact import key_sums
 from sqlfront.maintenance.ranked.keyset_start import KeysetStart, StartCursor
@@ -15,12 +16,28 @@ from sqlfront.maintenance.ranked.ranked_order import RankedOrder
 from sqlfront.maintenance.ranked.rounded import rounded_sums
 from sqlfront.maintenance.ranked.tree_cursor import Block, Cursor, TreeCursor
 from sqlfront.maintenance.ranked.window import GroupedWindow, Window, words_at
+from sqlfront.maintenance.tree.view_tree import Tree
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.jit import entry_point
 from sqlfront.storage.kernels.programs import any_k as kernels
 from sqlfront.storage.kernels.programs import scan
 
 _gather_answers = entry_point(kernels.gather_answers)
+
+
+class RankedRows:
+    """The rows of a view that are found along its first order, and nowhere else."""
+
+    single: Tree | None = None
+
+    def __init__(self, order: RankedOrder, meter: Meter) -> None:
+        self._order, self._meter, self.trees = order, meter, list[Tree]()
+
+    def read(self, where: object, variables: Iterable[str], parts: Iterable[Part], by_order: bool) -> RowSource:
+        return RankedWalk(self._order, None, self._meter)
+
+    def merged(self) -> None:
+        return None
 
 
 class RankedWalk(Metered):

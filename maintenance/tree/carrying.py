@@ -26,7 +26,7 @@ def carry_steps(tree: Tree, leaf: View) -> list[Step]:
 def supports(tree: Tree) -> bool:
     """Whether the rows of a projection count ways, each of which is the same on the paths of all leaves: the rows of
     the subtrees that hold output variables, while there is one of each other subtree."""
-    if tree.plan.is_divided or not (tree.output and ignores_multiplicity(tree.definition)):
+    if tree.is_shared or not (tree.output and ignores_multiplicity(tree.definition)):
         return False
     if tree.joins or tree.filters or tree.definition.outer_atoms:
         return False

@@ -32,7 +32,7 @@ def symmetric_terms(tree: Tree) -> tuple[Term, ...] | None:
     """The terms of a view's change, or None where atom by atom is as good, or where part trees take it so. O(atoms! *
     variables), at most 4 atoms."""
     definition = tree.definition
-    if tree.plan.is_divided:
+    if tree.is_shared:
         return None
     if not 3 <= len(definition.atoms) <= MAX_ATOMS or len({reading(atom) for atom in definition.atoms}) > 1:
         return None

@@ -21,7 +21,7 @@ from sqlfront.maintenance.tree.carrying import base_of, carries, carry_steps, su
 from sqlfront.maintenance.tree.steps import Step, is_lower, join_rank, ready_tests
 from sqlfront.planner.model.hypergraph import components
 from sqlfront.planner.model.outer_groups import key_of
-from sqlfront.planner.model.plan import Node, Plan, needed
+from sqlfront.planner.model.plan import Node, Plan, RowsIn, needed
 from sqlfront.planner.model.query import Definition, Presence
 from sqlfront.storage.codecs.codec import Codec
 from sqlfront.storage.codecs.order import Places, order_places
@@ -108,7 +108,8 @@ Route = tuple[View, ...]
 class Tree:
     """All views of one plan, with demands settled. Leaves' tables are supplied by the relations that own them.
 
-    Where only one atom's changes go through the tree, it is `changed`.
+    Where only one atom's changes go through the tree, it is `changed`. A tree that `is_shared` is filled by part trees:
+    it has the rows that several of them make.
     """
 
     def __init__(
@@ -128,7 +129,8 @@ class Tree:
         self.filters = [view for view in self.root.walk() if view.node.filters is not None]
         self.joins = {frozenset(leaf.atom or "" for leaf in node.leaves()): self._join(node) for node in plan.joins}
         self._schemes = {atom.name: atom.scheme for atom in definition.atoms}
-        self.output = definition.free if plan.projected else None
+        self.is_shared = plan.is_divided
+        self.output = definition.free if plan.rows_in == RowsIn.PROJECTION else None
         self.supports = self.output is not None and supports(self)
         self.projection: Table | None = None
         self.arrangement = Arrangement()
@@ -137,9 +139,9 @@ class Tree:
             leaf.full = True
         for atom in definition.outer_atoms:
             self._demand_key(next(self.leaves[atom.name].borders()), key_of(definition, atom))
-        if plan.projected:
+        if plan.rows_in == RowsIn.PROJECTION:
             self._demand_projection()
-        elif not plan.ranked_only:
+        elif plan.rows_in == RowsIn.TREE:
             self._demand_enumeration(counted)
         for order in plan.orders:
             for variables in order.bags:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class DeltaPaths(Protocol):
     """How a change of a view's relations becomes paths through its tree."""
 
-    terms: tuple[Term, ...]
+    def alike(self, tree: Tree) -> tuple[str, ...]:
+        """The atoms whose changes take the same paths; none where each has paths of its own."""
+        ...
 
     def occurrence(self, before: int) -> int:
         """The number of an atom among those that read the same; `before` is that of the one before, -1 at first."""
@@ -48,7 +50,8 @@ def delta_paths(tree: Tree) -> DeltaPaths:
 class AtomPaths:
     """A path for each leaf; a self-join telescopes over its atoms."""
 
-    terms: tuple[Term, ...] = ()
+    def alike(self, tree: Tree) -> tuple[str, ...]:
+        return ()
 
     def occurrence(self, before: int) -> int:
         return before + 1
@@ -71,8 +74,11 @@ class TermPaths:
     indexes, in the delta copy."""
 
     def __init__(self, terms: tuple[Term, ...]) -> None:
-        self.terms = terms
+        self._terms = terms
         self._copy: Table | None = None
+
+    def alike(self, tree: Tree) -> tuple[str, ...]:
+        return tuple(tree.leaves)
 
     def occurrence(self, before: int) -> int:
         return 0
@@ -88,14 +94,14 @@ class TermPaths:
         if position != 0:
             return
         assert self._copy is not None
-        for term in self.terms:
+        for term in self._terms:
             if not term.others:
                 view.add_path(assembler, view.tree.leaves[term.start], 0, term.times)
-        with assembler.unless_alone([_joined_words(view, term) for term in self.terms if term.others]):
+        with assembler.unless_alone([_joined_words(view, term) for term in self._terms if term.others]):
             assembler.path(view.number)
             assembler.upsert(self._copy)
             assembler.path_end()
-            for term in self.terms:
+            for term in self._terms:
                 if term.others:
                     _add_mixed(view, assembler, term, self._copy)
             assembler.clear(self._copy)

@@ -43,7 +43,7 @@ class OutputDelta(Attachment):
     def __init__(self, tree: Tree, limbs: int) -> None:
         self.tree = tree
         self.variables = tuple(dict.fromkeys(tree.definition.free))
-        self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.plan.is_divided
+        self.supports = ignores_multiplicity(tree.definition) and tree.output is None and not tree.is_shared
         self._aggregates: dict[tuple[View, Route], Table] = {}
         self._bounds = np.array([0, 0, 0, USUAL_ROWS], np.int64)
         self._shape(limbs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from sqlfront.maintenance.heavy_light.balance import Balance
 from sqlfront.maintenance.heavy_light.covers import add_part_paths
-from sqlfront.maintenance.heavy_light.part_trees import PartTrees
+from sqlfront.maintenance.heavy_light.part_trees import PartTrees, planned_part_trees
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.metering import Meter
 from sqlfront.maintenance.program.parallel_fill import in_parts, sweep
@@ -227,16 +227,11 @@ class MaintainedView:
     def _stores(self) -> dict[str, LeafStore]:
         return {atom: source.store for atom, source in self.sources.items()}
 
-    @property
-    def divided(self) -> bool:
-        """Whether the part trees alone keep the output."""
-        return self.plan.is_divided
-
     def balance_by(self, epsilon: float) -> None:
         """Tell heavy from light values by another epsilon; `refresh` fills the new tables, which are still empty."""
         self.epsilon, self.balance = epsilon, None
         part_trees = self.planned_part_trees()
-        if part_trees is not None and (self.divided or 0 < epsilon < 1):
+        if part_trees is not None and (self.tree.is_shared or 0 < epsilon < 1):
             part_trees.open(self.sources)
             part_trees.make_tables(self.limbs)
             self.part_trees = part_trees
@@ -245,10 +240,7 @@ class MaintainedView:
 
     def planned_part_trees(self) -> PartTrees | None:
         """The part trees of the plan, without tables; None if it has none."""
-        if (union := self.plan.union) is None:
-            return None
-        counted, symmetric = self.definition.mode == "bag", bool(self.delta_paths.terms)
-        return PartTrees(self.tree, union, self.number, counted=counted, symmetric=symmetric)
+        return planned_part_trees(self.tree, self.number, symmetric=bool(self.delta_paths.alike(self.tree)))
 
     def refresh(self, machine: Machine, room: Room | None = None) -> None:
         """Fit to the stores what the view keeps beside its tree, after tables, listeners or widths have changed."""
@@ -261,7 +253,7 @@ class MaintainedView:
 
     def _fill(self, machine: Machine, room: Room | None) -> int:
         flags, any_rows = 0, any(store.table.live for store in self._stores().values())
-        for view in self.tree.stored_inner() if any_rows and not self.divided else ():
+        for view in self.tree.stored_inner() if any_rows and not self.tree.is_shared else ():
             assembler = Assembler()
             scanned = build_path(self.tree, view, assembler, self.number, self.limbs)
             assert view.table is not None and view.shape is not None

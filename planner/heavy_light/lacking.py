@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading
 from sqlfront.planner.model.plan import Node
 
 

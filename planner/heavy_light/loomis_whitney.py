@@ -34,7 +34,7 @@ def _divided(definition: Definition, plan: Plan, strategy: Strategy) -> Union | 
     size = len(leaves)
     every = frozenset().union(*(leaf.variables for leaf in leaves))
     lacking = [every - set(leaf.variables) for leaf in leaves]
-    if (plan.free and set(plan.free) != every) or plan.projected:
+    if plan.free and set(plan.free) != every:
         return None
     if len(every) != size or len(frozenset().union(*lacking)) != size or any(len(lacked) != 1 for lacked in lacking):
         return None

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from sqlfront.planner.heavy_light.reasons import BEYOND_TRIANGLES, say_division
 from sqlfront.planner.model.exponents import MOST, Exponents, line
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 

@@ -11,15 +11,14 @@ from fractions import Fraction
 
 from sqlfront.planner.heavy_light.reasons import say_division
 from sqlfront.planner.model.exponents import EPSILON, REST, Exponents, line
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
-from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 
 
 def projected_join(definition: Definition, plan: Plan) -> Union | None:
     """The union, if the query is such a join; else None. O(N^eps) a change, O(N^(1-eps)) delay, linear space."""
-    if plan.shape != "free-connex" or plan.ranked_only or len(definition.atoms) != 2:
+    if plan.shape != "free-connex" or plan.rows_in == RowsIn.RANKED_TREE or len(definition.atoms) != 2:
         return None
     if not definition.free or definition.mode == "bag":
         return None

@@ -14,9 +14,8 @@ from sqlfront.planner.heavy_light.reasons import say_apart, say_query
 from sqlfront.planner.heavy_light.ring import Ring, all_variables, find_ring, listed_ring
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.exponents import REST, Exponents, greatest, least, line
-from sqlfront.planner.model.heavy_light import PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
-from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.heavy_light import PartKey, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 
 OPPOSITE = ("H*H*", "HLLL", "LLHL")
@@ -35,8 +34,8 @@ def ring_rows(definition: Definition, plan: Plan) -> Union | None:
     O(N^max(1-eps, min(1, 2 eps))) a change, O(N^max(2-eps, 1+eps)) space.
     """
     ring = None
-    if plan.shape == "cyclic" and not plan.projected:
-        first = plan.ranked_only and not plan.orders[0].top
+    if plan.shape == "cyclic":
+        first = plan.rows_in == RowsIn.RANKED_TREE and not plan.orders[0].top
         ring = find_ring(definition, 4) if first else listed_ring(definition, plan.free, 4)
     if ring is None:
         return None

@@ -17,8 +17,7 @@ from sqlfront.planner.heavy_light.reasons import say_apart, say_query
 from sqlfront.planner.heavy_light.ring import Ring, find_ring
 from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, least, line
-from sqlfront.planner.model.heavy_light import PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 
@@ -34,7 +33,7 @@ PAIRS = (
 def ring_sum(definition: Definition, plan: Plan) -> Union | None:
     """The strategy, if the query is a sum over a ring of four; else None. O(N^max(eps, min(1, 2 - 2 eps))) a change."""
     narrow = all(len(atom.variables) == 2 for atom in definition.atoms)
-    ring = find_ring(definition, 4) if narrow and plan.shape == "cyclic" and not (plan.free or plan.projected) else None
+    ring = find_ring(definition, 4) if narrow and plan.shape == "cyclic" and not plan.free else None
     if ring is None:
         return None
     trees = _Trees(definition, ring)

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections import Counter
 
 from sqlfront.planner.model.exponents import EPSILON, Exponents, greatest, line
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
-from sqlfront.planner.model.plan import Node, Plan
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading, Strategy, Union
+from sqlfront.planner.model.plan import Node, Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.theory.wording import enumerate_words, labels
 
@@ -24,7 +23,7 @@ def star(definition: Definition, plan: Plan) -> Union | None:
 
     O(N^((m-1)(1-eps)) log N) a change, O(N^eps log N) delay, O(N^max(1, m(1-eps))) space for m ends.
     """
-    if plan.shape == "cyclic" or not plan.ranked_only or plan.orders[0].top or definition.mode != "set":
+    if plan.shape == "cyclic" or plan.rows_in != RowsIn.RANKED_TREE or plan.orders[0].top or definition.mode != "set":
         return None
     schemes = {atom.name: tuple(column.name for column in atom.variables) for atom in definition.atoms}
     met = Counter(variable for scheme in schemes.values() for variable in scheme)

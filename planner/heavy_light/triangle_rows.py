@@ -21,7 +21,7 @@ def triangle_rows(definition: Definition, plan: Plan) -> Union | None:
 
     O(N^max(eps, 1-eps)) a change, O(N^1.5) space, O(1) delay.
     """
-    ring = listed_ring(definition, plan.free, 3) if plan.shape == "cyclic" and not plan.projected else None
+    ring = listed_ring(definition, plan.free, 3) if plan.shape == "cyclic" else None
     if ring is None or all(len(atom.variables) == 2 for atom in definition.atoms):
         return None
     trees = Ring(definition, ring)

@@ -11,8 +11,7 @@ from fractions import Fraction
 from sqlfront.planner.heavy_light.lacking import divide_by_next
 from sqlfront.planner.heavy_light.reasons import TRIANGLES, say_apart, say_division, say_query
 from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, MOST, REST, Exponent, Exponents, greatest, least, line
-from sqlfront.planner.model.heavy_light import Cover, Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Cover, Edge, PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.search.decomposition import STRATEGY
@@ -128,7 +127,7 @@ LISTED_TRIANGLES = Strategy(listed_triangles, "the triangles", TRIANGLES, say_di
 
 def _trees(definition: Definition, plan: Plan, count: int) -> _Trees | None:
     """The forms of trees for a triangle with `count` enumerated variables; None for another query."""
-    edges = triangle_edges(plan.root) if plan.shape == "cyclic" and not plan.projected else None
+    edges = triangle_edges(plan.root) if plan.shape == "cyclic" else None
     if edges is None:
         return None
     top = plan.root.children[0]

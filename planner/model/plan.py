@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Literal
 
 from sqlfront.planner.model.bound import CONSTANT_BOUND, ROWS_READ, Bound, Term
@@ -94,19 +95,32 @@ class OrderPlan:
         return tuple(node.variables for node in self.root.walk() if node.is_bag_leaf) if self.root is not None else ()
 
 
+class RowsIn(Enum):
+    """Where the rows of a view are read.
+
+    - tree: in the tree, or in part trees of a union.
+    - projection: in a projection of what the tree enumerates onto the query's own free variables (Idris et al., section
+      5: acyclic queries that are not free-connex), or onto distinct values.
+    - ranked tree: in the ranked tree of the first order. Nothing else has them.
+    """
+
+    TREE = "tree"
+    PROJECTION = "projection"
+    RANKED_TREE = "ranked tree"
+
+
 @dataclass(frozen=True)
 class Plan:
     """What runs and why.
 
-    `root.variables` is empty. `free` are the variables the tree can enumerate; when that is more
-    than the query's own free variables, `projected` says that a projection onto those is maintained
-    (Idris et al., section 5: acyclic queries that are not free-connex). `variables_added` names them.
+    `root.variables` is empty. `free` are the variables the tree can enumerate: the query's own free variables, and
+    `variables_added`.
     `weights` are the update rates, by table, for which the tree was chosen.
     `joins`, where every join is stored, are those that changes are joined with and add to, smaller ones first; the last
     is the result (see rules/materialize.py).
     `distinct_sets` are the plans of the definition's distinct values, in their order; `total` is the cost with them.
     `union` are the trees over heavy and light parts that keep what `root` puts out, or are kept beside it.
-    `orders` are those of its orders. `ranked_only`: nothing but the ranked tree of the first one is kept.
+    `orders` are those of its orders.
     `blocks` are the blocks of the query that are kept as views of their own, as far as they cost something; `inputs`
     are the relations that the view then reads itself, with the relations of its blocks.
     """
@@ -115,7 +129,6 @@ class Plan:
     strategy: str
     root: Node
     free: tuple[str, ...]
-    projected: bool
     variables_added: tuple[str, ...]
     cost: Cost
     reason: str
@@ -156,17 +169,17 @@ class Plan:
     @property
     def is_divided(self) -> bool:
         """Whether trees over heavy and light parts keep the output, and no tree of the whole tables does."""
-        return self.union is not None and not self.union.covers
+        return self.union is not None and self.union.keeps_rows
 
     @property
     def stores_combinations(self) -> bool:
         """Whether rows of several tables are stored together, so that memory may grow faster than the tables do."""
-        return self.shape in ("cyclic", "inequality") or self.projected
+        return self.shape in ("cyclic", "inequality") or self.rows_in == RowsIn.PROJECTION
 
     @property
     def hides_variables(self) -> bool:
         """Whether the tree enumerates variables that are not put out, and no projection is kept."""
-        return bool(self.variables_added) and not self.projected
+        return bool(self.variables_added) and self.rows_in != RowsIn.PROJECTION
 
     @property
     def tuple_delay(self) -> Bound:
@@ -187,7 +200,7 @@ class Plan:
     def keeps_rows_apart(self) -> bool:
         """Whether several nodes of the tree hold a row together: no projection has it, no ranked tree orders it."""
         enumerated = [node for node in self.root.walk() if node.connex and node is not self.root]
-        return not self.projected and not self.ranked_only and len(enumerated) > 1
+        return self.rows_in == RowsIn.TREE and len(enumerated) > 1
 
     @property
     def keeps_number(self) -> bool:
@@ -202,6 +215,6 @@ class Plan:
 
     weights: tuple[tuple[str, float], ...] = ()
     union: Union | None = None
-    ranked_only: bool = False
+    rows_in: RowsIn = RowsIn.TREE
     blocks: tuple[Block, ...] = ()
     inputs: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from sqlfront.planner.model.bound import (
 )
 from sqlfront.planner.model.cost import MATERIALIZED, Cost
 from sqlfront.planner.model.hypergraph import components, hypergraph
-from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import Atom, Definition, DistinctValues
 from sqlfront.planner.theory.keys import changes_one_tuple
 from sqlfront.planner.theory.wording import labels
@@ -30,7 +30,8 @@ def add_distinct_sets(plan: Plan, definition: Definition, plan_view: Callable[[D
     """
     if not definition.distinct_sets:
         return plan
-    plans = [replace(plan_view(distinct_set.definition), projected=True) for distinct_set in definition.distinct_sets]
+    planned = (plan_view(distinct_set.definition) for distinct_set in definition.distinct_sets)
+    plans = [replace(plan, rows_in=RowsIn.PROJECTION) for plan in planned]
     return replace(
         plan, distinct_sets=tuple(plans), total=_cost(plan, definition, plans), reason=_reason(plan, definition)
     )

@@ -7,14 +7,14 @@ from dataclasses import fields, replace
 from typing import get_args
 
 from sqlfront.planner.model.cost import Cost
-from sqlfront.planner.model.plan import Node, OrderPlan, Plan, Shape
+from sqlfront.planner.model.plan import Node, OrderPlan, Plan, RowsIn, Shape
 from sqlfront.planner.model.query import Definition
 
 
 def unmerged(plans: Sequence[Plan]) -> str | None:
     """Why branches with these plans are not merged, as one keeps more than a ranked tree; None if they are."""
     for plan in plans:
-        if not plan.ranked_only or plan.orders[0].root is None:
+        if plan.rows_in != RowsIn.RANKED_TREE or plan.orders[0].root is None:
             return plan.orders[0].obstacle or "its rows are kept in heavy and light parts, not in bags"
     return None
 
@@ -41,12 +41,11 @@ def merge_branches(definition: Definition, plans: Sequence[Plan]) -> Plan:
         strategy="ranked enumeration of a union",
         root=Node(()),
         free=definition.free,
-        projected=False,
         variables_added=(),
         cost=cost,
         reason=reason,
         orders=(OrderPlan(None, cost, reason, part_trees=roots),),
-        ranked_only=True,
+        rows_in=RowsIn.RANKED_TREE,
     )
 
 

@@ -15,7 +15,7 @@ from sqlfront.planner.model.bound import Bound
 from sqlfront.planner.model.cost import RANKED, RANKED_DISTINCT_DELAY, RANKED_LOGARITHMIC, ROUNDED, SORTED, Cost
 from sqlfront.planner.model.heavy_light import Reading, Union
 from sqlfront.planner.model.hypergraph import ordered_variables
-from sqlfront.planner.model.plan import Node, OrderPlan, Plan
+from sqlfront.planner.model.plan import Node, OrderPlan, Plan, RowsIn
 from sqlfront.planner.model.query import Definition, Order, Term, is_grouped
 from sqlfront.planner.search.join_tree import Weights, build_tree, cheapest_tree
 from sqlfront.planner.theory.group_changes import spreading_atom
@@ -36,10 +36,9 @@ def add_orders(plan: Plan, definition: Definition, weights: Weights) -> Plan:
         cost=orders[0].cost,
         reason=orders[0].reason,
         suggestion=None,
-        projected=False,
         variables_added=(),
         orders=orders,
-        ranked_only=True,
+        rows_in=RowsIn.RANKED_TREE,
     )
 
 

@@ -45,7 +45,6 @@ def plan_cyclic(definition: Definition, weights: Weights) -> Plan:
         strategy=STRATEGY,
         root=found.root,
         free=free,
-        projected=False,
         variables_added=added,
         cost=cost,
         reason=_explain(definition, found, cost, added),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlfront.planner.model.bound import CONSTANT_BOUND
 from sqlfront.planner.model.cost import PROJECTED, PROJECTED_AMORTISED, PROJECTED_CONSTANT
 from sqlfront.planner.model.hypergraph import hypergraph
-from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.passes.advice import suggest_columns
 from sqlfront.planner.search.join_tree import Weights, cheapest_tree
@@ -47,7 +47,6 @@ def plan_extension(definition: Definition, weights: Weights) -> Plan | None:
         strategy="dynamic Yannakakis with a maintained projection",
         root=root,
         free=free,
-        projected=True,
         variables_added=added,
         cost=cost,
         reason=(
@@ -57,6 +56,7 @@ def plan_extension(definition: Definition, weights: Weights) -> Plan | None:
         ),
         witness=spell_free_path(definition, path),
         suggestion=f"{suggest_columns(definition, added)}: the result is then enumerated, not stored",
+        rows_in=RowsIn.PROJECTION,
     )
 
 

@@ -43,7 +43,6 @@ def _assemble(definition: Definition, free: tuple[str, ...], root: Node, keys: G
         strategy="dynamic Yannakakis",
         root=root,
         free=free,
-        projected=False,
         variables_added=added,
         cost=LINEAR if keys is None else AMORTISED if keys[1] else CONSTANT,
         reason=_explain(definition, added, keys),

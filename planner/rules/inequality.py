@@ -30,7 +30,6 @@ def plan_inequality(definition: Definition, weights: Weights) -> Plan | None:
         strategy=STRATEGY,
         root=found.root,
         free=free,
-        projected=False,
         variables_added=added,
         cost=cost,
         reason=_explain(definition, found, cost, added),

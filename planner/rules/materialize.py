@@ -44,7 +44,6 @@ def materialize_joins(definition: Definition, automatic: Plan) -> Plan:
         strategy=STRATEGY,
         root=Node((), (result,), connex=True) if definition.free else result,
         free=tuple(dict.fromkeys(definition.free)),
-        projected=False,
         variables_added=(),
         cost=MATERIALIZED,
         reason="Every intermediate join is stored, as strategy = 'materialize' asks: a change costs as much as it "

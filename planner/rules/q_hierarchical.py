@@ -32,7 +32,6 @@ def plan_q_hierarchical(definition: Definition, weights: Weights) -> Plan | None
                 strategy="q-tree",
                 root=root,
                 free=free,
-                projected=False,
                 variables_added=added,
                 cost=CONSTANT,
                 reason=_explain(definition, added),

@@ -39,7 +39,6 @@ def plan_range_sums(definition: Definition, weights: Weights) -> Plan | None:
         strategy=STRATEGY,
         root=root,
         free=free,
-        projected=False,
         variables_added=added,
         cost=replace(cost, delay=LOGARITHMIC_BOUND) if listed else cost,
         reason=_explain(definition, added, listing),

@@ -94,7 +94,7 @@ def registrations(database: Database, session: Callable[[], ReadSession]) -> Ite
 
 def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
     """SQL that computes a view's columns from the raw columns of a scan, which has computed a frozen projection."""
-    from sqlfront.maintenance.output.reading import trees_read
+    from sqlfront.maintenance.output.reading import rows_of
 
     if definition.is_frozen:
         columns = [
@@ -113,7 +113,7 @@ def view_query(definition: Definition, entry: ViewEntry, source: str) -> str:
         for expression, (name, type_) in zip(definition.projection, definition.columns, strict=True)
     ]
     having = f" WHERE {definition.having}" if definition.having else ""
-    if definition.limit is None or not trees_read(entry.maintained):
+    if definition.limit is None or not rows_of(entry.maintained).trees:
         return f"SELECT {', '.join(outputs)} FROM ({core}) AS core{having}"
     sorting = definition.orders[0].sorting
     places = [f"({expression}) AS {quote(f'{number} sorted by')}" for number, (expression, _) in enumerate(sorting)]

@@ -17,13 +17,14 @@ from sqlfront.database.names import shown
 from sqlfront.database.transactions import captured, transaction
 from sqlfront.database.user_settings import frozen
 from sqlfront.define.deferring import copies_for, with_copies
-from sqlfront.define.epsilon import EPSILON, epsilon_of
+from sqlfront.define.epsilon import epsilon_of
 from sqlfront.define.following import following
 from sqlfront.define.parts import ComputedPart, Part, Parts, plan_parts
 from sqlfront.maintenance import epoch
 from sqlfront.maintenance.engine import Engine
 from sqlfront.maintenance.program.room import Room
 from sqlfront.maintenance.view.maintained_view import MaintainedView
+from sqlfront.planner.heavy_light.division import EPSILON
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.theory.core import minimise
 from sqlfront.sql.dialect import more_levels

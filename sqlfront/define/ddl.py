@@ -22,11 +22,12 @@ from sqlfront.database.update_mix import check_updates
 from sqlfront.define import persistence
 from sqlfront.define.at_worst import check_at_worst, warn_of_cost
 from sqlfront.define.build import bind, bind_stored, build_view, draft, orders_of, refusing_depth
-from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized, with_epsilon
+from sqlfront.define.epsilon import OPTIONS, check_epsilon, refuse_materialized
 from sqlfront.define.options import check_options
 from sqlfront.define.parts import Part
 from sqlfront.define.replacing import dropping, put_in_place, refuse_circle
 from sqlfront.define.row_errors import null_on_error
+from sqlfront.planner.heavy_light.division import divide
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.dialect import parse_query, printed
 from sqlfront.sql.guard import query_columns
@@ -195,7 +196,7 @@ def alter_view(database: Database, con: Any, name: Name, options: tuple[tuple[st
             _save_options(con, entry, entry_options)
             maintained = entry.maintained
             before, after = maintained.epsilon, checked.get("epsilon", maintained.epsilon)
-            stated, plan = maintained.plan, with_epsilon(maintained.definition, maintained.plan, after)
+            stated, plan = maintained.plan, divide(maintained.definition, maintained.plan, after)
             if after != before and plan is not stated:
                 database.engine.set_epsilon(maintained.name, after, plan)
                 undo.callback(database.engine.set_epsilon, maintained.name, before, stated)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlfront.define.epsilon import EPSILON, READS
+from sqlfront.planner.heavy_light.division import EPSILON, READS
 from sqlfront.storage.errors import ProgrammingError
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.database.database import Database
 from sqlfront.database.update_mix import update_weights
-from sqlfront.define.epsilon import EPSILON, epsilon_of, with_epsilon
+from sqlfront.define.epsilon import epsilon_of
 from sqlfront.planner.classify import plan_view
+from sqlfront.planner.heavy_light.division import EPSILON, divide
 from sqlfront.planner.model.computed_rows import ComputedRows
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
@@ -116,7 +117,7 @@ def _planned_parts(database: Database, bound: Bound, name: str, options: Mapping
         rates[fed or own] = rates.get(fed or own, 0.0) + sum(weights.values())
         plan = plan_definition(definition, weights, options.get("strategy"))
         epsilon = epsilon_of(options) if own == name else EPSILON
-        plan = with_epsilon(definition, plan, epsilon, options if own == name else None)
+        plan = divide(definition, plan, epsilon, options if own == name else None)
         if own == name and parts:
             plan = _with_blocks(plan, definition, parts)
         stateless = fed is not None and fed != own and _is_stateless(definition, unchecked)

@@ -11,10 +11,9 @@ from sqlfront.binding.session_settings import settings_of
 from sqlfront.database.user_settings import frozen
 from sqlfront.explain.described_boxes import block_box, block_data, node_data, node_line, tree_boxes, view_data
 from sqlfront.explain.drawing import Box, draw_svg, draw_text
-from sqlfront.explain.heavy import skew_data, skew_lines
+from sqlfront.explain.heavy import choice_plot, skew_data, skew_lines
 from sqlfront.explain.kept_orders import kept_orders, order_lines, order_names
 from sqlfront.explain.rewrites import Rewrite, find_rewrites
-from sqlfront.explain.tradeoff import choice_plot
 from sqlfront.maintenance.output.computed_nodes import describe_planned
 from sqlfront.maintenance.output.described_node import describe_unbuilt
 from sqlfront.maintenance.tree.description import DescribedTree, Description

@@ -1,15 +1,26 @@
-"""Heavy and light values, for EXPLAIN: the partitions' figures, the part trees', and other epsilons."""
+"""Heavy and light values, for EXPLAIN: the partitions' figures, the part trees', and the costs of other epsilons, as a
+table and as curves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlfront.explain.tradeoff import choice_table, cost_choices
+from sqlfront.explain.draw_plot import Plot
 from sqlfront.maintenance.tree.description import DescribedTree
+from sqlfront.planner.heavy_light.division import divide
+from sqlfront.planner.model.bound import CONSTANT_BOUND
+from sqlfront.planner.model.cost import Cost
 from sqlfront.planner.model.heavy_light import PartTree, Union
 from sqlfront.planner.model.plan import Plan
 from sqlfront.planner.model.query import Definition
+
+_CHOICES = (0, 0.25, 0.5, 0.75, 1)
+"""The epsilons whose costs an explanation compares."""
+
+_MEANINGS = {"update": "one change", "delay": "next row", "space": "memory"}
+_STEPS = 60
+"""Of a curve: its corners are at 1/3, 1/2 and 2/3."""
 
 
 def skew_data(definition: Definition, plan: Plan, tree: DescribedTree) -> dict[str, Any] | None:
@@ -24,7 +35,7 @@ def skew_data(definition: Definition, plan: Plan, tree: DescribedTree) -> dict[s
         "epsilon": tree.epsilon,
         "choices": [
             {"epsilon": epsilon, "update": str(cost.update), "delay": str(cost.delay), "space": str(cost.space)}
-            for epsilon, cost in cost_choices(definition, plan)
+            for epsilon, cost in _cost_choices(definition, plan)
         ],
         "part_trees": [
             {
@@ -58,7 +69,39 @@ def skew_lines(data: dict[str, Any] | None, definition: Definition, plan: Plan) 
         kept = figures["part_trees"].get(part_tree.name) if figures is not None else None
         rows = f": {' and '.join(map(str, kept))} rows" if kept else ""
         yield f"part tree {part_tree.name}, {part_tree.reading.value} ({parts}){rows}"
-    yield from choice_table(cost_choices(definition, plan), data["epsilon"])
+    yield from _choice_table(_cost_choices(definition, plan), data["epsilon"])
+
+
+def choice_plot(definition: Definition, plan: Plan, epsilon: float) -> Plot:
+    """The exponents of N in the costs of all epsilons from 0 to 1."""
+    lines: dict[str, list[tuple[float, float]]] = {meaning: [] for meaning in _MEANINGS.values()}
+    for number in range(_STEPS + 1):
+        x = number / _STEPS
+        cost = divide(definition, plan, x).stated_cost
+        for kind, meaning in _MEANINGS.items():
+            lines[meaning].append((x, float(getattr(cost, kind).power)))
+    moving = {name: points for name, points in lines.items() if any(y for _, y in points)}
+    return Plot("exponent of N by epsilon", "epsilon", moving, epsilon)
+
+
+def _cost_choices(definition: Definition, plan: Plan) -> list[tuple[float, Cost]]:
+    """The costs that several epsilons have."""
+    return [(epsilon, divide(definition, plan, epsilon).stated_cost) for epsilon in _CHOICES]
+
+
+def _choice_table(choices: Sequence[tuple[float, Cost]], epsilon: float) -> Iterator[str]:
+    """The lines of a table of the costs that several epsilons have; the view's own is marked.
+
+    Costs that are constant for all are left out.
+    """
+    kinds = [kind for kind in _MEANINGS if any(getattr(cost, kind) != CONSTANT_BOUND for _, cost in choices)]
+    rows = [["epsilon", *(_MEANINGS[kind] for kind in kinds)]]
+    for choice, cost in choices:
+        mark = " (now)" if choice == epsilon else ""
+        rows.append([f"{choice:g}{mark}", *(str(getattr(cost, kind)) for kind in kinds)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _kept(union: Union) -> Iterator[PartTree]:

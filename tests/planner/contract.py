@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sqlfront.planner.model.hypergraph import components, constrained, hypergraph, vertices
-from sqlfront.planner.model.plan import Node, Plan, needed
+from sqlfront.planner.model.plan import Node, Plan, RowsIn, needed
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.rules import range_sums
 from sqlfront.planner.rules.materialize import STRATEGY, rest, shown_variables
@@ -131,9 +131,10 @@ def _check_free(plan: Plan, definition: Definition) -> None:
     _require(plan.free == own + plan.variables_added, "free is the query's own, then what was added", plan.root)
     _require(len(set(plan.free)) == len(plan.free), "free has no repeats", plan.root)
     if definition.mode == "bag":
-        _require(not plan.projected, "a bag needs no projection", plan.root)
+        _require(plan.rows_in != RowsIn.PROJECTION, "a bag needs no projection", plan.root)
     else:
-        _require(plan.projected == bool(plan.variables_added), "an extension is projected", plan.root)
+        projected = plan.rows_in == RowsIn.PROJECTION
+        _require(projected == bool(plan.variables_added), "an extension is projected", plan.root)
 
 
 def _check_simple(root: Node) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.bound import CONSTANT_BOUND
-from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import DistinctValues, LeafColumn
 from sqlfront.planner.rules.cyclic import STORE
 from tests.planner.contract import check_plan
@@ -89,7 +89,7 @@ def test_reason_names_the_declared_keys() -> None:
 
 def test_reason_names_what_a_bag_enumerates_besides() -> None:
     plan = _plan("E(x,y), T(y) -> x [bag]")
-    assert (plan.variables_added, plan.projected) == (("y",), False)
+    assert (plan.variables_added, plan.rows_in) == (("y",), RowsIn.TREE)
     assert "once y is enumerated too" in plan.reason
 
 
@@ -168,7 +168,7 @@ def test_distinct_sets_add_to_the_cost_of_a_cyclic_query() -> None:
     distinct_set = DistinctValues(inner, (("a", "a"),), ("b",), ordered=True, label="b")
     definition = replace(parse_definition("r(a,b), s(b,c), t(c,a) -> a"), distinct_sets=(distinct_set,))
     plan = plan_view(definition)
-    assert plan.distinct_sets[0].projected
+    assert plan.distinct_sets[0].rows_in == RowsIn.PROJECTION
     assert str(plan.stated_cost.preprocessing) == "O((N^1.5 + values kept) log N)"
     assert str(plan.stated_cost.update) == "O(N + change of the values kept * log N)"
 

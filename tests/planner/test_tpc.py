@@ -10,7 +10,7 @@ import pytest
 
 from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.classify import plan_view
-from sqlfront.planner.model.plan import Plan
+from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.tasks import classify_tasks
 from sqlfront.planner.theory.core import minimise
@@ -121,7 +121,7 @@ def test_what_must_be_put_out_besides() -> None:
     for name in QUERIES:
         plan = plan_view(_definition(name, con, "none"))
         assert isinstance(plan, Plan)
-        if plan.projected:
+        if plan.rows_in == RowsIn.PROJECTION:
             added[name] = set(plan.variables_added)
     assert added == {
         "Q9": {"s_nationkey", "s_suppkey", "o_orderkey"}, "Q16prime": {"pk"}, "DS3": {"d_date_sk", "ss_item_sk"},

@@ -72,7 +72,7 @@ def test_random_streams(tables, query, epsilon):
     """Values become heavy and light, the number of rows doubles and halves; at the end nothing is left."""
     rings, generator = Rings(tables), random.Random(f"{query} {epsilon}")
     rings.create("v", epsilon, query)
-    assert maintained(rings).divided and maintained(rings).plan.union.joint
+    assert maintained(rings).tree.is_shared and maintained(rings).plan.union.joint
     bags = {name: Counter({(100 + i, 100 + i, 1): 1 for i in range(160 // len(tables))}) for name in tables}
     rings.apply({name: [(*row, 1) for row in bag] for name, bag in bags.items()})
     for step in range(6):

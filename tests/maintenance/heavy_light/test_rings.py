@@ -15,7 +15,7 @@ from sqlfront.planner.classify import plan_view
 from sqlfront.planner.heavy_light.ring import find_ring
 from sqlfront.planner.heavy_light.ring_sum import _Trees
 from sqlfront.planner.heavy_light.strategies import find_union
-from sqlfront.planner.model.part_key import Cell, PartKey, Status
+from sqlfront.planner.model.heavy_light import Cell, PartKey, Status
 from tests.maintenance.heavy_light.test_part_trees import EPSILONS, slope
 from tests.planner.notation import parse_definition
 

@@ -11,8 +11,7 @@ import sqlfront
 from sqlfront.planner.heavy_light import strategies
 from sqlfront.planner.heavy_light.reasons import say_division
 from sqlfront.planner.model.exponents import EPSILON, LEAST_MORE, Exponent, Exponents, greatest, least, line
-from sqlfront.planner.model.heavy_light import Edge, PartTree, Reading, Strategy, Union
-from sqlfront.planner.model.part_key import PartKey
+from sqlfront.planner.model.heavy_light import Edge, PartKey, PartTree, Reading, Strategy, Union
 from sqlfront.planner.model.plan import Node, Plan
 from sqlfront.planner.model.query import Definition
 

@@ -72,7 +72,7 @@ class Kept:
     def is_right(self, *, whole: bool) -> None:
         for name, view in self.views.items():
             assert self.con.execute(f"CHECK MATERIALIZED VIEW {name}").fetchall() == []
-            assert view.balance is not None and view.divided
+            assert view.balance is not None and view.tree.is_shared
             if whole:
                 view.balance._check()
 

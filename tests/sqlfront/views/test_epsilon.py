@@ -131,10 +131,10 @@ def test_with_output_columns_epsilon_is_by_request(con, free):
     con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.4)")
     assert maintained(con).balance is None and is_right(con)
     con.execute("REFRESH MATERIALIZED VIEW v")
-    assert maintained(con).divided and maintained(con).epsilon == 0.4 and is_right(con)
+    assert maintained(con).tree.is_shared and maintained(con).epsilon == 0.4 and is_right(con)
     for epsilon in (0.75, 1, 0):
         con.execute(f"ALTER MATERIALIZED VIEW v SET (epsilon = {epsilon})")
-        assert maintained(con).divided and is_right(con)
+        assert maintained(con).tree.is_shared and is_right(con)
         assert con.explain("v").to_dict()["heavy"]["epsilon"] == epsilon
         con.execute(f"INSERT INTO s SELECT {int(4 * epsilon)}, i FROM range(100, 120) x(i)")
         con.execute(f"DELETE FROM r WHERE a = {int(4 * epsilon)}")
@@ -179,7 +179,7 @@ def test_explain_tells_of_the_part_trees(con, free, delay, space):
 def test_the_planner_chooses_by_the_share_of_reads(con, free, reads, divided):
     con.execute(f"CREATE MATERIALIZED VIEW v WITH (reads = {reads}) AS {GROUPED[free]}")
     fill(con)
-    assert maintained(con).divided == divided and is_right(con)
+    assert maintained(con).tree.is_shared == divided and is_right(con)
 
 
 def test_reads_is_for_triangles(con):
@@ -215,7 +215,7 @@ def test_values_kept_beside_a_union(con):
     for name in "rst":
         con.execute(f"INSERT INTO {name} SELECT i % 7, (i * i) % 11 FROM range(90) x(i)")
     fill(con)
-    assert maintained(con).divided and is_right(con) and con.execute("SELECT count(*) FROM v").fetchone()[0] > 3
+    assert maintained(con).tree.is_shared and is_right(con) and con.execute("SELECT count(*) FROM v").fetchone()[0] > 3
     con.execute("DELETE FROM s WHERE c % 3 = 1")
     assert is_right(con)
 
@@ -418,7 +418,7 @@ def test_tables_may_be_partitioned_by_one_column(con, query, epsilon):
     explained, view = con.explain("v").to_dict(), maintained(con)
     assert explained["cost"]["space"] == {None: "O(N^1.5)", 0.3: "O(N^1.3)"}.get(epsilon, "O(N)")
     assert {part_tree["name"] for part_tree in explained["heavy"]["part_trees"]} == {"HHH", "LLL", "*HL", "L*H", "HL*"}
-    assert view.divided and all(len(one.columns) == 1 for one in view.balance.part_trees.partitions)
+    assert view.tree.is_shared and all(len(one.columns) == 1 for one in view.balance.part_trees.partitions)
     con.execute("ALTER MATERIALIZED VIEW v SET (epsilon = 0.6)")
     assert len(maintained(con).plan.union.part_trees) == 5 and is_right(con)
     con.execute("ALTER MATERIALIZED VIEW v SET (partition = 'double')")

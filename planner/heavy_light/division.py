@@ -1,0 +1,73 @@
+"""A plan divided by heavy and light values: whether it is better than the plan's one tree, and what it costs then.
+
+The strategies know the trees (strategies.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlfront.planner.heavy_light.strategies import find_union
+from sqlfront.planner.model.heavy_light import Union
+from sqlfront.planner.model.plan import Plan, RowsIn
+from sqlfront.planner.model.query import Definition
+from sqlfront.planner.passes.distinct_plans import add_distinct_sets
+from sqlfront.planner.passes.orders import over_part_trees
+
+EPSILON = 0.5
+"""The least cost of a change."""
+
+READS = 1.0
+"""Nothing declared: a view may be read after every change."""
+
+_NOMINAL_ROWS = 1e6
+"""For which the planner compares expected costs."""
+
+
+def divide(definition: Definition, plan: Plan, epsilon: float, options: Mapping[str, Any] | None = None) -> Plan:
+    """A plan that is a union of trees over heavy and light parts, if one is known for its query; else the plan itself.
+
+    A view is divided if its strategy always is, if its `options` say so, or if it was already.
+    """
+    union = plan.union
+    if union is None and not plan.joins:
+        union = find_union(definition, plan, single=(options or {}).get("partition") == "single")
+    if union is None:
+        return plan
+    divided = plan.union is not None or (options is not None and _divides(union, plan, options))
+    if not (divided or union.strategy.choice == "always"):
+        return plan
+    strategy, cost = union.strategy, union.exponents.cost(epsilon)
+    ordered = zip(plan.orders, definition.orders, strict=True)
+    orders = tuple(
+        over_part_trees(planned, order, union, cost, distinct=strategy.distinct) for planned, order in ordered
+    )
+    rows_in = plan.rows_in if plan.rows_in != RowsIn.RANKED_TREE or orders[0].is_ranked else RowsIn.TREE
+    changed = replace(
+        plan, strategy=strategy.name(epsilon), cost=orders[0].cost if rows_in == RowsIn.RANKED_TREE else cost,
+        union=union, root=union.root, free=union.enumerated(plan.free),
+        reason=strategy.reason(definition, union, plan.free, epsilon), distinct_sets=(), total=None, orders=orders,
+        rows_in=rows_in,
+    )  # fmt: skip
+    distinct_sets = iter(plan.distinct_sets)
+    return add_distinct_sets(changed, definition, lambda _: next(distinct_sets))
+
+
+def _divides(union: Union, plan: Plan, options: Mapping[str, Any]) -> bool:
+    """Whether a view is better kept by trees over heavy and light parts than by its plan's one tree.
+
+    As asked by `epsilon`, else by the costs that are expected in the worst case: with the share `reads` of operations
+    that read all rows, trees over parts save changes and cost the delay of rows. First rows are only divided if asked.
+    """
+    if options.keys() & {"epsilon", "partition"}:
+        return True
+    if union.strategy.choice == "if asked":
+        return False
+    divided, rows, reads = union.exponents.cost(EPSILON), union.exponents.rows, float(options.get("reads", READS))
+    whole, parts = (
+        (1 - reads) * _NOMINAL_ROWS ** float(change) + reads * _NOMINAL_ROWS ** float(rows + wait)
+        for change, wait in ((plan.cost.update.power, 0), (divided.update.power, divided.delay.power))
+    )
+    return parts < whole
