@@ -123,7 +123,9 @@ class TypedTerms:
             left = self._scan("f")
         right = self._scan("k")
         kind: JoinKind = self.random.choice(("inner", "left", "semi", "anti"))
-        joined = Join(kind, left, right, Compare("=", self.value(NUMBER, left.columns, 0), Ref(right.columns[0])))
+        joined: Term = Join(kind, left, right, Compare("=", self.value(NUMBER, left.columns, 0), Ref(right.columns[0])))
+        if kind == "left" and self.random.random() < 0.4:
+            joined = Filter(joined, IsNull(Ref(right.columns[0])))
         return joined if self.random.random() < 0.4 else self._kept(joined, left.columns)
 
     def _set(self, depth: int, outer: Sequence[Column]) -> Term:
