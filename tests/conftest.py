@@ -38,8 +38,12 @@ collect_ignore = (
 )
 """Tests of the sources, which are not there when a wheel is tested."""
 
-TOGETHER = {"tests/spark/": "spark", "[spark": "spark", "tests/streams/": "streams"}
-"""What is in the names of tests that share what is slow to make: a session of Spark, or what streams have done."""
+TOGETHER = {
+    "tests/spark/": "spark", "[spark": "spark", "tests/streams/": "streams",
+    "tests/test_rails.py": "sources", "tests/test_house.py": "sources",
+}  # fmt: skip
+"""What is in the names of tests that share what is slow to make: a session of Spark, what streams have done, or the
+trees of all sources."""
 
 
 SELDOM = dict((*line.split(" 1/"), "0")[:2] for line in (Path(__file__).parent / "seldom.txt").read_text().splitlines())

@@ -9,7 +9,6 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 import sqlfront
@@ -18,6 +17,7 @@ from sqlfront.shards.routes import Router
 from sqlfront.shards.shard_log import ShardDelta, ShardLog, pack
 from sqlfront.shards.shard_plan import ShardPlan
 from tests.definition_oracle import insert_rows
+from tests.judges import judge
 
 TABLES = {
     "r": {"a": "BIGINT", "b": "VARCHAR", "n": "INTEGER"},
@@ -69,18 +69,16 @@ class LocalShards:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The view's rows, as its combination makes them of the shards' rows in DuckDB."""
-        con = duckdb.connect()
         names = ", ".join(f'"{name}" {type_}' for name, type_ in self.plan.columns)
-        con.execute(f"CREATE TABLE changes ({names}, _weight BIGINT)")
         own = ", ".join(f'"{name}"' for name, _ in self.plan.columns)
-        for change in self.put_out:
-            con.register("change", change)
-            con.execute(f"INSERT INTO changes SELECT {own}, _weight FROM change")
-        netted = f"SELECT {own}, sum(_weight) AS _copies FROM changes GROUP BY ALL"
-        con.execute(f"CREATE TABLE parts AS SELECT {own} FROM ({netted}), range(_copies::BIGINT)")
-        found = con.execute(self.plan.combination.query("parts")).fetchall()
-        con.close()
-        return found
+        with judge() as con:
+            con.execute(f"CREATE TABLE changes ({names}, _weight BIGINT)")
+            for change in self.put_out:
+                con.register("change", change)
+                con.execute(f"INSERT INTO changes SELECT {own}, _weight FROM change")
+            netted = f"SELECT {own}, sum(_weight) AS _copies FROM changes GROUP BY ALL"
+            con.execute(f"CREATE TABLE parts AS SELECT {own} FROM ({netted}), range(_copies::BIGINT)")
+            return con.execute(self.plan.combination.query("parts")).fetchall()
 
     def close(self) -> None:
         for key in [key for key in shard._hot if key[0] == self.query]:
@@ -134,12 +132,10 @@ def arrow(table, rows):
 
 
 def oracle(held, query):
-    con = duckdb.connect()
-    for table, columns in TABLES.items():
-        con.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
-        rows = [list(row) for row in held[table].elements()]
-        if rows:
-            insert_rows(con, table, rows)
-    found = con.execute(query).fetchall()
-    con.close()
-    return found
+    with judge() as con:
+        for table, columns in TABLES.items():
+            con.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
+            rows = [list(row) for row in held[table].elements()]
+            if rows:
+                insert_rows(con, table, rows)
+        return con.execute(query).fetchall()

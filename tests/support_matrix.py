@@ -16,6 +16,7 @@ from sqlfront.planner.heavy_light.division import EPSILON, divide
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.planner.model.whole_cost import Block
 from sqlfront.planner.passes.block_costs import block_cost, computed_cost
+from tests.catalogs import WithoutMacros
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = ROOT / "tests" / "fixtures" / "binder"
@@ -47,13 +48,6 @@ Generated from tests/fixtures/binder by `python -m tests.support_matrix`; every 
 compared with DuckDB by the test suite. The tables' definitions are in tests/fixtures/binder/schema.sql.
 N is the number of rows in the view's tables.
 """
-
-
-class WithoutMacros(DuckDBCatalog):
-    """For queries that call no macro: listing the macros takes longer than all else."""
-
-    def has_macros(self) -> bool:
-        return False
 
 
 def matrix() -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_rails import nodes
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("sqlfront", "maintenance", "planner", "storage")
 MAY_IMPORT = {
@@ -25,7 +27,7 @@ def sources(*packages: str) -> list[Path]:
 def imported(path: Path) -> list[tuple[int, str]]:
     """The (line, package) of every import in a file, those inside functions included."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [(node.lineno, package_of(alias.name)) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -72,8 +74,10 @@ def test_files_are_short():
 
 
 def test_every_module_says_what_it_is():
-    silent = [path for path in sources(*PACKAGES) if not ast.get_docstring(ast.parse(path.read_text()))]
-    assert silent == []
+    modules = {path: nodes(path)[0] for path in sources(*PACKAGES)}
+    assert [
+        path for path, module in modules.items() if not (isinstance(module, ast.Module) and ast.get_docstring(module))
+    ] == []
 
 
 def test_variants_that_run_seldom_are_those_of_tests() -> None:

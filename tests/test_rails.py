@@ -58,13 +58,21 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The nodes of a file's tree, its module first."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_nodes() -> Iterator[None]:
+    """Nodes that stay would be looked at by the garbage collections of all later tests."""
+    yield
+    nodes.cache_clear()
 
 
 def imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
     """Every module of ours that a file imports: at run time, in a function, or for annotations only."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -119,7 +127,7 @@ def knots(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 def private_reads(path: Path) -> list[str]:
     """Private attributes that a file reads of others: neither of self or cls, nor of names it defines itself."""
     own, read = set(), []
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
                 own.add(name)
@@ -127,7 +135,7 @@ def private_reads(path: Path) -> list[str]:
                 own.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
                 own.add(name)
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls" | "sys" | "os")):
                 continue
@@ -145,7 +153,7 @@ def is_private(name: str) -> bool:
 def header_reads(path: Path) -> list[str]:
     return [
         ast.unparse(node)
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "header"
     ]
 
@@ -188,7 +196,7 @@ def test_no_test_reads_the_privates_of_a_connection():
     found = {
         f"{relative(path)}:{node.lineno}"
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute) and node.attr in private and ast.unparse(node.value) not in ("self", "m")
     }
     assert found == set()

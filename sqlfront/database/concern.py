@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from sqlfront.database.database import Database
     from sqlfront.database.names import Key
 
-_VIEWS = f"SELECT view_name, sql FROM duckdb_views() WHERE NOT internal AND NOT {is_reserved_sql('view_name')}"
+_VIEWS = f"""
+    SELECT view_name, sql FROM duckdb_views()
+    WHERE database_name <> 'system' AND NOT internal AND NOT {is_reserved_sql("view_name")}"""
 
 
 class Concern(NamedTuple):

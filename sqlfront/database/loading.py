@@ -47,7 +47,7 @@ class Evaluator:
     def _con_for_guards(self) -> Any:
         """A database that leaves expressions where they are: the other takes common subexpressions out of `_GUARDS`,
         and so evaluates them on all rows."""
-        return casting.connect("common_subexpressions")
+        return casting.session("common_subexpressions")
 
     def _cursor(self, guards: bool, settings: Settings) -> Any:
         if (guards, settings) not in self._cursors:

@@ -34,5 +34,5 @@ def reads_ours(session: Session, statement: PassThrough) -> bool:
 
 
 _VIEW = f"""
-    SELECT 1 FROM duckdb_views() WHERE NOT internal AND list_contains($names, lower(view_name))
-    AND NOT {is_reserved_sql("view_name")} LIMIT 1"""
+    SELECT 1 FROM duckdb_views() WHERE database_name <> 'system' AND NOT internal
+    AND list_contains($names, lower(view_name)) AND NOT {is_reserved_sql("view_name")} LIMIT 1"""

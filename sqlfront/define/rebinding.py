@@ -252,8 +252,8 @@ def _refuse_hidden(con: Any, views: Sequence[ViewEntry]) -> None:
     temporary = {
         name
         for (name,) in con.execute(
-            "SELECT lower(table_name) FROM duckdb_tables() WHERE temporary "
-            "UNION ALL SELECT lower(view_name) FROM duckdb_views() WHERE temporary"
+            "SELECT lower(table_name) FROM duckdb_tables() WHERE database_name = 'temp' "
+            "UNION ALL SELECT lower(view_name) FROM duckdb_views() WHERE database_name = 'temp'"
         ).fetchall()
     }
     for table in (table for entry in views for table in _tables(entry)):

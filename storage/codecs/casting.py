@@ -31,14 +31,12 @@ def connect(*disabled: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def session() -> duckdb.DuckDBPyConnection:
+def session(*disabled: str) -> duckdb.DuckDBPyConnection:
     """A session of a private in-memory database that the process has for computing, which keeps nothing."""
-    return _for_computing().cursor()
+    return _for_computing(*disabled).cursor()
 
 
-@cache
-def _for_computing() -> duckdb.DuckDBPyConnection:
-    return connect()
+_for_computing = cache(connect)
 
 
 def under(connection: duckdb.DuckDBPyConnection, settings: Settings) -> duckdb.DuckDBPyConnection:

@@ -14,6 +14,7 @@ from sqlfront.planner.model.plan import Plan, RowsIn
 from sqlfront.planner.model.query import Definition
 from sqlfront.planner.tasks import classify_tasks
 from sqlfront.planner.theory.core import minimise
+from tests.catalogs import WithoutMacros
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 
@@ -56,7 +57,7 @@ def _database(constraints: str) -> duckdb.DuckDBPyConnection:
 
 def _definition(name: str, con: duckdb.DuckDBPyConnection, constraints: str) -> Definition:
     if name not in NOTATION:
-        return minimise(bind_view(QUERIES[name], con).definition)
+        return minimise(bind_view(QUERIES[name], con, WithoutMacros(con)).definition)
     text = NOTATION[name]
     if constraints != "references":
         text = re.sub(r";([^;)]*);[^)]*\)", r";\1)", text)
@@ -100,7 +101,7 @@ WRITTEN = {
 def test_the_classes_of_blocks_as_they_are_written(constraints: str) -> None:
     con, found = _database(constraints), {}
     for name in NOTATION:
-        definition = minimise(bind_view(QUERIES[name], con).definition)
+        definition = minimise(bind_view(QUERIES[name], con, WithoutMacros(con)).definition)
         plan = plan_view(definition)
         assert isinstance(plan, Plan)
         check_plan(plan, definition)

@@ -24,6 +24,7 @@ from sqlfront.storage.codecs.casting import connect
 from sqlfront.storage.codecs.encoding import Dictionaries
 from sqlfront.storage.errors import DataError, NotSupportedError
 from sqlfront.storage.kernels.programs.expression import BLOCK
+from tests.judges import judge
 from tests.maintenance.relation.expression_fuzz import COLUMNS, as_batch, batches, expressions
 from tests.maintenance.relation.test_ingest import count_calls
 
@@ -250,17 +251,17 @@ def changes(rows, weight=1, types=ARROW):
     return pa.record_batch([*columns, weights], names=["k", "p", "q", "s", "d", "t", "_weight"])
 
 
-def judge(con, rows):
+def check_views(con, rows):
     """Every view is DuckDB's result over the rows."""
-    own = duckdb.connect()
-    own.execute(f"CREATE TABLE t ({TABLE})")
-    if rows:
-        own.register("rows", pa.Table.from_batches([changes(rows)]).drop_columns("_weight"))
-        own.execute("INSERT INTO t FROM rows")
-    for name, query in VIEWS.items():
-        assert sorted(con.execute(f"FROM {name}").fetchall(), key=repr) == sorted(
-            own.execute(query).fetchall(), key=repr
-        )
+    with judge() as own:
+        own.execute(f"CREATE TABLE t ({TABLE})")
+        if rows:
+            own.register("rows", pa.Table.from_batches([changes(rows)]).drop_columns("_weight"))
+            own.execute("INSERT INTO t FROM rows")
+        for name, query in VIEWS.items():
+            assert sorted(con.execute(f"FROM {name}").fetchall(), key=repr) == sorted(
+                own.execute(query).fetchall(), key=repr
+            )
 
 
 def test_single_rows_take_the_short_way(con, monkeypatch):
@@ -273,8 +274,8 @@ def test_single_rows_take_the_short_way(con, monkeypatch):
         if number % 3 == 2:
             con.apply_row("t", rows.pop(0), -1)
         if number % 40 == 0:
-            judge(con, rows)
-    judge(con, rows)
+            check_views(con, rows)
+    check_views(con, rows)
     assert all(served)
 
 
@@ -293,7 +294,7 @@ def test_batches_take_the_short_way(monkeypatch):
         if number % 3 == 2:
             con.apply({"t": changes(rows[:100], -1, integer)})
             del rows[:100]
-        judge(con, rows)
+        check_views(con, rows)
     assert sum(served) > 8
 
 
@@ -305,7 +306,7 @@ def test_an_overflow_is_duckdbs_error_and_changes_nothing(con):
         with pytest.raises(sqlfront.DataError, match=r"Overflow in addition of INT8 \(100 \+ 100\)"):
             attempt()
         assert con.execute("FROM sums").fetchall() == [("a", 120)]
-        judge(con, [good])
+        check_views(con, [good])
 
 
 def test_text_constants_outlive_sweeps_and_go_with_their_views(con):
@@ -315,7 +316,7 @@ def test_text_constants_outlive_sweeps_and_go_with_their_views(con):
     for text in ("one", "two", "a", "b"):
         row = (1, Decimal(1), Decimal("0.05"), text, datetime.date(1998, 1, 1), 1)
         con.apply_row("t", row)
-        judge(con, [row])
+        check_views(con, [row])
         con.apply_row("t", row, -1)
         varchar.sweep()
         assert varchar.live() == varchar.pinned == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import groupby
 from statistics import fmean
 from typing import Any
@@ -35,12 +36,17 @@ Row = dict[Column, Any]
 PLACE = Column(0, "place", "BIGINT")
 
 
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"threads": 1})
+
+
 class Interpreter:
     """Evaluates terms over tables given as rows by column name."""
 
     def __init__(self, tables: Mapping[tuple[str, ...], Sequence[Mapping[str, Any]]]) -> None:
         self._tables = tables
-        self._con = duckdb.connect()
+        self._con = _duckdb()
 
     def run(self, term: Term, outer: Row | None = None) -> list[Row]:
         """The rows of a term; `outer` is the row of the dependent join around it."""

@@ -21,7 +21,7 @@ LEAST_FIRED = 2
 def test_rules_make_no_query_fail_that_duckdb_answers(seed: int) -> None:
     for number in seeds(seed):
         tables, term = random_tables(number), RandomTerms(number, failing=True).term(3 + number % 2)
-        con = filled(tables)
+        con = filled(tables, duckdb.connect())
         con.execute("PRAGMA disable_optimizer")  # It may take a condition that fails before one that guards it.
         try:
             expected = answers(tables, term, con)

@@ -10,6 +10,7 @@ import pytest
 
 from sqlfront.planner.algebra.terms import Term, walk
 from sqlfront.planner.algebra.to_sql import to_sql
+from tests.judges import judge
 from tests.planner.algebra.interpreter import Interpreter
 from tests.planner.algebra.random_terms import TABLES, RandomTerms
 
@@ -32,9 +33,8 @@ def random_tables(seed: int) -> Tables:
     return tables
 
 
-def filled(tables: Tables) -> duckdb.DuckDBPyConnection:
+def filled(tables: Tables, con: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
     """A database with the tables."""
-    con = duckdb.connect()
     for (name,), columns in TABLES.items():
         con.execute(f"CREATE TABLE {name} ({', '.join(f'{column} INTEGER' for column in columns)})")
         for row in tables[name,]:
@@ -43,7 +43,9 @@ def filled(tables: Tables) -> duckdb.DuckDBPyConnection:
 
 
 def answers(tables: Tables, term: Term, con: duckdb.DuckDBPyConnection | None = None) -> Counter[tuple[object, ...]]:
-    con = con or filled(tables)
+    if con is None:
+        with judge() as own:
+            return answers(tables, term, filled(tables, own))
     query = to_sql(term, [(column, f"column {column}") for column in term.columns])
     rows = con.execute(query).fetchall()
     assert [item[0] for item in con.description or ()] == [f"column {column}" for column in term.columns]

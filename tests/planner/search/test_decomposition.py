@@ -8,7 +8,7 @@ from itertools import combinations, permutations
 from random import Random
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sqlfront.planner.classify import plan_view
@@ -24,6 +24,7 @@ from tests.planner.contract import check_plan
 from tests.planner.evaluate import assert_computes
 from tests.planner.notation import parse_definition, read_texts
 from tests.planner.strategies import databases, definitions, rings_and_cliques
+from tests.slices import examples
 
 
 def draw(node: Node) -> str:
@@ -73,7 +74,7 @@ def cyclic(draw: st.DrawFn, atoms: int = 7, variables: int = 6) -> Definition:
     return definition
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25)
 @given(cyclic())
 def test_the_width_is_the_least_of_all_elimination_orders(definition: Definition) -> None:
     found = decompose(definition, definition.free, {})
@@ -113,7 +114,7 @@ def exponents(root: Node, edges: Edges) -> tuple[Fraction, Fraction, Fraction]:
     return width, update, space
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80)
 @given(cyclic(variables=8))
 def test_the_exponents_are_the_trees(definition: Definition) -> None:
     found = decompose(definition, definition.free, {})
@@ -135,7 +136,7 @@ def _below(node: Node, edges: Edges) -> dict[str, frozenset[str]]:
     return {name: edges[name] for name in names if name is not None}
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80)
 @given(st.data())
 def test_the_tree_computes_the_query(data: st.DataObject) -> None:
     """Filled bottom-up and walked from the root, the tree gives each row over `free` once, with its multiplicity."""
@@ -146,7 +147,7 @@ def test_the_tree_computes_the_query(data: st.DataObject) -> None:
     assert_computes(plan, definition, rows)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(25)
 @given(cyclic())
 def test_the_beam_finds_trees_that_are_hardly_wider(definition: Definition) -> None:
     exact = decompose(definition, definition.free, {})
@@ -194,7 +195,7 @@ def test_an_uncovered_variable_is_an_error() -> None:
         cover_number("abc", [frozenset("ab")])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(80)
 @given(st.lists(st.frozensets(st.sampled_from("abcdef"), min_size=1, max_size=4), min_size=1, max_size=7))
 def test_a_cover_number_has_a_packing_and_a_cover(edges: list[frozenset[str]]) -> None:
     """Between a packing and a cover in halves and thirds, which bound the optimum from both sides."""

@@ -18,6 +18,7 @@ from sqlfront.planner.search.ranges import build_range_tree, is_range
 from tests.planner.contract import check_plan
 from tests.planner.notation import parse_definition
 from tests.planner.strategies import compared
+from tests.slices import examples
 
 
 def reduces_to_ranges(definition: Definition, choose: random.Random) -> bool:
@@ -69,7 +70,7 @@ def _subsets(edges: list[set[str]], tests: list[Comparison], out: set[str]) -> l
     return found
 
 
-@settings(max_examples=400, deadline=None)
+@examples(150)
 @given(compared(), st.integers(0, 2**30))
 def test_where_the_reduction_leaves_ranges_there_is_a_tree(definition: Definition, seed: int) -> None:
     choose = random.Random(seed)

@@ -12,10 +12,10 @@ import duckdb
 import pytest
 
 from sqlfront.binding.query_binder import bind_query
-from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.planner.algebra.rules.all_rules import normalise
 from sqlfront.planner.algebra.to_sql import to_sql
 from sqlfront.sql.dialect import parse_one
+from tests.catalogs import WithoutMacros, catalog_of
 from tests.slices import parts
 from tests.support_matrix import FIXTURES, SUPPORTED, queries
 
@@ -75,7 +75,7 @@ def rows(con: Any, query: str) -> tuple[list[str], Counter[str]]:
 
 @pytest.mark.parametrize("query", [query for query in (*VIEWS, *MORE) if query not in OPEN])
 def test_a_term_has_the_rows_of_its_query(con: Any, query: str) -> None:
-    bound = bind_query(parse_one(query), query, con, DuckDBCatalog(con))
+    bound = bind_query(parse_one(query), query, con, catalog_of(query, con))
     expected = rows(con, query)
     assert rows(con, to_sql(bound.term, bound.outputs)) == expected
     assert rows(con, to_sql(normalise(bound.term), bound.outputs)) == expected
@@ -92,7 +92,7 @@ STANDARD = [
 def test_standard_queries_have_the_names_and_types_of_duckdb(folder: str, part: int) -> None:
     con = duckdb.connect()
     con.execute((ROOT / "standard" / folder / "schema.sql").read_text())
-    catalog = DuckDBCatalog(con)
+    catalog = WithoutMacros(con)
     for path in [path for path in STANDARD if path.parent.name == folder][part::3]:
         query = path.read_text().strip().rstrip(";")
         bound = bind_query(parse_one(query), query, con, catalog)

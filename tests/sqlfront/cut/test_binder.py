@@ -16,6 +16,7 @@ from sqlfront.binding.ties import without_ties
 from sqlfront.cut.view_query import ViewQuery, bind_view
 from sqlfront.planner.model.query import Definition
 from sqlfront.sql.tokens import split
+from tests.catalogs import WithoutMacros, catalog_of
 from tests.definition_oracle import evaluate_definition, same_bag
 from tests.rewriting import rewritten
 from tests.sqlfront import random_queries
@@ -112,7 +113,7 @@ def fill(con: Any, seed: int) -> None:
 
 
 def check_equal(query: str, con: Any, bound: ViewQuery | None = None) -> Definition:
-    bound = bound or bind_view(query, con)
+    bound = bound or bind_view(query, con, WithoutMacros(con))
     definition, settled = bound.definition, rewritten(bound.completed, without_ties)
     expected = con.execute(settled).fetchall()
     found = evaluate_definition(definition, con)
@@ -123,7 +124,7 @@ def check_equal(query: str, con: Any, bound: ViewQuery | None = None) -> Definit
 @pytest.mark.parametrize("query", [query for name in SUPPORTED for query in statements(name)])
 def test_definition_is_the_query(query: str, con: Any) -> None:
     described = con.execute(f"DESCRIBE SELECT * FROM ({query})").fetchall()
-    bound = bind_view(query, con)
+    bound = bind_view(query, con, catalog_of(query, con))
     definition = check_equal(query, con, bound)  # over empty tables
     assert list(definition.columns) == [(row[0], row[1]) for row in described]
     for seed in (1, 2):
@@ -135,7 +136,7 @@ def test_definition_is_the_query(query: str, con: Any) -> None:
 def test_refusal_names_construct_and_place(error: str, under: str, query: str, con: Any) -> None:
     kind, what = error.split(": ", 1)
     with pytest.raises(getattr(errors, kind)) as caught:
-        bind_view(query, con)
+        bind_view(query, con, catalog_of(query, con))
     assert type(caught.value).__name__ == kind
     assert caught.value.what.startswith(what)
     if kind == "NotSupportedError":

@@ -17,6 +17,7 @@ from sqlfront.planner.model.computed_rows import TouchedGroups
 from sqlfront.planner.model.query import BlockRows, Definition
 from sqlfront.sql.dialect import parse_one, printed
 from sqlfront.storage.capture.capture import QualifiedName
+from tests.catalogs import catalog_of
 from tests.sqlfront.cut.test_binder import SUPPORTED, statements
 
 _NUMBERED = re.compile(r"\bc\d+\b")
@@ -58,10 +59,10 @@ def frozen_query(query: str, catalog: DuckDBCatalog) -> str:
     "query", [*QUERIES[::2], *(pytest.param(query, marks=pytest.mark.slow) for query in QUERIES[1::2])]
 )
 def test_a_frozen_query_has_the_same_definition(con: Any, query: str) -> None:
-    definition = bind_view(query, con).definition
+    definition = bind_view(query, con, catalog_of(query, con)).definition
     names = tuple(name for name, _ in definition.columns)
     frozen = frozen_query(query, DuckDBCatalog(con))
-    bound = bind_view(frozen, con, column_names=names).definition
+    bound = bind_view(frozen, con, catalog_of(frozen, con), column_names=names).definition
     assert _unlabelled(bound) == _unlabelled(definition)
     assert frozen_query(frozen, DuckDBCatalog(con)) != query
 

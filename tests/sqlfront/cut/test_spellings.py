@@ -10,7 +10,6 @@ import pytest
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from sqlfront.binding.table_catalog import DuckDBCatalog
 from sqlfront.cut.view_query import bind_view
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.query import Definition
@@ -18,6 +17,7 @@ from sqlfront.planner.theory.core import minimise
 from sqlfront.sql.dialect import Sqlfront, parse_one
 from sqlfront.sql.trees import span
 from sqlfront.storage.errors import NotSupportedError, ProgrammingError
+from tests.catalogs import catalog_of
 from tests.support_matrix import FIXTURES, SUPPORTED, queries
 
 QUERIES = [query for name in SUPPORTED for query in queries((FIXTURES / f"{name}.sql").read_text())]
@@ -69,12 +69,12 @@ def check_spelling(con: Any, seed: int) -> None:
     chance = random.Random(seed)
     query = chance.choice(QUERIES)
     other = respelled(query, chance)
-    expected = bind_view(query, con, DuckDBCatalog(con)).definition
-    found = bind_view(other, con, DuckDBCatalog(con)).definition
+    expected = bind_view(query, con, catalog_of(query, con)).definition
+    found = bind_view(other, con, catalog_of(other, con)).definition
     assert plan(found) == plan(expected), other
     if not expected.orders and not expected.boolean:
         inside = nested(other, chance)
-        assert plan(bind_view(inside, con, DuckDBCatalog(con)).definition) == plan(expected), inside
+        assert plan(bind_view(inside, con, catalog_of(inside, con)).definition) == plan(expected), inside
 
 
 def check_garbage(con: Any, seed: int) -> None:
@@ -88,7 +88,7 @@ def check_garbage(con: Any, seed: int) -> None:
         found = found or [chance.choice(others)]
     text = " ".join(found)
     try:
-        bind_view(text, con, DuckDBCatalog(con))
+        bind_view(text, con, catalog_of(text, con))
     except (ProgrammingError, NotSupportedError) as error:
         if error.what.startswith("Syntax error") or isinstance(error, NotSupportedError):
             assert "^" in (error.where or ""), (text, error)

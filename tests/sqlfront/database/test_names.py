@@ -1,6 +1,6 @@
 """Names mean what they mean to DuckDB: the search path, schemas and databases of one name, temporary tables."""
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -25,6 +25,18 @@ NAMES = ["t", "main.t", "sc.t", "memory.t", "memory.sc.t", "other.t", "other.sc.
 
 @pytest.fixture
 def con():
+    with connected() as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def unchanged():
+    with connected() as connection:
+        yield connection
+
+
+@contextmanager
+def connected():
     with sqlfront.connect() as connection:
         connection.execute(
             "ATTACH ':memory:' AS other; CREATE SCHEMA sc; CREATE SCHEMA other.sc; CREATE SCHEMA \"Sc, 2\""
@@ -40,9 +52,10 @@ def con():
 
 @pytest.mark.parametrize("temporary", [False, True])
 @pytest.mark.parametrize("path", PATHS)
-def test_a_name_is_found_where_duckdb_finds_it(con, path, temporary):
+def test_a_name_is_found_where_duckdb_finds_it(unchanged, path, temporary):
     from sqlfront.sql.search_path import look_up
 
+    con = unchanged.cursor()
     if temporary:
         con.execute("CREATE TEMP TABLE t AS SELECT 'temp.main' AS a")
     con.execute(path)
@@ -54,6 +67,7 @@ def test_a_name_is_found_where_duckdb_finds_it(con, path, temporary):
             expected = None
         found = look_up(con.session.duck, name.split(".")).first()
         assert (found and f"{found.database}.{found.schema}") == expected, name
+    con.close()
 
 
 def test_a_view_reads_the_table_that_its_query_reads(con):

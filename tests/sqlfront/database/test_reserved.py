@@ -78,12 +78,12 @@ def test_another_cursor_reads_on_while_one_lists(con):
     assert con.fetchall()
 
 
-@pytest.mark.parametrize("statement", WRITES)
-def test_writes_are_refused(con, statement):
-    with pytest.raises(sqlfront.ProgrammingError, match=r"(?i)__sqlfront(.|\n)*DROP MATERIALIZED VIEW"):
-        con.execute(statement)
-    con.execute("INSERT INTO r VALUES (2)")
-    assert con.execute("SELECT count(*) FROM v").fetchall() == [(2,)]
+def test_writes_are_refused(con):
+    for number, statement in enumerate(WRITES, 2):
+        with pytest.raises(sqlfront.ProgrammingError, match=r"(?i)__sqlfront(.|\n)*DROP MATERIALIZED VIEW"):
+            con.execute(statement)
+        con.execute("INSERT INTO r VALUES (2)")
+        assert con.execute("SELECT count(*) FROM v").fetchall() == [(number,)], statement
 
 
 def test_apply_does_not_write_there_either(con):

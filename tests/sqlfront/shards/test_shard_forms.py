@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -13,6 +12,7 @@ import sqlfront
 from sqlfront.shards import shard
 from sqlfront.shards.shard_plan import plan_shards
 from tests.definition_oracle import same_bag
+from tests.judges import judge
 from tests.shards import LocalShards, arrow, declared, stream
 
 VALUES = {
@@ -111,12 +111,12 @@ def test_shards_have_the_rows_of_the_view(type_, query, view):
 
 def as_arrow(columns, rows):
     """Rows as SQL, with weights, in Arrow."""
-    con = duckdb.connect()
     types = ", ".join(f"{name} {type_}" for name, type_ in columns.items())
-    con.execute(f"CREATE TABLE given ({types}, _weight BIGINT)")
-    for row, weight in rows:
-        con.execute(f"INSERT INTO given VALUES ({', '.join(row)}, {weight})")
-    return con.sql("SELECT * FROM given").to_arrow_table()
+    with judge() as con:
+        con.execute(f"CREATE TABLE given ({types}, _weight BIGINT)")
+        for row, weight in rows:
+            con.execute(f"INSERT INTO given VALUES ({', '.join(row)}, {weight})")
+        return con.sql("SELECT * FROM given").to_arrow_table()
 
 
 ROW_BY_ROW = {

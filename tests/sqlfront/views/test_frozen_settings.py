@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC
 from random import Random
 
-import duckdb
 import pytest
 
 import sqlfront
+from tests.judges import judge
 from tests.slices import parts
 
 ZONES = ("Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC")
@@ -62,15 +62,15 @@ def row(random):
 
 def expected(con, zones, queries):
     """DuckDB's answers under the settings of each zone's views, over the same tables: by query, then by zone."""
-    with duckdb.connect() as judge:
-        judge.execute(f"{TABLES}; SET TimeZone = 'UTC'")
+    with judge() as own:
+        own.execute(f"{TABLES}; SET SESSION TimeZone = 'UTC'")
         for table in ("r", "u"):
-            judge.register("rows", con.execute(f"SELECT * FROM {table}").to_arrow_table())
-            judge.execute(f"INSERT INTO {table} SELECT * FROM rows")
+            own.register("rows", con.execute(f"SELECT * FROM {table}").to_arrow_table())
+            own.execute(f"INSERT INTO {table} SELECT * FROM rows")
         found = []
         for zone in zones:
-            judge.execute(f"SET TimeZone = '{zone}'")
-            found.append([texts(judge.execute(query).fetchall()) for query in queries])
+            own.execute(f"SET SESSION TimeZone = '{zone}'")
+            found.append([texts(own.execute(query).fetchall()) for query in queries])
         return list(zip(*found, strict=True))
 
 

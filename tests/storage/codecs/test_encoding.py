@@ -11,7 +11,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sqlfront.storage.codecs.codec import RESERVED_HIGH
@@ -20,6 +20,7 @@ from sqlfront.storage.codecs.encoding import codec_for
 from sqlfront.storage.errors import DataError, NotSupportedError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 from sqlfront.storage.sql_text import exact
+from tests.slices import examples
 
 CON = duckdb.connect(config={"threads": 1})
 CON.execute("SET arrow_lossless_conversion = true; SET TimeZone = 'UTC'")
@@ -119,7 +120,7 @@ def typed(type: str, texts: list[str | None]) -> pa.ChunkedArray:
 
 
 @pytest.mark.parametrize("type", TYPES)
-@settings(max_examples=15, deadline=None)
+@examples(8)
 @given(data=st.data())
 def test_roundtrip_and_equality(type, data):
     texts = data.draw(st.lists(st.one_of(st.none(), TYPES[type]), min_size=1, max_size=12))
