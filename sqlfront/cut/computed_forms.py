@@ -53,7 +53,7 @@ def computed_forms(shape: Shape, blocks: Blocks) -> Iterator[Form]:
         yield lambda: _in_groups(shape, blocks)
     elif shape.first is not None:
         yield lambda: _numbered(shape, blocks)
-    elif shape.mode == "bag" and has_windows(shape):
+    elif has_windows(shape):
         yield lambda: _with_numbers(shape, blocks)
 
 

@@ -18,6 +18,7 @@ from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
+from sqlfront.cut.computed_conditions import has_computed_conditions
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.form_words import CHILDREN, FORMS
@@ -189,7 +190,7 @@ class Blocks:
 
     def table_of(self, term: Term) -> str:
         """Make a term a view of its own; the name of its table. A shared term that is not put in its place has one."""
-        if not isinstance(term, Common) or (term.name not in self.shared and is_plain(term.term)):
+        if not isinstance(term, Common) or (term.name not in self.shared and _is_copied(term)):
             return self.derive(term)
         if term.name not in self.shared:
             self.shared[term.name] = self.derive(self._with_column(term.term))
@@ -276,8 +277,8 @@ class Blocks:
         core.add_conditions(conjunction(list(first.rest)))
 
     def _common(self, term: Common, core: JoinCore) -> None:
-        """A shared term that only selects, projects and joins is put in its place; any other is one view."""
-        if term.name not in self.shared and is_plain(term.term):
+        """A shared term is one view, unless each use is a copy."""
+        if term.name not in self.shared and _is_copied(term):
             own, columns = copied(term.term, self.new)
             pairs = zip(term.columns, term.term.columns, strict=True)
             self.notes.aliases |= {
@@ -421,6 +422,11 @@ class Blocks:
 _ROW_BY_ROW = (Values, Map, Filter, Unnest, Join)
 _NULLS = {'"NULL"': "INTEGER"}
 """The type of a column of NULLs alone."""
+
+
+def _is_copied(term: Common) -> bool:
+    """Whether each use of a shared term is a copy of it: it only selects, projects and joins, and keeps no rows."""
+    return is_plain(term.term) and not has_computed_conditions(term.term)
 
 
 def _is_constant(term: Term) -> bool:
