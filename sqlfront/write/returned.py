@@ -188,7 +188,8 @@ def write_few(session: Session, relation: Relation, telling: Telling) -> int | N
             rows.append(row[1:])
             weights.append(row[0])
         count = weights.count(telling.sign)
-        if len(rows) > most or not columns.keeps(rows) or (telling.before and 2 * count != len(rows)):
+        unequal = telling.before and 2 * count != len(rows)  # A column called rowid may find more rows, or none.
+        if len(rows) > most or not columns.keeps(rows) or unequal:
             con.abort()
             return None
         writing = time.perf_counter() - started

@@ -147,9 +147,7 @@ def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite 
     tail = _tail(statement) if statement.kind == "update" else None
     if tail is None:
         return None
-    names, _ = columns(session.duck, session.database.name, captured_table(session.database, key))
-    repeatable = tail.place is not None and "(" not in statement.text[: tail.place]
-    return ToldWrite(key, 1, tail=tail, few=repeatable and "rowid" not in f"{tail.table} {list(names)}".casefold())
+    return ToldWrite(key, 1, tail=tail, few=tail.place is not None and "(" not in statement.text[: tail.place])
 
 
 def _tail(statement: PassThrough) -> Tail | None:
