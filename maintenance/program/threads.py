@@ -39,9 +39,9 @@ def side_by_side(calls: Sequence[Callable[[], _Result]]) -> list[_Result]:
         for worker, call in zip(workers, calls[1:], strict=True):
             worker.start(call)
         outcomes = [_outcome(calls[0]), *(worker.outcome() for worker in workers)]
-    for _, error in outcomes:
-        if error is not None:
-            raise error
+    for _, failed in outcomes:
+        if failed is not None:
+            raise failed
     return [result for result, _ in outcomes]
 
 

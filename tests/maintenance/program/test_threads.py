@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -266,5 +267,6 @@ def test_a_forked_process_starts_threads_of_its_own():
     side_by_side([threading.get_ident] * 2)
     child = os.fork()
     if child == 0:
+        signal.alarm(20)  # A thread that is waited for in vain.
         os._exit(len(set(side_by_side([threading.get_ident] * 2))))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
