@@ -271,7 +271,7 @@ class MaintainedView:
         assembler, table = Assembler(), self.tree.projection
         scanned = build_projection(self.tree, assembler, self.number, self.limbs)
         assert table is not None and self.tree.output is not None
-        if is_copy(assembler.code) and can_be_copied(table, scanned):
+        if room is None and is_copy(assembler.code) and can_be_copied(table, scanned):
             with table.unsorted(partial(in_parts, machine, table)):
                 copy(table, scanned, machine.address, signs=at.SIGN in kinds_in(assembler.code))
             table.compact()
