@@ -126,8 +126,17 @@ def fill_table(machine: Machine, assembler: Assembler, rows: int, table: Table) 
 def is_parallel(code: Sequence[int], table: Table) -> bool:
     """Whether a program may run on several threads, each with a table in the place of this one: it writes no other."""
     written = [words[2] for words in _operations(code) if words[0] == at.UPSERT]
-    kinds = {words[0] for words in _operations(code)}
-    return written == [table.address] and kinds <= {at.UPSERT, *_FILLING, *_READING}
+    return written == [table.address] and set(kinds_in(code)) <= {at.UPSERT, *_FILLING, *_READING}
+
+
+def is_copy(code: Sequence[int]) -> bool:
+    """Whether a program adds the rows of a table to another one as they are, or with the signs of their counts."""
+    return [kind for kind in kinds_in(code) if kind != at.SIGN] == [at.SCAN, at.PATH, at.UPSERT, at.PATH_END]
+
+
+def kinds_in(code: Sequence[int]) -> list[int]:
+    """The kind of each operation of a program."""
+    return [words[0] for words in _operations(code)]
 
 
 def _program(assembler: Assembler, table: Table) -> Program:

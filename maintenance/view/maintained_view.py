@@ -12,7 +12,7 @@ from sqlfront.maintenance.heavy_light.covers import add_part_paths
 from sqlfront.maintenance.heavy_light.part_trees import PartTrees, planned_part_trees
 from sqlfront.maintenance.program.machine import Machine
 from sqlfront.maintenance.program.metering import Meter
-from sqlfront.maintenance.program.parallel_fill import in_parts, sweep
+from sqlfront.maintenance.program.parallel_fill import in_parts, is_copy, kinds_in, sweep
 from sqlfront.maintenance.program.programs import Assembler
 from sqlfront.maintenance.program.room import Goal, Room, fill
 from sqlfront.maintenance.program.shapes import Part, Shape, shape_of
@@ -38,6 +38,7 @@ from sqlfront.planner.tasks import is_spread
 from sqlfront.storage.codecs.encoding import Codec
 from sqlfront.storage.codecs.order import order_places
 from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.stores.copied_tables import can_be_copied, copy
 from sqlfront.storage.stores.table import Table
 
 if TYPE_CHECKING:
@@ -260,15 +261,22 @@ class MaintainedView:
             goal = self._goal(view.table, view.shape.variables, view)
             flags |= self._run(machine, assembler, scanned, goal, room)
         if any_rows and self.tree.output is not None:
-            assembler = Assembler()
-            scanned = build_projection(self.tree, assembler, self.number, self.limbs)
-            assert self.tree.projection is not None
-            goal = self._goal(self.tree.projection, self.tree.output, self.tree.root)
-            flags |= self._run(machine, assembler, scanned, goal, room)
+            flags |= self._fill_projection(machine, room)
         if self.tuple_count is not None:
             flags |= self.tuple_count.build(machine, self.number)
         sweep(machine, *self.tables())
         return flags
+
+    def _fill_projection(self, machine: Machine, room: Room | None) -> int:
+        assembler, table = Assembler(), self.tree.projection
+        scanned = build_projection(self.tree, assembler, self.number, self.limbs)
+        assert table is not None and self.tree.output is not None
+        if room is None and is_copy(assembler.code) and can_be_copied(table, scanned):
+            with table.unsorted(partial(in_parts, machine, table)):
+                copy(table, scanned, machine.address, signs=at.SIGN in kinds_in(assembler.code))
+            table.compact()
+            return 0
+        return self._run(machine, assembler, scanned, self._goal(table, self.tree.output, self.tree.root), room)
 
     def _goal(self, table: Table, variables: Sequence[str], view: View) -> Goal:
         """A table to be filled with what joins below a view."""

@@ -236,13 +236,16 @@ class Session:
                     yield
             self.reading = self._new_reading()
 
-    @contextmanager
-    def fetching(self) -> Iterator[None]:
+    def fetching(self) -> AbstractContextManager[None]:
         """Fetch from DuckDB's result, in the epoch of its statement."""
         self.check_open()
         if not self.has_result:
             raise InterfaceError("there is no result to fetch", hint="execute a query first")
-        with translated(self.reading_error), self.held_reading():
+        return translated(self.reading_error) if self.reading is None else self._fetching(self.reading)
+
+    @contextmanager
+    def _fetching(self, reading: ReadSession) -> Iterator[None]:
+        with translated(self.reading_error), reading.holding():
             yield
 
     def stream(self, reader: pa.RecordBatchReader) -> Stream:

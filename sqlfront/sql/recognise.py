@@ -32,6 +32,8 @@ CATALOG_WORDS = ("information_schema", "duckdb_", "pg_", "sqlite_", "show", "des
 _UNSEEN = ("__sqlfront", "query", "json_execute_serialized_sql", "grammar")
 """Words of what reads names or statements that need not stand in the text."""
 _HIDING = re.compile("|".join((*CATALOG_WORDS, *_UNSEEN)))
+_SUSPECT = re.compile("|".join((";", _HIDING.pattern, _WRITES.pattern)), re.DOTALL)
+"""What a plain text has none of, if it is looked at no further."""
 
 
 def is_own(text: str) -> bool:
@@ -45,13 +47,14 @@ def plain_kind(text: str) -> Literal["query", "write"] | None:
     All other statements may change what names mean, end a transaction or list the catalog.
     """
     found = _PLAIN.match(text)
-    if found is None or 0 <= text.find(";") < len(text.rstrip()) - 1:
+    if found is None:
         return None
-    if _HIDING.search(text.casefold()):
-        return None
-    if not found["query"]:
-        return "write"
-    return None if may_write(text) else "query"
+    kind: Literal["query", "write"] = "query" if found["query"] else "write"
+    folded = text.casefold()
+    if _SUSPECT.search(folded) is None:
+        return kind
+    several = 0 <= text.find(";") < len(text.rstrip()) - 1
+    return None if several or _HIDING.search(folded) or (kind == "query" and may_write(text)) else kind
 
 
 def hides_names(text: str) -> bool:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlfront.maintenance.relation.base_relation import Relation
 
 SIGNS = {"insert": 1, "delete": -1}
-_CHANGED = "__sqlfront_changed"
+_BEFORE, _CHANGED = "__sqlfront_before", "__sqlfront_changed"
 FEW = 8
 """So many rows are applied as Python values, without Arrow."""
 _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUBLE|DATE|TIMESTAMP|DECIMAL\(\d+,\d+\)")
@@ -44,9 +44,10 @@ _PLAIN = re.compile(r"U?(TINY|SMALL|BIG)INT|U?INTEGER|BOOLEAN|VARCHAR|FLOAT|DOUB
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table's relation as a list in SQL, as they leave DuckDB; whether all are of plain types; and the
-    places of dates."""
+    """The columns of a table's relation: how many, as a list in SQL, as they leave DuckDB; whether all are of plain
+    types; and the places of dates."""
 
+    count: int
     names: str
     plain: bool
     dates: tuple[int, ...]
@@ -64,8 +65,9 @@ class _EndIsNotLastError(Exception):
 class Telling:
     """A statement that tells by RETURNING which rows come (`sign` 1) or go (-1).
 
-    For the rows that an UPDATE takes away, `before` is the end of a query, from FROM on. A `sure` UPDATE cannot fail:
-    it is run only where there are some. `many` rows are expected: they are fetched as Arrow data.
+    For the rows that an UPDATE takes away, `before` is the end of a query, from FROM on; its own WHERE begins at
+    `where`. A `sure` UPDATE cannot fail: it is run only where there are some. `many` rows are expected: they are
+    fetched as Arrow data.
     """
 
     text: str
@@ -73,6 +75,7 @@ class Telling:
     params: Any = None
     before: str = ""
     before_params: Any = None
+    where: int = 0
     sure: bool = False
     many: bool = False
 
@@ -92,6 +95,24 @@ class Telling:
             return None
         weights = [-1] * len(old) + [self.sign] * len(rows)
         return len(rows), _joined(relation, old, rows) if len(old) else rows, weights
+
+    def in_one(self, columns: Columns) -> tuple[str, Any]:
+        """The statement and its parameters as a query for the changed rows, each behind its weight, and a row of weight
+        0 that ends them.
+
+        DuckDB runs the parts of a query together. An UPDATE finds its rows in the rows as they were, so DuckDB has read
+        all of these before it changes one.
+        """
+        names, text, params = columns.names, self.text, self.params
+        known = old = ""
+        if self.before:
+            known = f"{_BEFORE} AS MATERIALIZED (SELECT rowid AS __sqlfront_row, {names} {self.before}), "
+            old = f"SELECT {-self.sign}, {names} FROM {_BEFORE} UNION ALL "
+            text = f"{text[: self.where]} WHERE rowid IN (SELECT __sqlfront_row FROM {_BEFORE})"
+            if self.before_params:
+                params = [*self.before_params, *params[: -len(self.before_params)]]
+        new = f"SELECT {self.sign}, {names} FROM {_CHANGED} UNION ALL SELECT 0{', NULL' * columns.count}"
+        return f"WITH {known}{_CHANGED} AS ({text}\nRETURNING {names}) {old}{new}", params
 
     def _fetched(self, con: Any, relation: Relation, columns: Columns) -> Rows | None:
         """The rows of the connection's result, a few as Python values; None if Python has not all of these."""
@@ -146,8 +167,8 @@ def write_told(session: Session, relation: Relation, statements: Sequence[Tellin
 
 
 def write_few(session: Session, relation: Relation, telling: Telling) -> int | None:
-    """Run an INSERT or a DELETE as one epoch, without BEGIN and COMMIT; how many rows it changed. None, with nothing
-    changed, if there are more than a few, if it fails, or if DuckDB does not keep the order of the query, as
+    """Run a write as one epoch, without BEGIN and COMMIT; how many rows it changed. None, with nothing changed, if
+    there are more than a few, if it fails, or if DuckDB does not keep the order of the query, as
     preserve_insertion_order lets it: it is run again then.
 
     DuckDB commits a query that writes in a CTE when it is asked for a row behind its last one. Until then `abort` takes
@@ -158,20 +179,21 @@ def write_few(session: Session, relation: Relation, telling: Telling) -> int | N
     con, columns = session.duck, _columns(relation)
     if not columns.plain:
         return None
-    end = ", NULL" * len(relation.columns)
-    query = f"SELECT true, {columns.names} FROM {_CHANGED} UNION ALL SELECT false{end}"
     session.tell(True)
-    started, rows = time.perf_counter(), list[tuple[Any, ...]]()
+    started, rows, weights = time.perf_counter(), list[tuple[Any, ...]](), list[int]()
     try:
-        text = f"WITH {_CHANGED} AS ({telling.text}\nRETURNING {columns.names}) {query}"
-        as_user(partial(con.execute, text, telling.params))
-        while len(rows) <= FEW and (row := con.fetchone())[0]:
+        as_user(partial(con.execute, *telling.in_one(columns)))
+        most = 2 * FEW if telling.before else FEW
+        while len(rows) <= most and (row := con.fetchone())[0]:
             rows.append(row[1:])
-        if len(rows) > FEW or not columns.keeps(rows):
+            weights.append(row[0])
+        count = weights.count(telling.sign)
+        unequal = telling.before and 2 * count != len(rows)  # A column called rowid may find more rows, or none.
+        if len(rows) > most or not columns.keeps(rows) or unequal:
             con.abort()
             return None
         writing = time.perf_counter() - started
-        with _known(session, relation, rows, [telling.sign] * len(rows), writing):
+        with _known(session, relation, rows, weights, writing):
             if con.fetchone() is not None:
                 raise _EndIsNotLastError
     except (duckdb.Error, _EndIsNotLastError):
@@ -180,7 +202,7 @@ def write_few(session: Session, relation: Relation, telling: Telling) -> int | N
     except BaseException:
         con.abort()
         raise
-    return len(rows)
+    return count
 
 
 def told_relation(session: Session, key: Key) -> Relation | None:
@@ -294,5 +316,5 @@ def _columns(relation: Relation) -> Columns:
         names = ", ".join(column_sql(column.name, column.type) for column in relation.columns)
         dates = tuple(place for place, column in enumerate(relation.columns) if column.type in ("DATE", "TIMESTAMP"))
         plain = all(_PLAIN.fullmatch(column.type) for column in relation.columns)
-        found = _listed[relation] = Columns(names, plain, dates)
+        found = _listed[relation] = Columns(len(relation.columns), names, plain, dates)
     return found

@@ -81,17 +81,20 @@ class Tail:
     place: int | None
     parameters: int
 
-    def before(self, text: str) -> str:
-        """The query from FROM on, in the words of a text of the shape."""
-        where = "" if self.place is None else text[place_in(text, self.place, self.parameters) :]
-        return f"{self.table} {where}"
+    def of(self, telling: Telling, literals: Sequence[Any]) -> Telling:
+        """The UPDATE of a text of the shape, which has these literals."""
+        text, params = telling.text, telling.params
+        where = len(text) if self.place is None else place_in(text, self.place, self.parameters)
+        first = literals[: self.parameters].count(UNKNOWN)
+        before = f"{self.table} {text[where:]}"
+        return replace(telling, before=before, before_params=params and params[first:], where=where)
 
 
 @dataclass(frozen=True)
 class ToldWrite:
     """An INSERT, an UPDATE or a DELETE of the captured table `key`.
 
-    `few`: nothing is lost if it runs twice, as what has more than a few rows may. `many`: it had them last time.
+    `few`: nothing is lost if it runs twice, as a write of more than a few rows may. `many`: it had them last time.
     """
 
     key: Key
@@ -115,8 +118,7 @@ class ToldWrite:
         text = text.rstrip().removesuffix(";")
         telling = Telling(text, self.sign, params, many=self.many)
         if self.tail is not None:
-            first = literals[: self.tail.parameters].count(UNKNOWN)
-            telling = replace(telling, before=self.tail.before(text), before_params=params and params[first:])
+            telling = self.tail.of(telling, literals)
         session.reading = None
         watched = session.database.progress.watch(text)
         try:
@@ -143,7 +145,9 @@ def told_write(session: Session, statement: PassThrough, key: Key) -> ToldWrite 
     if statement.kind in SIGNS:
         return ToldWrite(key, SIGNS[statement.kind], few=True)
     tail = _tail(statement) if statement.kind == "update" else None
-    return None if tail is None else ToldWrite(key, 1, tail=tail)
+    if tail is None:
+        return None
+    return ToldWrite(key, 1, tail=tail, few=tail.place is not None and "(" not in statement.text[: tail.place])
 
 
 def _tail(statement: PassThrough) -> Tail | None:

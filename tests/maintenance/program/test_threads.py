@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 import sqlfront
 from sqlfront.database import loading
 from sqlfront.maintenance.program import parallel_fill
+from sqlfront.maintenance.program import threads as program_threads
 from sqlfront.maintenance.program.threads import cores, side_by_side
 from sqlfront.maintenance.relation_programs import Share, share_out
 from sqlfront.storage.kernels import layout as at
@@ -196,7 +199,8 @@ def test_a_row_that_cannot_be_encoded_ends_a_fill(many):
             "CREATE MATERIALIZED VIEW v AS "
             "SELECT k, SUM(CASE WHEN x = 0 THEN CAST(t AS BIGINT) ELSE 1 END) AS s FROM a GROUP BY k"
         )
-    assert threading.active_count() == 1
+    workers = sum(thread.name == "sqlfront worker" for thread in threading.enumerate())
+    assert workers == len(program_threads.idle) > 0
 
 
 def test_the_number_of_threads_is_a_setting(con):
@@ -243,8 +247,26 @@ def test_without_threads_nothing_runs(monkeypatch):
         ran.append(1)
         start(thread)
 
+    monkeypatch.setattr(program_threads, "idle", [])
     monkeypatch.setattr(threading.Thread, "start", refuse)
     calls = list[int]()
     with pytest.raises(sqlfront.OperationalError, match="sqlfront_threads"):
         side_by_side([lambda: calls.append(0), lambda: calls.append(1), lambda: calls.append(2)])
     assert calls == []
+
+
+def test_threads_are_started_once(monkeypatch):
+    monkeypatch.setattr(program_threads, "idle", [])
+    first, then = (side_by_side([threading.get_ident] * 3) for _ in range(2))
+    assert len(set(first)) == 3 and set(first) == set(then)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_starts_threads_of_its_own():
+    side_by_side([threading.get_ident] * 2)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # A thread that is waited for in vain.
+        os._exit(len(set(side_by_side([threading.get_ident] * 2))))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2

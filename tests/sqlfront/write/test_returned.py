@@ -44,7 +44,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def deleted(session: Any, relation: Any, telling: Any) -> int | None:
         count = few(session, relation, telling)
-        counts.extend([] if count is None else [count * telling.sign])
+        counts.extend([] if count is None else [0 if telling.before else count * telling.sign])
         return count
 
     monkeypatch.setattr(told_writes, "write_few", deleted)
@@ -106,6 +106,24 @@ def test_an_update_asks_for_the_rows_as_they_were(
         assert con.session.database.capture.pending(con.session.duck).tables == {}
         check(con)
     assert told == [0, 0]
+
+
+def test_an_update_of_a_few_rows_is_one_query(con: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told_writes, "write_told", None)
+    assert con.execute("UPDATE t AS x SET n = x.n + 1, g = ? WHERE x.k > ?", ["z", 1]).fetchall() == [(2,)]
+    assert con.execute("UPDATE t SET k = 7 WHERE k = 3;").fetchall() == [(1,)]
+    assert con.execute("UPDATE t SET k = 7 WHERE k = 3").fetchall() == [(0,)]
+    assert con.execute("SELECT k, g, n FROM t ORDER BY k").fetchall() == [(1, "a", 10), (2, "z", 21), (7, "z", 31)]
+    check(con)
+
+
+def test_an_update_of_a_table_with_a_column_rowid(con: Any, told: list[int]) -> None:
+    con.execute("CREATE TABLE r (k INTEGER, rowid INTEGER)")
+    con.execute("CREATE MATERIALIZED VIEW of_r AS SELECT k, sum(rowid) AS s FROM r GROUP BY k")
+    con.execute("INSERT INTO r VALUES (1, 5), (2, 5)")
+    assert con.execute("UPDATE r SET k = 3 WHERE k = 2").fetchall() == [(1,)]
+    assert con.execute("FROM of_r ORDER BY k").fetchall() == [(1, 5), (3, 5)]
+    check(con, "of_r")
 
 
 @pytest.mark.parametrize(
