@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from sqlfront.cut.split_conditions import ORDERS
+from sqlfront.planner.algebra.join_sides import is_plain
 from sqlfront.planner.algebra.rewriting import extended, projected, with_changed
 from sqlfront.planner.algebra.scalars import (
     TRUE,
@@ -22,7 +23,7 @@ from sqlfront.planner.algebra.scalars import (
     conjuncts,
     parts_of,
 )
-from sqlfront.planner.algebra.terms import Filter, Join, Made, Map, Term, inputs_of
+from sqlfront.planner.algebra.terms import Common, Filter, Join, Made, Map, Term, inputs_of
 from sqlfront.storage.codecs.order import is_orderable
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ def with_computed_conditions(core: Term, blocks: Blocks) -> Term:
         return projected(Filter(blocks.common(rows), Ref(met)), part.columns)
 
     return visit(core)
+
+
+def is_copied(term: Common) -> bool:
+    """Whether each use of a shared term is a copy of it: it only selects, projects and joins, and keeps no rows."""
+    return is_plain(term.term) and not has_computed_conditions(term.term)
 
 
 def _is_of_join(part: Term) -> bool:

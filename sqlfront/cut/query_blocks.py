@@ -18,7 +18,7 @@ from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
-from sqlfront.cut.computed_conditions import has_computed_conditions
+from sqlfront.cut.computed_conditions import is_copied
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
 from sqlfront.cut.form_words import CHILDREN, FORMS
@@ -28,7 +28,6 @@ from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_ch
 from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
-from sqlfront.planner.algebra.join_sides import is_plain
 from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
@@ -190,7 +189,7 @@ class Blocks:
 
     def table_of(self, term: Term) -> str:
         """Make a term a view of its own; the name of its table. A shared term that is not put in its place has one."""
-        if not isinstance(term, Common) or (term.name not in self.shared and _is_copied(term)):
+        if not isinstance(term, Common) or (term.name not in self.shared and is_copied(term)):
             return self.derive(term)
         if term.name not in self.shared:
             self.shared[term.name] = self.derive(self._with_column(term.term))
@@ -278,7 +277,7 @@ class Blocks:
 
     def _common(self, term: Common, core: JoinCore) -> None:
         """A shared term is one view, unless each use is a copy."""
-        if term.name not in self.shared and _is_copied(term):
+        if term.name not in self.shared and is_copied(term):
             own, columns = copied(term.term, self.new)
             pairs = zip(term.columns, term.term.columns, strict=True)
             self.notes.aliases |= {
@@ -422,11 +421,6 @@ class Blocks:
 _ROW_BY_ROW = (Values, Map, Filter, Unnest, Join)
 _NULLS = {'"NULL"': "INTEGER"}
 """The type of a column of NULLs alone."""
-
-
-def _is_copied(term: Common) -> bool:
-    """Whether each use of a shared term is a copy of it: it only selects, projects and joins, and keeps no rows."""
-    return is_plain(term.term) and not has_computed_conditions(term.term)
 
 
 def _is_constant(term: Term) -> bool:
