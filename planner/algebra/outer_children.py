@@ -175,7 +175,9 @@ class _Marks:
         self._term, self._sides, self._present, self._new = term, sides, present, new
         self._kinds = dict(zip(sides.pairs, kinds, strict=True))
         self._open, self._copies = open_pair, Copies(new)
-        self._sure = [pair for pair in sides.pairs if pair != open_pair]
+        self._sure = list(sides.pairs)
+        if open_pair is not None:
+            self._sure.remove(open_pair)  # Once: a condition of the subquery may be the same equality.
 
     def all_rows(self) -> Term | None:
         """The rows of the left, each with its mark."""
