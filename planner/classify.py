@@ -55,8 +55,8 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
 
 
 def outer_obstacle(definition: Definition) -> str | None:
-    """Why no tree has the optional and absent atoms of a definition as children of its nodes, or of first rows no ranked
-    tree; None if one has them."""
+    """Why no tree, or of first rows no ranked tree, has the optional and absent atoms of a definition as children of
+    its nodes; None if one has."""
     if definition.comparisons:
         return "its block joins by comparisons"
     kept = [one.definition for one in definition.distinct_sets]

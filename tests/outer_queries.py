@@ -82,7 +82,7 @@ class OuterQuery:
 
     def _on(self, outer: str, alias: str, kind: str) -> str:
         mine, theirs = f"{outer}.{self._key(outer)}", f"{alias}.{self._key(alias)}"
-        parts = [f"{mine} = {theirs}"]
+        parts = [f"{mine} {'=' if self.chance.random() < 0.85 else 'IS NOT DISTINCT FROM'} {theirs}"]
         if kind == "LEFT JOIN":
             self.joined.append(theirs)
         if kind == "FULL JOIN":
@@ -160,7 +160,8 @@ def ordered_query(queries: OuterQuery) -> tuple[str, str]:
         query = queries.text()
     names = [f"o{number}" for number in range(query.count(" AS o"))]
     items = chance.sample(names, chance.choice(range(1, min(3, len(names)) + 1)))
-    order = ", ".join(f"{one} {chance.choice(('ASC', 'DESC'))} NULLS {chance.choice(('FIRST', 'LAST'))}" for one in items)
+    ways = [f"{way} NULLS {place}" for way in ("ASC", "DESC") for place in ("FIRST", "LAST")]
+    order = ", ".join(f"{one} {chance.choice(ways)}" for one in items)
     whole = ", ".join([order, *names])
     if "DISTINCT" not in query and chance.random() < 0.3:
         groups = chance.choice(["", *(f"PARTITION BY {name} " for name in names)])

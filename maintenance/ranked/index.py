@@ -3,8 +3,8 @@
 Each node of the plan's tree has a ranked table (see kernels/programs/rank.py): a leaf the rows of its atom, an inner
 node the values of its variables for which its *guard* has rows, the child that holds all of these. Of its other
 children the node has an index by what they share with it, which finds the rows that a changed best concerns. The guard
-of a bag is a leaf with the bag's rows, which does not count: the atoms below the bag do. Rows of NULLs stand for rows of
-optional and absent children that are missing; they are in no table.
+of a bag is a leaf with the bag's rows, which does not count: the atoms below the bag do. Rows of NULLs stand for the
+missing rows of optional and absent children; they are in no table.
 """
 
 from __future__ import annotations
@@ -249,9 +249,8 @@ class RankedIndex(RankedOrder):
         self.nodes.append(made)
         made.children = [self._grow(child, made, node.variables) for child in node.children]
         if made.children:
-            whole = (set(child.link) == set(node.variables) for child in made.children)
-            guards = (child.node.presence == "required" and one for child, one in zip(made.children, whole, strict=True))
-            made.guard = next(number for number, is_guard in enumerate(guards) if is_guard)
+            required = [i for i, child in enumerate(made.children) if child.node.presence == "required"]
+            made.guard = next(i for i in required if set(made.children[i].link) == set(node.variables))
         return made
 
     def _step(self, node: RankedNode) -> list[int]:
@@ -273,8 +272,8 @@ class RankedIndex(RankedOrder):
         return [*words, len(blocks), *offsets, *(word for block in blocks for word in block)]
 
     def _own(self, node: RankedNode) -> list[tuple[int, int, int, int, int]]:
-        """What a leaf's words add to its key: those of the variables that no leaf before it holds. A leaf that is always
-        there comes before one that may be missing."""
+        """What a leaf's words add to its key: those of the variables that no leaf before it holds. A leaf that is
+        always there comes before one that may be missing."""
         if node.children:
             return []
         leaves = sorted((leaf for leaf in self.nodes if not leaf.children), key=lambda leaf: leaf.borders)
