@@ -143,7 +143,7 @@ def test_missing_rows_count_as_null_in_composed_orders(con: sqlfront.Connection)
 
 def test_missing_rows_have_copies_as_wide_as_others(con: sqlfront.Connection) -> None:
     con.execute("CREATE CHANGE TABLE d (k INTEGER, y INTEGER) WITH (retain = false)")
-    query = "SELECT a.x, d.y FROM a LEFT JOIN d USING (k) ORDER BY y NULLS FIRST LIMIT 3"
+    query = "SELECT x, d.y FROM a LEFT JOIN d USING (k) LEFT JOIN b USING (k) ORDER BY d.y NULLS FIRST, x LIMIT 3"
     con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
     con.execute("INSERT INTO a VALUES (1, 7, 0), (2, 8, 0)")
     assert con.view("v").top(3) == [(7, None), (8, None)]
