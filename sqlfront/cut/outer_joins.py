@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.cut.form_words import LEFT_SIDE
 from sqlfront.cut.join_core import JoinCore, OuterAtom, OuterChildError
+from sqlfront.cut.scalar_forms import row_values
 from sqlfront.cut.split_conditions import ORDERS
 from sqlfront.cut.value_types import usual_value
 from sqlfront.planner.algebra.join_sides import Pair, is_plain, met
@@ -90,7 +91,9 @@ def is_group(term: Term, missing: MissingValues) -> bool:
 
 
 def _joins_nulls(condition: Scalar) -> bool:
-    return any(isinstance(one, Compare) and one.operator == "IS NOT DISTINCT FROM" for one in met(condition))
+    """Whether NULL equals NULL in a condition, as it does in rows."""
+    compared = [one for one in met(condition) if isinstance(one, Compare)]
+    return any(one.operator == "IS NOT DISTINCT FROM" or row_values(one.left) for one in compared)
 
 
 def is_one_table(term: Term, missing: MissingValues) -> bool:

@@ -88,6 +88,7 @@ NULL_KEYS = {
     "null keys in a group": (
         "SELECT a.x, b.v, c.z FROM a LEFT JOIN (b JOIN c ON b.y IS NOT DISTINCT FROM c.k) ON a.k = b.k"
     ),
+    "rows in a group": "SELECT a.x, b.v, c.z FROM a LEFT JOIN (b JOIN c ON (b.y, b.v) = (c.k, c.z)) ON a.k = b.k",
     "distinct null keys": "SELECT DISTINCT a.k, b.y FROM a LEFT JOIN b ON a.k IS NOT DISTINCT FROM b.k",
     "full null keys": "SELECT a.x, b.y, a.k FROM a FULL JOIN b ON a.k IS NOT DISTINCT FROM b.k AND b.v > 1",
     "full null and other keys": "SELECT a.u, b.v FROM a FULL JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.x = b.y",
