@@ -24,6 +24,13 @@ OUTER = {
     "ANTI": "SELECT r.a, r.x FROM r ANTI JOIN s ON r.a = s.a",
     "LEFT of a join": "SELECT r.a, r.x, s.y FROM r LEFT JOIN (s JOIN s AS t ON s.a = t.a) ON r.a = s.a",
     "IN": "SELECT r.x, r.a IN (SELECT a FROM s) AS found FROM r",
+    "LEFT, NULL equals NULL": "SELECT r.a, r.x, s.y FROM r LEFT JOIN s ON r.a IS NOT DISTINCT FROM s.a",
+    "LEFT, first rows": "SELECT r.a, r.x, s.y FROM r LEFT JOIN s USING (a) ORDER BY s.y NULLS FIRST, r.x LIMIT 10",
+    "ANTI, first rows": "SELECT r.a, r.x FROM r ANTI JOIN s USING (a) ORDER BY r.x DESC LIMIT 10",
+    "LEFT by two tables": (
+        "SELECT r.x, u.y FROM r JOIN (SELECT a, y FROM s WHERE a <> -1) AS t ON r.a = t.a "
+        "LEFT JOIN s AS u ON u.a = r.x AND u.y = t.y"
+    ),
 }
 
 

@@ -54,9 +54,16 @@ def plan_view(definition: Definition, weights: Weights | None = None, *, materia
     raise AssertionError("the last rule answers every query; one with outer atoms has been asked about before")
 
 
-def has_outer_tree(definition: Definition) -> bool:
-    """Whether a tree has the optional and absent atoms of a definition as children of its nodes."""
-    if definition.comparisons or definition.limit is not None:
-        return False
+def outer_obstacle(definition: Definition) -> str | None:
+    """Why no tree, or of first rows no ranked tree, has the optional and absent atoms of a definition as children of
+    its nodes; None if one has."""
+    if definition.comparisons:
+        return "its block joins by comparisons"
     kept = [one.definition for one in definition.distinct_sets]
-    return all(any(rule(one, {}) is not None for rule in WITH_OUTER_ATOMS) for one in (definition, *kept))
+    plans = [next(filter(None, (rule(one, {}) for rule in WITH_OUTER_ATOMS)), None) for one in (definition, *kept)]
+    if plans[0] is None or None in plans:
+        return "no tree has its key at a node of required tables"
+    if definition.limit is None:
+        return None
+    orders = add_orders(plans[0], definition, {}).orders
+    return orders[0].obstacle if orders else None

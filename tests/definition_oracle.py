@@ -156,8 +156,8 @@ def _from(
         for variable in atom.variables:
             place = f"{_quote(atom.name)}.{_quote(variable.name)}"
             if variable.name in first:
-                assert variable.name in atom.required
-                equal.append(f"{first[variable.name]} = {place}")
+                same = "=" if variable.name in atom.required else "IS NOT DISTINCT FROM"
+                equal.append(f"{first[variable.name]} {same} {place}")
             first.setdefault(variable.name, place)
         leaves.append(f"({leaf_sql(atom, tables)}) AS {_quote(atom.name)}")
     joined = " CROSS JOIN ".join(leaves) if len(leaves) == 1 else f"({' CROSS JOIN '.join(leaves)})"

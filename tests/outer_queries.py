@@ -82,7 +82,7 @@ class OuterQuery:
 
     def _on(self, outer: str, alias: str, kind: str) -> str:
         mine, theirs = f"{outer}.{self._key(outer)}", f"{alias}.{self._key(alias)}"
-        parts = [f"{mine} = {theirs}"]
+        parts = [f"{mine} {'=' if self.chance.random() < 0.85 else 'IS NOT DISTINCT FROM'} {theirs}"]
         if kind == "LEFT JOIN":
             self.joined.append(theirs)
         if kind == "FULL JOIN":
@@ -150,6 +150,25 @@ class OuterQuery:
             chance.choice((0, 1, 2, 3)) if groups else chance.choice((1, 2)),
         )  # fmt: skip
         return ", ".join(f"{item} AS o{i}" for i, item in enumerate([*groups, *sums]))
+
+
+def ordered_query(queries: OuterQuery) -> tuple[str, str]:
+    """A query for rows in a random order, for the first of them or the first of each group, and one that DuckDB answers
+    with the same rows, in their order."""
+    chance, query = queries.chance, ""
+    while not query or "GROUP BY" in query or any(f"{word}(" in query for word in ("count", "sum", "avg", "max")):
+        query = queries.text()
+    names = [f"o{number}" for number in range(query.count(" AS o"))]
+    items = chance.sample(names, chance.choice(range(1, min(3, len(names)) + 1)))
+    ways = [f"{way} NULLS {place}" for way in ("ASC", "DESC") for place in ("FIRST", "LAST")]
+    order = ", ".join(f"{one} {chance.choice(ways)}" for one in items)
+    whole = ", ".join([order, *names])
+    if "DISTINCT" not in query and chance.random() < 0.3:
+        groups = chance.choice(["", *(f"PARTITION BY {name} " for name in names)])
+        clause = f"QUALIFY row_number() OVER ({groups}ORDER BY {whole}) <= {chance.choice((1, 2))}"
+        return f"{query} {clause}", f"SELECT * FROM ({query}) {clause}"
+    limit = chance.choice(("", *(f" LIMIT {rows}" for rows in (1, 2, 4)), " LIMIT 3 OFFSET 1"))
+    return f"{query} ORDER BY {order}{limit}", f"SELECT * FROM ({query}) ORDER BY {whole}{limit}"
 
 
 class RandomRows:

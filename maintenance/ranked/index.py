@@ -3,7 +3,8 @@
 Each node of the plan's tree has a ranked table (see kernels/programs/rank.py): a leaf the rows of its atom, an inner
 node the values of its variables for which its *guard* has rows, the child that holds all of these. Of its other
 children the node has an index by what they share with it, which finds the rows that a changed best concerns. The guard
-of a bag is a leaf with the bag's rows, which does not count: the atoms below the bag do.
+of a bag is a leaf with the bag's rows, which does not count: the atoms below the bag do. Rows of NULLs stand for the
+missing rows of optional and absent children; they are in no table.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from sqlfront.storage.stores.table import Table
 
 Entry = tuple[int, int, int]
 SUM_WORDS = 3
+_PRESENCE = {"required": at.CHILD_REQUIRED, "optional": at.CHILD_OPTIONAL, "absent": at.CHILD_ABSENT}
 _COMPOSED = {"greatest": at.ORDER_GREATEST, "least": at.ORDER_LEAST, "product": at.ORDER_PRODUCT}
 
 
@@ -47,6 +49,12 @@ class RankedNode:
     children: list[RankedNode] = field(default_factory=list)
     guard: int = 0
     table: Table | None = None
+
+    @property
+    def borders(self) -> int:
+        """In how many optional and absent views it is, with itself: there its rows may be missing."""
+        own = int(self.node.presence != "required")
+        return own if self.parent is None else own + self.parent.borders
 
     def walk(self) -> Iterator[RankedNode]:
         """This node and all below it, parents first."""
@@ -92,7 +100,7 @@ class RankedIndex(RankedOrder):
         assert plan.root is not None
         self.order, self._owner, self.distinct = order, owner, distinct
         self.quota, self.all_rows = quota, all_rows
-        self._widths, self.layout = tree.widths, layout_of(order, tree.codecs)
+        self._widths, self._codecs, self.layout = tree.widths, tree.codecs, layout_of(order, tree.codecs)
         self.nodes: list[RankedNode] = []
         self.root = self._grow(plan.root, None, plan.top)
         self._leaves = {node.node.atom: node for node in self.nodes if node.node.atom is not None}
@@ -168,6 +176,7 @@ class RankedIndex(RankedOrder):
         for leaf, limbs in wide:
             if leaf.table is not None and leaf.table.limbs < limbs:
                 leaf.table.widen(limbs)
+                self._words = None
                 leaf.shape = shape_of(leaf.node.variables, self._widths, (COUNT,), limbs)
 
     def add_row_paths(self, assembler: Assembler, store: LeafStore, position: int, atoms: Mapping[str, Shape]) -> None:
@@ -218,10 +227,12 @@ class RankedIndex(RankedOrder):
         for node in self.nodes:
             assert node.table is not None
             offsets.append(start + sum(map(len, blocks)))
-            block = [node.table.address, len(node.children), int(any(self._own(below) for below in node.walk()))]
+            owns = int(any(self._own(below) for below in node.walk()))
+            missing = [*self._missing_key(node), *self._missing_row(node)] if node.borders else []
             entries = [[child.number, *self._sized(node.shape.places(child.link))] for child in node.children]
-            first = offsets[-1] + len(block) + len(entries)
-            block += [first + sum(map(len, entries[:number])) for number in range(len(entries))]
+            first = offsets[-1] + 4 + len(entries)
+            places = [first + len(missing) + sum(map(len, entries[:number])) for number in range(len(entries))]
+            block = [node.table.address, len(node.children), owns, first if missing else 0, *places, *missing]
             blocks.append(block + [word for entry in entries for word in entry])
         return np.array([*head, *offsets, *(word for block in blocks for word in block)], np.int64)
 
@@ -238,7 +249,8 @@ class RankedIndex(RankedOrder):
         self.nodes.append(made)
         made.children = [self._grow(child, made, node.variables) for child in node.children]
         if made.children:
-            made.guard = next(i for i, child in enumerate(made.children) if set(child.link) == set(node.variables))
+            required = [i for i, child in enumerate(made.children) if child.node.presence == "required"]
+            made.guard = next(i for i in required if set(made.children[i].link) == set(node.variables))
         return made
 
     def _step(self, node: RankedNode) -> list[int]:
@@ -252,16 +264,19 @@ class RankedIndex(RankedOrder):
             assert child.table is not None
             number += int(place != node.guard)
             index = 0 if place == node.guard else number
-            blocks.append([child.table.address, index, *self._sized(node.shape.places(child.link))])
+            places = self._sized(node.shape.places(child.link))
+            missing = [_PRESENCE[child.node.presence], *self._missing_key(child)]
+            blocks.append([child.table.address, index, *places, *missing])
         start = 2 + len(words) + 1 + len(blocks)
         offsets = [start + sum(map(len, blocks[:i])) for i in range(len(blocks))]
         return [*words, len(blocks), *offsets, *(word for block in blocks for word in block)]
 
     def _own(self, node: RankedNode) -> list[tuple[int, int, int, int, int]]:
-        """What a leaf's words add to its key: those of the variables that no leaf before it holds."""
+        """What a leaf's words add to its key: those of the variables that no leaf before it holds. A leaf that is
+        always there comes before one that may be missing."""
         if node.children:
             return []
-        leaves = [leaf for leaf in self.nodes if not leaf.children]
+        leaves = sorted((leaf for leaf in self.nodes if not leaf.children), key=lambda leaf: leaf.borders)
         before = {v for leaf in leaves[: leaves.index(node)] for v in leaf.node.variables}
         own = []
         for variable in node.node.variables:
@@ -273,6 +288,25 @@ class RankedIndex(RankedOrder):
                 for kind, target, word, coefficient, operand in self.layout.own.get(variable, ())
             ]
         return own
+
+    def _missing_row(self, node: RankedNode) -> list[int]:
+        """The words of a node's row of NULLs, which counts 1."""
+        return [*self._nulls(node), 1] + [0] * (node.shape.limbs - 1)
+
+    def _missing_key(self, node: RankedNode) -> list[int]:
+        """The key of a node's row of NULLs with such rows below it; of a node that is always there, 0 for each word."""
+        key = [0] * len(self.layout.entries)
+        if not node.borders:
+            return key
+        nulls = self._nulls(node)
+        for kind, target, place, coefficient, _ in self._own(node):
+            key[target] += nulls[place] + coefficient if kind == at.RANK_COPY else int(nulls[place] == at.NULL_CODE)
+        for child in node.children:
+            key = [word + more for word, more in zip(key, self._missing_key(child), strict=True)]
+        return key
+
+    def _nulls(self, node: RankedNode) -> list[int]:
+        return [word for variable in node.shape.variables for word in self._codecs[variable].encode_value(None)]
 
     @staticmethod
     def _sized(places: tuple[int, ...]) -> list[int]:

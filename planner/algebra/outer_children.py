@@ -26,6 +26,7 @@ from sqlfront.planner.algebra.scalars import (
     IsNull,
     Logic,
     Not,
+    Operator,
     Ref,
     Scalar,
     cast,
@@ -60,15 +61,18 @@ def full_of_keys(
 ) -> FullOfKeys | None:
     """A full join as left joins from the keys of both sides.
 
-    None without an equality, under another condition of both sides, and where a key that may be NULL is of a type
-    without a `usual` value.
+    None without an equality, under another condition of both sides, and where a key that may be NULL, and then equals
+    none, is of a type without a `usual` value.
     """
     sides = sides_of(term.condition, term.left.columns, term.right.columns)
-    if not sides.pairs or sides.both or any(pair.nulls for pair in sides.pairs):
+    if not sides.pairs or sides.both:
         return None
     kinds = _kinds(sides.pairs, common)
     present = never_null(term.left, facts) | never_null(term.right, facts)
-    nullable = [not (is_never_null(one.mine, present) and is_never_null(one.theirs, present)) for one in sides.pairs]
+    nullable = [
+        not (one.nulls or (is_never_null(one.mine, present) and is_never_null(one.theirs, present)))
+        for one in sides.pairs
+    ]
     if kinds is None or any(null and usual(kind) is None for null, kind in zip(nullable, kinds, strict=True)):
         return None
     return _Full(term, sides, kinds, [usual(kind) if null else None for null, kind in zip(nullable, kinds)], new).rows()
@@ -81,7 +85,7 @@ def marks_of_keys(term: Join, new: NewColumns, facts: Facts, common: CommonType,
     """
     sides = sides_of(term.condition, term.left.columns, term.right.columns)
     kinds = _kinds(sides.pairs, common)
-    if term.mark is None or kinds is None or not sides.pairs or sides.both or any(pair.nulls for pair in sides.pairs):
+    if term.mark is None or kinds is None or not sides.pairs or sides.both:
         return None
     present = never_null(term.left, facts) | never_null(term.right, facts)
     unsure = [one for one in conjuncts(term.condition) if not is_never_null(one, present)]
@@ -111,10 +115,11 @@ class _Full:
         columns = (*keys, new.column("tag", "INTEGER")) if self._is_tagged else tuple(keys)
         left, right = (self._keys(self._copies.copy(side), i) for i, side in enumerate((term.left, term.right)))
         found: Term = Distinct(SetOperation("union", True, left, right, columns))
+        operators: list[Operator] = [*(pair.operator for pair in self._sides.pairs), "="]
         copies = [self._copies.copy(side) for side in (term.left, term.right)]
         for number, copy in enumerate(copies):
-            pairs = zip(map(Ref, columns), self._joined(copy, number), strict=True)
-            same = [Compare("=", one, other) for one, other in pairs]
+            pairs = zip(operators, map(Ref, columns), self._joined(copy, number), strict=False)
+            same = [Compare(*one) for one in pairs]
             found = Join("left", found, copy.term, conjunction(same))
         shown = {old: Ref(one) for copy in copies for old, one in copy.columns.items()}
         sides = zip(*(self._values(copy, number) for number, copy in enumerate(copies)), strict=True)
@@ -175,14 +180,21 @@ class _Marks:
         self._term, self._sides, self._present, self._new = term, sides, present, new
         self._kinds = dict(zip(sides.pairs, kinds, strict=True))
         self._open, self._copies = open_pair, Copies(new)
-        self._sure = [pair for pair in sides.pairs if pair != open_pair]
+        self._sure = list(sides.pairs)
+        if open_pair is not None:
+            self._sure.remove(open_pair)  # Once: a condition of the subquery may be the same equality.
+        self._strict = [place for place, pair in enumerate(sides.pairs) if not pair.nulls]
+        self._shown = None if self._strict else Made(new.column("there", "BOOLEAN"), TRUE)
 
     def all_rows(self) -> Term | None:
         """The rows of the left, each with its mark."""
         term, mark = self._term, self._term.mark
         assert mark is not None
         keys, same = self._equal_keys()
-        found, is_true = self._join("left", term.left, keys, same), Not(IsNull(Ref(keys.columns[0])))
+        if self._shown is not None:
+            keys = extended(keys, [self._shown])
+        shown = keys.columns[-1] if self._shown is not None else keys.columns[self._strict[0]]
+        found, is_true = self._join("left", term.left, keys, same), Not(IsNull(Ref(shown)))
         if self._open is None:
             return self._marked(found, is_true)
         rows = self._rows(self._sure, self._open)
@@ -196,7 +208,8 @@ class _Marks:
         any_null = Made(self._new.column("nulls", "BOOLEAN"), Compare(">", Ref(number), Ref(values)))
         flags = Map(groups, (*(Made(self._new.like(one), Ref(one)) for one in groups.groups), any_rows, any_null))
         if self._sure:
-            same = [Compare("=", pair.mine, Ref(key)) for pair, key in zip(self._sure, flags.columns, strict=False)]
+            keys_of = zip(self._sure, flags.columns, strict=False)
+            same = [Compare(pair.operator, pair.mine, Ref(key)) for pair, key in keys_of]
             found = self._join("left", found, flags, same)
         elif self._sides.left:
             return None
@@ -211,8 +224,10 @@ class _Marks:
         found = self._join("anti", self._term.left, *self._equal_keys())
         if self._open is not None:
             keys = self._open_keys(self._open)
-            pairs = zip([*(pair.mine for pair in self._sure), IsNull(self._open.mine)], keys.columns, strict=True)
-            found = self._join("anti", found, keys, [Compare("=", mine, Ref(key)) for mine, key in pairs])
+            *values, is_null = keys.columns
+            same = [Compare(pair.operator, pair.mine, Ref(key)) for pair, key in zip(self._sure, values, strict=True)]
+            same.append(Compare("=", IsNull(self._open.mine), Ref(is_null)))
+            found = self._join("anti", found, keys, same)
         return self._marked(found, FALSE)
 
     def _marked(self, rows: Term, value: Scalar) -> Term:
@@ -223,12 +238,13 @@ class _Marks:
         return Join("left" if kind == "left" else "anti", left, right, conjunction([*same, *self._sides.left]))
 
     def _equal_keys(self) -> tuple[Term, list[Scalar]]:
-        """The keys of the right without NULL, and the conditions under which they are equal to the left's."""
+        """The keys of the right, without NULLs that equal none, and the conditions under which they are equal to the
+        left's."""
         rows = self._rows(self._sides.pairs)
-        needed = [Not(IsNull(Ref(one))) for one in rows.columns]
-        keys = Distinct(Filter(rows, conjunction(needed)))
+        needed = [Not(IsNull(Ref(rows.columns[place]))) for place in self._strict]
+        keys = Distinct(Filter(rows, conjunction(needed)) if needed else rows)
         pairs = zip(self._sides.pairs, keys.columns, strict=True)
-        return keys, [Compare("=", pair.mine, Ref(key)) for pair, key in pairs]
+        return keys, [Compare(pair.operator, pair.mine, Ref(key)) for pair, key in pairs]
 
     def _rows(self, pairs: Sequence[Pair], last: Pair | None = None, *more: Scalar) -> Map:
         """What the rows of the right that meet its own conditions, have in place of what the left compares."""

@@ -63,7 +63,8 @@ class Atom:
 
     `variables` are the leaf's key columns: every column that joins, groups or is put out.
     `factors` are numeric columns summed inside the leaf (NULL contributes nothing).
-    A row is kept when all `conditions` are true and every variable in `required` is not NULL.
+    A row is kept when all `conditions` are true and every variable in `required` is not NULL. A variable that atoms
+    share and do not require is equal where it is NULL in all, too.
     `keys` lists the declared keys as sets of variables, `references` the declared foreign keys; they lower the
     stated cost, never the result. `is_constant`: no change reaches the table, and the query alone says what its rows
     are; so their number is no part of N.

@@ -4,7 +4,8 @@ A ranked tree keeps the rows of each node by anchor, sorted by the best that the
 Hu and Koutris 2022, Theorem 19). It is a view tree that enumerates every variable: its inner nodes hold only variables
 that several atoms share, so that a leaf's own columns do not multiply the rows above it, and it is the cheapest one by
 levels and by look-ups to many, which puts its root where most changes meet one row. Of a cyclic query it is the
-tree over bags that the view has, where a bag's rows guard the node of its variables.
+tree over bags that the view has, where a bag's rows guard the node of its variables. Optional and absent children are
+below a node whose guard is required: a row of NULLs stands for a missing one, and has its place in the order.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ def _plan_order(definition: Definition, order: Order, plan: Plan, weights: Weigh
     if top is None or found is None:
         return _sorted("no table has all columns of PARTITION BY")
     root, cost = found
+    if not all(map(_is_guarded, root.walk())):
+        return _sorted("columns of PARTITION BY are of rows that may be missing")
     if definition.mode == "set" and set(ordered_variables(definition)) != set(definition.free):
         cost = replace(cost, delay=RANKED_DISTINCT_DELAY)
     cost = replace(cost, delay=_delay(order, cost.delay))
@@ -120,8 +123,6 @@ def _obstacle(definition: Definition, order: Order, plan: Plan) -> str | None:
         return "rows that tie share their rank, and no tree stops behind such rows"
     if definition.mode == "group":
         return _group_obstacle(definition)
-    if definition.outer_atoms:
-        return "a ranked tree has no row that stands for a missing one"
     if definition.comparisons:
         return "it joins by comparisons, and a ranked tree joins by equalities only"
     if plan.shape == "cyclic" and plan.joins:
@@ -198,9 +199,16 @@ def _misplaces_null(term: Term) -> bool:
 
 def may_be_null(definition: Definition, term: Term) -> bool:
     """Whether one of a term's values may be NULL."""
-    safe = {column.name for atom in definition.atoms for column in atom.variables if column.not_null}
-    safe |= {name for atom in definition.atoms for name in atom.required}
+    certain = [atom for atom in definition.atoms if atom.is_certain]
+    safe = {column.name for atom in certain for column in atom.variables if column.not_null}
+    safe |= {name for atom in certain for name in atom.required}
     return any(name not in safe for _, name in term.parts)
+
+
+def _is_guarded(node: Node) -> bool:
+    """Whether a node has just the rows of one child: a required one has all its variables."""
+    whole = (child for child in node.children if set(node.variables) <= set(child.variables))
+    return not node.children or any(child.presence == "required" for child in whole)
 
 
 def _without_lone_root(root: Node) -> Node:

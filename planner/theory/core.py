@@ -118,7 +118,8 @@ class _Target:
     def _implies(self, atom: Atom, condition: Condition) -> bool:
         sides = _equality(condition)
         if sides is not None:
-            return self.term((atom.name, sides[0])) == self.term((atom.name, sides[1]))
+            term = self.term((atom.name, sides[0]))
+            return term in self._never_null and term == self.term((atom.name, sides[1]))
         return condition.text in {other.text for other in atom.conditions}
 
     def _unite(self, one: Node, other: Node) -> None:

@@ -25,7 +25,7 @@ from sqlfront.cut.value_types import INTEGER_BITS
 from sqlfront.planner.algebra.scalars import Column, Constant, Ref, Scalar, columns_of
 from sqlfront.planner.algebra.terms import ONE_ROW, Aggregated, Sort
 from sqlfront.planner.algebra.to_sql import scalar_sql
-from sqlfront.planner.classify import has_outer_tree
+from sqlfront.planner.classify import outer_obstacle
 from sqlfront.planner.model.query import Definition, Limit, RawColumn
 from sqlfront.planner.passes.orders import may_be_null
 from sqlfront.planner.theory.group_changes import spreading_atom
@@ -218,8 +218,9 @@ class _Block:
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
-        if core.outer and not has_outer_tree(found):
-            raise OuterChildError("no tree has its key at a node of required tables, or only the first rows are kept")
+        obstacle = outer_obstacle(found) if core.outer else None
+        if obstacle is not None:
+            raise OuterChildError(obstacle)
         return found
 
     def best(

@@ -24,3 +24,4 @@ CHILDREN = {
     "single": "a scalar subquery is an optional child: a row without a partner meets NULL, which is not stored",
 }
 """Those of joins that are children of a tree's node."""
+LEFT_SIDE = "the left side of an outer join is a view of its own: with it, no tree has the right side as its child"

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
 from sqlfront.cut.scalar_forms import with_names
+from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
     Column,
@@ -47,10 +48,10 @@ class AtomTable:
     is_constant: bool = False
 
 
-OuterForm = Literal["groups", "children", "joins"]
+OuterForm = Literal["groups", "children", "sides", "joins"]
 """What outer joins are: children of their block's tree, with joins on their right sides as groups of children, or as
-views of their own; or inner joins, unions and counts."""
-OUTER_FORMS: tuple[OuterForm, ...] = ("groups", "children", "joins")
+views of their own, or with both sides as such; or inner joins, unions and counts."""
+OUTER_FORMS: tuple[OuterForm, ...] = ("groups", "children", "sides", "joins")
 
 
 class OuterChildError(Exception):
@@ -69,14 +70,14 @@ class Missing(Protocol):
 
 @dataclass(frozen=True)
 class OuterAtom:
-    """How an atom that may be missing is joined: `pairs` are expressions of the atoms around it and equal ones of its
+    """How an atom that may be missing is joined: `pairs` are expressions of the atoms around it with equal ones of its
     own or of its group, which are the atoms `within` it. Those may be missing with it.
 
     `missing` tells what expressions over it are in a missing row.
     """
 
     presence: Presence
-    pairs: tuple[tuple[Scalar, Scalar], ...]
+    pairs: tuple[Pair, ...]
     missing: Missing
     within: str | None = None
 
@@ -186,8 +187,8 @@ class JoinCore:
         for other, one in list(self.outer.items()):
             if one.within == name and one.presence == "required" and other in self.outer:
                 self.require(other)
-        for mine, theirs in outer.pairs:
-            self.add_conditions(Compare("=", mine, theirs))
+        for pair in outer.pairs:
+            self.add_conditions(Compare(pair.operator, pair.mine, pair.theirs))
 
     def drop(self, name: str) -> None:
         """Leave out an atom that may be missing, with its group, and that nothing reads."""

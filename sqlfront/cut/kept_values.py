@@ -119,7 +119,7 @@ class KeptValues:
         filtered = {atom for one in found for atom in one} if all(found) else {atom.name for atom in core.atoms}
         for name in self._core.outer.keys() - core.outer.keys():  # Its equalities may tie columns of others together.
             pairs = self._core.outer[name].pairs if len(self._core.outer[name].pairs) > 1 else ()
-            filtered |= {atom for mine, _ in pairs for atom in core.atoms_of(mine)}
+            filtered |= {atom for pair in pairs for atom in core.atoms_of(pair.mine)}
         return Kept(number, leaves, tuple(names.items()), variables, nulls, words, frozenset(filtered))
 
     def _narrowed(self, argument: Sequence[Scalar], conditions: Sequence[Scalar], nulls: bool) -> JoinCore:

@@ -7,12 +7,14 @@ from typing import Any
 
 from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import AtomTable, JoinCore, OuterChildError
-from sqlfront.cut.scalar_forms import call, equal, is_not_null
+from sqlfront.cut.scalar_forms import call, is_not_null
 from sqlfront.cut.split_conditions import ComparedSides, Conditions, equated_columns, fixed_columns
 from sqlfront.cut.value_types import never_null
+from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
     Column,
+    Compare,
     Constant,
     Ref,
     Scalar,
@@ -31,14 +33,17 @@ class _Variable:
     type: str
     members: dict[str, Scalar]
     label: str
+    nulls: bool = False
     outer: dict[str, Scalar] = field(default_factory=dict)
+    strict: set[str] = field(default_factory=set)
 
 
 class Leaves:
     """Collects variables and factors while the output is bound; `build` then gives the atoms.
 
     A variable's or a raw column's value is a Ref to a column of that name: `reference` and `named`. A variable's
-    members are equal in each row of the join; atoms that may be missing have it as a key, which is no value of theirs.
+    members are equal in each row of the join, with `nulls` where all are NULL, too. Its `outer` atoms, which may be
+    missing, have it as a key, which is no value of theirs; a key of `strict` ones is not NULL.
     """
 
     def __init__(self, core: JoinCore, conditions: Conditions, notes: Notes) -> None:
@@ -49,13 +54,13 @@ class Leaves:
         self._by_element: dict[tuple[str, Scalar], str] = {}
         self._factors: dict[tuple[str, Scalar], tuple[str, Scalar]] = {}
         for equality_class in conditions.classes:
-            name = self._declare(equality_class.type, equality_class.members)
+            name = self._declare(equality_class.type, equality_class.members, equality_class.nulls)
             for element in equality_class.elements:
                 self._by_element[element] = name
             for atom, value in equality_class.members.items():
                 self._by_element.setdefault((atom, cast(value, equality_class.type)), name)
-        for mine, name, theirs, kind in conditions.keys:
-            self._add_key(self._held(mine, kind), name, theirs)
+        for pair, name, kind in conditions.keys:
+            self._add_key(self._held(pair.mine, kind), name, pair)
         self.comparisons = tuple(dict.fromkeys(self._compare(sides) for sides in conditions.comparisons))
 
     def variable(self, value: Scalar) -> str:
@@ -117,18 +122,19 @@ class Leaves:
         """The comparison of variables that hold both sides in the type in which they are compared."""
         return Comparison(self._held(sides.left, sides.type), sides.operator, self._held(sides.right, sides.type))
 
-    def _add_key(self, name: str, atom: str, value: Scalar) -> None:
+    def _add_key(self, name: str, atom: str, pair: Pair) -> None:
         """Make a variable of the atoms around it a part of the key of an atom that may be missing, and of the atoms of
         its group in which an expression is equal to it."""
         variable = self._variables[name]
-        known = self._by_element.get((atom, value))
-        members = {atom: value} | (self._variables[known].members if known is not None else {})
+        known = self._by_element.get((atom, pair.theirs))
+        members = {atom: pair.theirs} | (self._variables[known].members if known is not None else {})
+        variable.strict.update(() if pair.nulls else members)
         for member, expression in members.items():
             held = variable.outer.get(member)
             if held is None:
                 variable.outer[member] = self._apart(member, expression)
             elif held != expression:
-                same = equal(cast(held, variable.type), cast(expression, variable.type))
+                same = Compare(pair.operator, cast(held, variable.type), cast(expression, variable.type))
                 self._conditions.add_predicate(member, same)
 
     def _apart(self, atom: str, value: Scalar) -> Scalar:
@@ -152,14 +158,14 @@ class Leaves:
     def _is_never_null(self, variable: _Variable) -> bool:
         """Whether a row whose variable is NULL joins nothing."""
         compared = any(variable.name in comparison.scheme for comparison in self.comparisons)
-        return compared or len(variable.members) > 1
+        return compared or (len(variable.members) > 1 and not variable.nulls)
 
     def _is_join_column(self, column: Column) -> bool:
         owner = self._core.owner(column)
         name = None if owner in self._core.outer else self._by_element.get((owner, Ref(column)))
         return name is not None and self._is_never_null(self._variables[name])
 
-    def _declare(self, kind: str, members: dict[str, Scalar]) -> str:
+    def _declare(self, kind: str, members: dict[str, Scalar], nulls: bool = False) -> str:
         atom, value = next(iter(members.items()))
         members = {
             one: self._apart(one, member) if one in self._core.outer else member for one, member in members.items()
@@ -172,7 +178,7 @@ class Leaves:
             names = [f"{atom}_{function if function.isidentifier() else 'value'}"]
         name = self._free_name(names)
         label = name if columns else self._notes.written(value) or self._core.text(value)
-        self._variables[name] = _Variable(name, kind, members, label)
+        self._variables[name] = _Variable(name, kind, members, label, nulls)
         return name
 
     def _free_name(self, wanted: list[str]) -> str:
@@ -211,7 +217,7 @@ class Leaves:
     def _atom(self, atom: AtomTable, variables: list[LeafColumn], factors: list[LeafColumn]) -> Atom:
         variables_of = self._variables.values()
         joins = [v for v in variables_of if atom.name in v.members and self._is_never_null(v)]
-        joins += [v for v in variables_of if atom.name in v.outer]
+        joins += [v for v in variables_of if atom.name in v.strict]
         outer = self._core.outer.get(atom.name)
         return Atom(
             name=atom.name,

@@ -1,9 +1,9 @@
 """Left and anti joins as more atoms of the join: an optional or an absent child of a node of its tree.
 
-An atom's key are the expressions that the condition of the join equates with those of the atoms around it. Its filter
-is what the condition asks of its side alone. Where the atom has no row of a key, the join has a row of NULLs (left), or
-only there a row at all (anti). What reads the atom above the join must be NULL where all its columns are, or is
-computed of the columns when the view is read.
+An atom's key are the expressions that the condition of the join equates with those of the atoms around it, NULL with
+NULL too if it says IS NOT DISTINCT FROM. Its filter is what the condition asks of its side alone. Where the atom has no
+row of a key, the join has a row of NULLs (left), or only there a row at all (anti). What reads the atom above the join
+must be NULL where all its columns are, or is computed of the columns when the view is read.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from sqlfront.cut.form_words import LEFT_SIDE
 from sqlfront.cut.join_core import JoinCore, OuterAtom, OuterChildError
+from sqlfront.cut.scalar_forms import row_values
+from sqlfront.cut.split_conditions import ORDERS
 from sqlfront.cut.value_types import usual_value
-from sqlfront.planner.algebra.join_sides import is_plain, met
+from sqlfront.planner.algebra.join_sides import Pair, is_plain, met
 from sqlfront.planner.algebra.outer_children import full_of_keys, marks_of_keys
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
 from sqlfront.planner.algebra.scalars import TRUE, Compare, Ref, Scalar, columns_of, null, substitute, truth
@@ -37,8 +40,13 @@ def may_be_child(term: Join, facts: Facts) -> bool:
 def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
     """Add a left or anti join to a join, or a single one that meets one row at most. Raises OuterChildError where it is
     no such atom, or group of atoms."""
-    blocks.collect(term.left, core)
-    before, missing = len(core.atoms), MissingValues(blocks.con)
+    missing = MissingValues(blocks.con)
+    if blocks.outer_form == "sides" and not is_one_table(term.left, missing):
+        blocks.told[f"{LEFT_SIDE}, as {blocks.no_children}"] = None
+        blocks.add_block(term.left, core)
+    else:
+        blocks.collect(term.left, core)
+    before = len(core.atoms)
     if is_one_table(term.right, missing) or (blocks.outer_form == "groups" and is_group(term.right, missing)):
         blocks.collect(term.right, core)
     else:
@@ -70,15 +78,22 @@ def add_join_of_keys(term: Join, core: JoinCore, blocks: Blocks, is_false: bool)
 
 
 def is_group(term: Term, missing: MissingValues) -> bool:
-    """Whether a term joins tables, of which it only selects rows and columns: each NULL where those are missing."""
+    """Whether a term joins tables, of which it only selects rows and columns: each NULL where those are missing. NULL
+    joins no NULL: a row of NULLs would meet rows with one."""
     match term:
-        case Join(kind="inner" | "left", left=left, right=right, dependent=False):
-            return is_group(left, missing) and is_group(right, missing)
+        case Join(kind="inner" | "left", left=left, right=right, condition=condition, dependent=False):
+            return not _joins_nulls(condition) and is_group(left, missing) and is_group(right, missing)
         case Filter(input=input, condition=condition):
-            return bool(columns_of(condition)) and is_group(input, missing)
+            return bool(columns_of(condition)) and not _joins_nulls(condition) and is_group(input, missing)
         case Map(input=input, made=made):
             return all(missing.is_null(one.value) for one in made) and is_group(input, missing)
     return is_one_table(term, missing)
+
+
+def _joins_nulls(condition: Scalar) -> bool:
+    """Whether NULL equals NULL in a condition, as it does in rows."""
+    compared = [one for one in met(condition) if isinstance(one, Compare)]
+    return any(one.operator == "IS NOT DISTINCT FROM" or row_values(one.left) for one in compared)
 
 
 def is_one_table(term: Term, missing: MissingValues) -> bool:
@@ -125,47 +140,50 @@ class MissingValues:
         return self._known[value]
 
 
-def _take_condition(term: Join, core: JoinCore, added: frozenset[str]) -> list[tuple[Scalar, Scalar]]:
+def _take_condition(term: Join, core: JoinCore, added: frozenset[str]) -> list[Pair]:
     """Give the added atoms the conditions that concern them alone; the equal expressions of other atoms and of them."""
     ours, others = frozenset(term.left.columns), frozenset(term.right.columns)
-    pairs = list[tuple[Scalar, Scalar]]()
+    pairs = list[Pair]()
     for one in met(term.condition):
         read = columns_of(one)
         if read and read <= others:
             core.add_conditions(one)
         elif read and read <= ours:
-            pairs.append((core.over_atoms(truth(one)), TRUE))
+            pairs.append(Pair(core.over_atoms(truth(one)), TRUE))
         else:
             pairs.append(_equal_sides(one, core, added))
-    if not any(columns_of(theirs) for _, theirs in pairs):
+    if not any(columns_of(pair.theirs) for pair in pairs):
         raise OuterChildError("no equality ties its sides")
     return pairs
 
 
-def _equal_sides(one: Scalar, core: JoinCore, added: frozenset[str]) -> tuple[Scalar, Scalar]:
+def _equal_sides(one: Scalar, core: JoinCore, added: frozenset[str]) -> Pair:
     """An equality as the expression of an atom that was there before and that of an added one."""
-    if isinstance(one, Compare) and one.operator == "=":
+    if isinstance(one, Compare) and one.operator in ("=", "IS NOT DISTINCT FROM"):
         sides = [core.over_atoms(one.left), core.over_atoms(one.right)]
         for mine, theirs in (sides, sides[::-1]):
             owners = core.atoms_of(theirs)
             if len(owners) == 1 and owners[0] in added and not added & set(core.atoms_of(mine)):
-                return mine, theirs
-    raise OuterChildError("a condition of both its sides is no equality")
+                return Pair(mine, theirs, one.operator != "=")
+    ordered = isinstance(one, Compare) and one.operator in ORDERS
+    why = "its sides are compared by order, and a child is looked up by equal keys"
+    raise OuterChildError(why if ordered else "a condition of both its sides is no equality")
 
 
-def _within(pairs: Sequence[tuple[Scalar, Scalar]], core: JoinCore) -> str | None:
+def _within(pairs: Sequence[Pair], core: JoinCore) -> str | None:
     """The atom that may be missing and with which an atom of these pairs is joined first; None: its key is required.
 
     (A left join B) left join C is A left join (B left join C) if no row of C meets a missing row of B.
     """
-    owners = [core.atoms_of(mine) for mine, _ in pairs]
+    owners = [core.atoms_of(pair.mine) for pair in pairs]
     if any(len(one) != 1 for one in owners):
         raise OuterChildError("a side of its equality is not computed from one row")
     heads = {_head(one, core) for [one] in owners}
     if len(heads) > 1:
         raise OuterChildError("its key is of several tables, some of whose rows may be missing")
     [head] = heads
-    if head is not None and not any(core.outer[head].missing.is_null(mine) for mine, _ in pairs):
+    strict = [pair.mine for pair in pairs if not pair.nulls]
+    if head is not None and not any(core.outer[head].missing.is_null(mine) for mine in strict):
         raise OuterChildError("its key has a value where the row of it is missing")
     return head
 

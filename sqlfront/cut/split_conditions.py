@@ -10,6 +10,7 @@ from sqlfront.binding.notes import Notes
 from sqlfront.cut.join_core import JoinCore
 from sqlfront.cut.scalar_forms import call, equal, row_values
 from sqlfront.cut.value_types import ComparedTypes, is_lossless, never_null, usual_value
+from sqlfront.planner.algebra.join_sides import Pair
 from sqlfront.planner.algebra.scalars import (
     Call,
     Compare,
@@ -21,6 +22,7 @@ from sqlfront.planner.algebra.scalars import (
     cast,
     columns_of,
 )
+from sqlfront.planner.algebra.scalars import Operator as AnyOperator
 from sqlfront.storage.codecs.nested_types import LOOSE_VARIANTS, has_loose_variants
 from sqlfront.storage.codecs.order import is_orderable
 from sqlfront.storage.errors import NotSupportedError
@@ -28,15 +30,18 @@ from sqlfront.storage.errors import NotSupportedError
 Element = tuple[str, Scalar]
 Operator = Literal["<", "<=", ">", ">=", "<>"]
 ORDERS = ("<", "<=", ">", ">=", "<>")
+EQUALITIES: tuple[AnyOperator, ...] = ("=", "IS NOT DISTINCT FROM")
 
 
 @dataclass
 class EqualityClass:
-    """Expressions of at least two atoms that the query equates; one per atom stands for that atom's others."""
+    """Expressions of at least two atoms that the query equates; one per atom stands for that atom's others. `nulls`:
+    they are equal where all are NULL, too."""
 
     type: str
     members: dict[str, Scalar]
     elements: dict[Element, None]
+    nulls: bool = True
 
 
 @dataclass(frozen=True)
@@ -52,12 +57,12 @@ class ComparedSides:
 @dataclass
 class Conditions:
     """`predicates` lists, per atom, the conditions that concern it alone. `keys` are the equalities of required atoms
-    with those that may be missing: (a required one's expression, the other's name, its expression, the type)."""
+    with those that may be missing: the pair, the other's name, the type."""
 
     classes: list[EqualityClass] = field(default_factory=list)
     predicates: dict[str, list[Scalar]] = field(default_factory=dict)
     comparisons: list[ComparedSides] = field(default_factory=list)
-    keys: list[tuple[Scalar, str, Scalar, str]] = field(default_factory=list)
+    keys: list[tuple[Pair, str, str]] = field(default_factory=list)
 
     def add_predicate(self, atom: str, predicate: Scalar) -> None:
         known = self.predicates.setdefault(atom, [])
@@ -105,13 +110,13 @@ class _Splitting:
                 if columns:
                     equalities.append((condition, *columns))
                 continue
-            if not isinstance(condition, Compare) or not (condition.operator == "=" or condition.operator in ORDERS):
+            if not isinstance(condition, Compare) or condition.operator not in (*EQUALITIES, *ORDERS):
                 raise self._refused(condition)
             if any(len(core.atoms_of(side)) != 1 for side in (condition.left, condition.right)):
                 raise self._refused(condition)
             kind = self._common_type(condition)
             condition = self._in_type(condition, kind)
-            if condition.operator == "=":
+            if condition.operator in EQUALITIES:
                 equalities.append((condition, condition.left, condition.right))
             else:
                 operator: Operator = condition.operator  # type: ignore[assignment]
@@ -123,13 +128,13 @@ class _Splitting:
             self._tie_members(equality_class, equalities, result)
             self._spread_constants(equality_class, result)
         result.comparisons = [sides for sides in result.comparisons if not self._within_atoms(sides, result)]
-        result.keys = [self._key(name, *pair) for name, outer in core.outer.items() for pair in outer.pairs]
+        result.keys = [self._key(name, pair) for name, outer in core.outer.items() for pair in outer.pairs]
         return result
 
-    def _key(self, name: str, mine: Scalar, theirs: Scalar) -> tuple[Scalar, str, Scalar, str]:
+    def _key(self, name: str, pair: Pair) -> tuple[Pair, str, str]:
         """An equality with an atom that may be missing, which unites no expressions of the others."""
-        kind = self._common_type(Compare("=", mine, theirs))
-        return mine, next(iter(self._core.atoms_of(theirs)), name), theirs, kind
+        kind = self._common_type(Compare(pair.operator, pair.mine, pair.theirs))
+        return pair, next(iter(self._core.atoms_of(pair.theirs)), name), kind
 
     def _parts(self, condition: Scalar) -> list[Scalar]:
         """A BETWEEN over several tables as its comparisons, an equality of rows as those of their values; all else as
@@ -143,27 +148,15 @@ class _Splitting:
                 self._notes.move(condition, part)
             return found
         if isinstance(condition, Compare) and condition.operator == "IS NOT DISTINCT FROM":
-            return self._equal_or_null(condition)
+            sides = (condition.left, condition.right)
+            if any(never_null(side, self._core.is_declared) for side in sides):
+                self._notes.move(condition, equal(*sides))
+                return [equal(*sides)]
         if isinstance(condition, Compare) and condition.operator == "=":
             left, right = row_values(condition.left), row_values(condition.right)
             if left and right and len(left) == len(right):
                 return [part for a, b in zip(left, right) for part in self._equal_values(condition, a, b)]
         return [condition]
-
-    def _equal_or_null(self, condition: Compare) -> list[Scalar]:
-        """Equalities that hold where both sides are NULL too; the condition itself for types without a usual value."""
-        sides = [condition.left, condition.right]
-        kind = self._common_type(condition)
-        if any(never_null(side, self._core.is_declared) for side in sides):
-            found: list[Scalar] = [equal(*sides)]
-        elif (usual := usual_value(kind)) is not None:
-            values = [call("coalesce({0}, {1})", kind, cast(side, kind), Constant(usual, kind)) for side in sides]
-            found = [equal(*values), Compare("=", IsNull(sides[0]), IsNull(sides[1]))]
-        else:
-            return [condition]
-        for part in found:
-            self._notes.move(condition, part)
-        return found
 
     def _equal_values(self, condition: Scalar, left: Scalar, right: Scalar) -> list[Scalar]:
         """What it takes that two values are equal as those of rows are: there, NULL equals NULL."""
@@ -205,13 +198,14 @@ class _Splitting:
         """Connected components of the equalities, in order of first appearance; those of one atom are no class."""
         find = _union((self._element(left), self._element(right)) for _, left, right in equalities)
         groups: dict[Element, EqualityClass] = {}
-        for _, left, right in equalities:
+        for condition, left, right in equalities:
             for side in (left, right):
                 element = self._element(side)
                 group = groups.setdefault(find(element), EqualityClass(side.type, {}, {}))
                 group.type = self._types.common(group.type, side.type) or group.type
                 group.members.setdefault(element[0], side)
                 group.elements[element] = None
+            group.nulls &= isinstance(condition, Compare) and condition.operator != "="
         return [group for group in groups.values() if len(group.members) > 1]
 
     def _transitive(
@@ -234,9 +228,26 @@ class _Splitting:
             elif len(self._core.atoms_of(condition)) > 1:
                 kind = self._types.common(left.type, right.type)
                 assert kind is not None
+                values = left, right
+                if isinstance(condition, Compare) and condition.operator != "=":
+                    values, both = self._without_nulls(condition, kind)
+                    kept.append((both, both.left, both.right))
                 operators: tuple[Operator, ...] = ("<=", ">=")
-                conditions.comparisons += [ComparedSides(left, operator, right, kind) for operator in operators]
+                conditions.comparisons += [
+                    ComparedSides(values[0], operator, values[1], kind) for operator in operators
+                ]
         return kept
+
+    def _without_nulls(self, condition: Compare, kind: str) -> tuple[tuple[Scalar, Scalar], Compare]:
+        """Sides whose NULLs are a usual value, and the condition that both are NULL or neither is. Refuses types
+        without such a value."""
+        usual, sides = usual_value(kind), (condition.left, condition.right)
+        if usual is None:
+            raise self._refused(condition)
+        left, right = (call("coalesce({0}, {1})", kind, cast(side, kind), Constant(usual, kind)) for side in sides)
+        for part in (left, right):
+            self._notes.move(condition, part)
+        return (left, right), Compare("=", IsNull(sides[0]), IsNull(sides[1]))
 
     def _element(self, side: Scalar) -> Element:
         return self._core.atoms_of(side)[0], side
@@ -253,7 +264,7 @@ class _Splitting:
                 if first is None or element not in group.elements or first == side:
                     continue
                 if frozenset((self._element(first), element)) not in written:
-                    conditions.add_predicate(element[0], equal(first, side))
+                    conditions.add_predicate(element[0], Compare(EQUALITIES[group.nulls], first, side))
 
     def _spread_constants(self, group: EqualityClass, conditions: Conditions) -> None:
         """a = b and b = 5: also a = 5, where the types agree, so that a's leaf keeps fewer rows."""

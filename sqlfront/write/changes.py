@@ -44,7 +44,7 @@ def read_changes(
 
     rows = in_one_chunk(as_arrow(what, changes))
     names = rows.schema.names
-    places, control = _matched(what, tuple(columns), tuple(names), unread)
+    places, control = _matched(what, tuple(columns), tuple(names))
     weights = _weights(what, rows, names[control], control) if control is not None else None
     for column, at in zip(columns, places, strict=True):
         if column.not_null and at is not None and rows.column(at).null_count:
@@ -69,7 +69,7 @@ def read_changes(
 
 @lru_cache(1024)
 def _matched(
-    what: str, columns: tuple[Column, ...], names: tuple[str, ...], unread: Set[str]
+    what: str, columns: tuple[Column, ...], names: tuple[str, ...]
 ) -> tuple[tuple[int | None, ...], int | None]:
     """The places of a table's columns among those of its changes, None for one that is missing, and that of the control
     values, if there are some."""

@@ -60,6 +60,8 @@ PLACED, WAITING = 1, 2
 # a bound of a floating number's share in a rounded sum (see rounding_bounds), its parts times RANK_PARTS being added.
 RANK_COPY, RANK_ADD, RANK_ADD_LOWER, RANK_ADD_UPPER = range(4)
 RANK_KIND, RANK_PARTS = 3, 4
+# What a row of a ranked tree needs of a child: a row, a row or else one of NULLs, no row.
+CHILD_REQUIRED, CHILD_OPTIONAL, CHILD_ABSENT = range(3)
 # Bounds are in units of 2^-SHARE_UNIT; beyond 2^SHARE_LIMIT a number is as good as 2^SHARE_CAP units, or, the other
 # way, as -2^SHARE_NONE units, which no others make good: from half of that on there is no bound.
 SHARE_UNIT, SHARE_LIMIT, SHARE_CAP, SHARE_NONE = 52, 60, 112, 120

@@ -6,6 +6,9 @@ completion of the next row of the group's list, which is sorted. A cell is a row
 child's chain. What follows a cell are the cells that advance one child, no earlier one than was advanced last: each
 combination has one predecessor, so it is met once. A cell is expanded only when the next answer is asked for.
 
+A row without a partner below an optional or absent child has one there all the same: the **missing row**, of NULLs,
+which the plan holds. Its children's partners are their missing rows, and no group of a table has them (number MISSING).
+
 A read may have a **start**: it gives the answers of those rows of the root that pass a test of their first rank words,
 as do all after the first that passes.
 
@@ -26,7 +29,8 @@ from sqlfront.storage.kernels.tables.range_scan import first_passing, within
 
 # Header words; the first is STEPS. The plan: nodes, the most children of one, whether answers are distinct, how many
 # answers of each of the root's groups there are at most (0: all), an offset for each node, and there [table, children,
-# whether there are rank words of its own below, an offset for each child; there: the child's number, keys, places...].
+# whether there are rank words of its own below, the offset of the missing row's key (0: none), behind which that row
+# lies, an offset for each child; there: the child's number, keys, places...].
 PLAN = 1
 CHAINS, CHAINS_USED, CHAINS_CAPACITY = 2, 3, 4
 SLOTS, MASK = 5, 6
@@ -37,6 +41,8 @@ START = 17  # The address (0: none) of that of the words to compare with, and of
 READ_WORDS = 18
 
 MOST_CHILDREN, DISTINCT, QUOTA, OFFSETS = 1, 2, 3, 4  # Of the plan.
+OWN_WORDS, MISSING_ROW, CHILDREN = 2, 3, 4  # Of a node in the plan.
+MISSING = -1  # The group of missing rows.
 
 # A chain: whose it is, the next unstarted row of its group's list (plus one), its answers, and its heap.
 NODE, GROUP, POSITION, EXPANDED = 0, 1, 2, 3
@@ -64,6 +70,13 @@ def with_room(owner, place, words, least):
 def table_of(read, node):
     plan = load(read, PLAN)
     return load(plan + 8 * load(plan, OFFSETS + node), 0)
+
+
+@kernel("int64(int64,int64)")
+def missing_row(read, node):
+    """The address of a node's missing row; that of no row for a node without."""
+    plan = load(read, PLAN)
+    return plan + 8 * (load(plan + 8 * load(plan, OFFSETS + node), MISSING_ROW) + load(read, KEY_WORDS))
 
 
 @kernel("int64(int64,int64)")
@@ -105,26 +118,14 @@ def chain_of(read, node, group_row):
         store(chain, j, 0)
     store(chain, NODE, node)
     store(chain, GROUP, group_row)
-    table = table_of(read, node)
-    group = load(load(table, INDEX_LIST), 0)
-    store(chain, POSITION, load32(load(group, ROWS) + group_row * load(group, WIDTH) * 8, 2 * load(group, TAIL)))
+    if group_row != MISSING:
+        group = load(load(table_of(read, node), INDEX_LIST), 0)
+        store(chain, POSITION, load32(load(group, ROWS) + group_row * load(group, WIDTH) * 8, 2 * load(group, TAIL)))
     store(slots, i, used + 1)
     store(read, CHAINS_USED, used + 1)
     if 2 * used > mask:
         more_slots(read)
     return used
-
-
-@kernel("int64(int64,int64,int64,int64)")
-def child_chain(read, node, row, child):
-    """The chain of a row's partners below one of its children, which has some: only such rows are in lists."""
-    plan = load(read, PLAN)
-    block = plan + 8 * load(plan, OFFSETS + node)
-    entry = plan + 8 * load(block, 3 + child)
-    number = load(entry, 0)
-    group = load(load(table_of(read, number), INDEX_LIST), 0)
-    h = hash_places(row, entry, 2, load(entry, 1))
-    return chain_of(read, number, find(group, read, h, row, entry, 2))
 
 
 @kernel("int64(int64,int64,int64)")
@@ -144,6 +145,19 @@ def new_cell(read, row, children):
 @kernel("int64(int64,int64)")
 def key_of(read, cell):
     return load(read, CELLS) + (cell * load(read, CELL_WORDS) + load(read, KEY_PLACE)) * 8
+
+
+@kernel("int64(int64,int64)")
+def missing_cell(read, node):
+    """The number of a new cell of a node's missing row."""
+    row = missing_row(read, node)
+    plan = load(read, PLAN)
+    cell = new_cell(read, row, load(plan + 8 * load(plan, OFFSETS + node), 1))
+    words = load(read, KEY_WORDS)
+    target = key_of(read, cell)
+    for j in range(words):
+        store(target, j, load(row - 8 * words, j))
+    return cell
 
 
 @kernel("boolean(int64,int64,int64)")
@@ -239,6 +253,24 @@ def append(read, chain, cell):
     store(here, ANSWERS_USED, used + 1)
 
 
+@kernel("int64(int64,int64,int64,int64)")
+def child_chain(read, node, row, child):
+    """The chain of a row's partners below one of its children: only rows that have some, or need none, are in lists."""
+    plan = load(read, PLAN)
+    block = plan + 8 * load(plan, OFFSETS + node)
+    entry = plan + 8 * load(block, CHILDREN + child)
+    number = load(entry, 0)
+    found = MISSING
+    if row != missing_row(read, node):
+        group = load(load(table_of(read, number), INDEX_LIST), 0)
+        h = hash_places(row, entry, 2, load(entry, 1))
+        found = find(group, read, h, row, entry, 2)
+    chain = chain_of(read, number, found)
+    if found == MISSING and load(load(read, CHAINS) + chain * CHAIN_WORDS * 8, ANSWERS_USED) == 0:
+        append(read, chain, missing_cell(read, number))
+    return chain
+
+
 @kernel("int64(int64,int64,int64)")
 def reach(read, chain, rank):
     """The cell of a chain's answer number `rank`, made with those before it; -1 if there are not so many.
@@ -258,7 +290,7 @@ def reach(read, chain, rank):
             return load(load(here, ANSWERS), rank)
         last = -1
         if answers > 0:
-            if distinct != 0 and load(block, 2) == 0:
+            if distinct != 0 and load(block, OWN_WORDS) == 0:
                 return -1
             last = load(load(here, ANSWERS), answers - 1)
         expanded = last
@@ -293,7 +325,7 @@ def spread(read, cell, out):
         row = load(load(read, CELLS) + own * load(read, CELL_WORDS) * 8, ROW)
         for q in range(load(block, 1)):
             place = load(load(read, CELLS) + own * load(read, CELL_WORDS) * 8, PLACES + q)
-            child = load(plan + 8 * load(block, 3 + q), 0)
+            child = load(plan + 8 * load(block, CHILDREN + q), 0)
             store(out, child, reach(read, child_chain(read, node, row, q), place))
         store(out, node, row)
 

@@ -2,7 +2,8 @@
 
 A ranked tree keeps, for each node, the rows of each anchor sorted by a key of rank words: a leaf's own terms, an inner
 row's sum of its children's best keys. Keys are added word by word, for each word has one owner or is a sum of numbers;
-so a better part makes a better whole. A row whose children do not all have a partner for it is kept, but in no list.
+so a better part makes a better whole. A row whose children do not all have a partner for it is kept, but in no list. An
+optional child without a partner gives the key of a row of NULLs; an absent child must have none.
 One step per node and batch looks again at the rows whose children's best have changed, and only a changed best goes
 on to the parent (the dynamic any-k index after Deep, Hu and Koutris 2022; bottom-up liveness as in Idris et al. 2017).
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 from sqlfront.storage.kernels.jit import kernel
 from sqlfront.storage.kernels.layout import (
+    CHILD_ABSENT,
+    CHILD_REQUIRED,
     DIRTY,
     DIRTY_CAPACITY,
     DIRTY_USED,
@@ -209,13 +212,16 @@ def make_key(at, address, out, scratch):
         child = load(block, 0)
         count = load(block, 2)
         group = load(load(child, INDEX_LIST), 0)
+        presence = load(block, 3 + count)
         row = find(group, scratch, hash_places(address, block, 3, count), address, block, 3)
-        if row < 0:
+        head = 0
+        if row >= 0:
+            head = load32(load(group, ROWS) + row * load(group, WIDTH) * 8, 2 * load(group, TAIL))
+        if presence == (CHILD_REQUIRED if head == 0 else CHILD_ABSENT):
             return False
-        head = load32(load(group, ROWS) + row * load(group, WIDTH) * 8, 2 * load(group, TAIL))
-        if head == 0:
-            return False
-        best = load(child, ROWS) + (head - 1) * load(child, WIDTH) * 8 + 8 * (load(child, TAIL) + 1)
+        best = block + 8 * (4 + count)
+        if head != 0:
+            best = load(child, ROWS) + (head - 1) * load(child, WIDTH) * 8 + 8 * (load(child, TAIL) + 1)
         add_key(load(child, ORDER), ranks, out, best, 1)
     return True
 
@@ -383,7 +389,7 @@ def settle(table, scratch):
 @kernel("void(int64,int64)")
 def step_rank(at, scratch):
     """[RANK, length, owner, table, is root, n, own words: (kind, target, place, coefficient, operand) * n,
-    children, an offset for each; each: table, index, keys, places...].
+    children, an offset for each; each: table, index, keys, places..., presence, the key of a missing row].
 
     Bring a node's groups up to date: a leaf's from the rows that its path has written, an inner node's from the groups
     of its children whose best has changed. What has changed here waits for the parent's step. O(log group) for each.

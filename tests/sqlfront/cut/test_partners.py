@@ -140,7 +140,7 @@ def test_sides_are_compared_as_duckdb_compares_them(con: sqlfront.Connection) ->
 def test_explain_tells_how_rows_without_partners_are_kept(con: sqlfront.Connection) -> None:
     told: dict[str, Any] = {
         LEFT: "a left join is an optional child: a row without a partner meets a row of NULLs, which is not stored",
-        f"{LEFT} AND l.x < r.y": "with NULLs, the rows without a partner: it is no child of the tree, as a condition",
+        f"{LEFT} AND l.x < r.y": "it is no child of the tree, as its sides are compared by order",
         "SELECT k FROM l ANTI JOIN r USING (k)": "an anti join is an absent child",
         "SELECT k FROM l EXCEPT SELECT k FROM r": "those stay that the second has not",
         "SELECT l.k FROM l, r WHERE l.x + r.y > 3": "is computed for the changed rows of their join",
