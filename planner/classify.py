@@ -59,4 +59,6 @@ def has_outer_tree(definition: Definition) -> bool:
     if definition.comparisons or definition.limit is not None:
         return False
     kept = [one.definition for one in definition.distinct_sets]
+    if any(atom.within is not None for one in kept for atom in one.atoms):
+        return False  # They are kept as rows, and no path carries a group's rows of NULLs to such rows.
     return all(any(rule(one, {}) is not None for rule in WITH_OUTER_ATOMS) for one in (definition, *kept))

@@ -66,7 +66,8 @@ class Atom:
     A row is kept when all `conditions` are true and every variable in `required` is not NULL.
     `keys` lists the declared keys as sets of variables, `references` the declared foreign keys; they lower the
     stated cost, never the result. `is_constant`: no change reaches the table, and the query alone says what its rows
-    are; so their number is no part of N.
+    are; so their number is no part of N. With `copies` a row counts as often as this column says, where the conditions
+    let it through; else once.
 
     `presence` says what the join has of the atom: a row of it (required); such rows or, where there is none, one of
     NULLs (optional); no row, only keys for which there is none (absent). An optional or absent atom shares with the
@@ -86,6 +87,7 @@ class Atom:
     is_constant: bool = False
     presence: Presence = "required"
     within: str | None = None
+    copies: LeafColumn | None = None
 
     @property
     def is_certain(self) -> bool:
@@ -131,7 +133,8 @@ class Measure:
 
 @dataclass(frozen=True)
 class DistinctValues:
-    """The distinct values of an aggregate's argument in each group: a query of mode "set", maintained beside the view.
+    """The distinct values of an aggregate's argument in each group: a query of mode "set", or "group" if it counts how
+    often a value comes about, maintained beside the view.
 
     `group` has, of those of the view's free variables that decide the values, each with its name here; `argument` are
     the variables of the argument, in the order in which values compare. `ordered`: the values of a group are kept

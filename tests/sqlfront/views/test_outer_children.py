@@ -179,6 +179,13 @@ def test_random_outer_joins(con: sqlfront.Connection, monkeypatch: pytest.Monkey
     follow(con, create_all(con, "v", query, monkeypatch), rows, 16)
 
 
+def test_no_values_are_kept_beside_a_group(con: sqlfront.Connection) -> None:
+    absent = "NOT EXISTS (FROM a i, b WHERE i.k = b.v AND a.k = i.u AND a.k = b.v)"
+    query = f"SELECT a.x, max(a.k) AS most FROM a WHERE {absent} GROUP BY a.x"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    follow(con, {"v": query}, RandomRows(random.Random(0)), 16)
+
+
 def naive_left(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
     """The left join of LEFT over lists of rows."""
     found = Counter[tuple[Any, ...]]()
@@ -295,7 +302,7 @@ def test_what_is_no_child_says_why(con: sqlfront.Connection) -> None:
         "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k WHERE b.y IS NULL": "a condition above it reads the columns",
         "SELECT sum(coalesce(b.y, 3)) AS s FROM a LEFT JOIN b ON a.k = b.k": "an aggregate above it adds a value",
         "SELECT a.x FROM a CROSS JOIN c LEFT JOIN b ON a.k = b.k AND c.z = b.y": "no tree has its key",
-        "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k ORDER BY 1 LIMIT 3": "only the first rows are kept",
+        "SELECT a.x, b.y FROM a LEFT JOIN b ON a.k = b.k ORDER BY 1 LIMIT 3": "first rows or values are kept",
         "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON b.y = c.k AND a.x = c.z": "its key is of several",
         "SELECT max(coalesce(b.y, 0)) AS m FROM a LEFT JOIN b ON a.k = b.k": "an aggregate above it takes a value",
         "SELECT a.x FROM a LEFT JOIN b ON a.k = b.k LEFT JOIN c ON coalesce(b.y, 1) = c.k": "its key has a value where",
