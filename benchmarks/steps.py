@@ -1,7 +1,8 @@
 """steps: the counted steps of a q-hierarchical view do not grow with its tables, not even on a hub key.
 
 `python -m benchmarks.steps` also shows state and result of a join of all rows: the result grows quadratically, the
-state does not. And it counts the steps of outer joins, of a hub's first and last partner too.
+state does not. And it counts the steps of outer joins and set operations, of a hub's first and last partner
+too.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ OUTER = {
         "SELECT r.x, u.y FROM r JOIN (SELECT a, y FROM s WHERE a <> -1) AS t ON r.a = t.a "
         "LEFT JOIN s AS u ON u.a = r.x AND u.y = t.y"
     ),
+    "EXCEPT ALL": "SELECT a FROM r EXCEPT ALL SELECT a FROM s",
+    "INTERSECT ALL": "SELECT a FROM r INTERSECT ALL SELECT a FROM s",
 }
 
 
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     harness.report("full_join", "State and result: SELECT * FROM r JOIN s USING (a), 100 keys", rows)
     rows = [row for size in options.sizes for row in outer_joins(size)]
     notes = ["Half of the rows of r are on a hub key, of which s has no row but the one that comes and goes."]
-    harness.report("outer_steps", "Steps per change: outer joins of r and s", rows, notes=notes)
+    harness.report("outer_steps", "Steps per change: outer joins and set operations of r and s", rows, notes=notes)
 
 
 def measure(size: int, hub: bool) -> dict[str, Any]:

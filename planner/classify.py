@@ -60,6 +60,8 @@ def outer_obstacle(definition: Definition) -> str | None:
     if definition.comparisons:
         return "its block joins by comparisons"
     kept = [one.definition for one in definition.distinct_sets]
+    if any(atom.within is not None for one in kept for atom in one.atoms):
+        return "values are kept beside a group of missing rows"  # No path carries these rows to values that are kept.
     plans = [next(filter(None, (rule(one, {}) for rule in WITH_OUTER_ATOMS)), None) for one in (definition, *kept)]
     if plans[0] is None or None in plans:
         return "no tree has its key at a node of required tables"

@@ -174,6 +174,8 @@ def leaf_sql(atom: Atom, tables: Callable[[str], str] | None = None) -> str:
     columns = [f"CAST({c.expression} AS {c.type}) AS {_quote(c.name)}" for c in (*atom.variables, *atom.factors)]
     conditions = [f"({atom.predicate})"] if atom.predicate else []
     inner = f"SELECT {', '.join(columns) or '1'} FROM {tables(atom.table) if tables else atom.table}"
+    if atom.copies is not None:
+        inner += f", range({atom.copies.expression})"
     if conditions:
         inner += f" WHERE {' AND '.join(conditions)}"
     required = " AND ".join(f"{_quote(name)} IS NOT NULL" for name in sorted(atom.required))

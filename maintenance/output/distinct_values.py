@@ -31,6 +31,8 @@ class Groups:
 
     def column(self, raw: RawColumn) -> pa.Array:
         """The column of an aggregate that the view of distinct values answers."""
+        if raw.first:
+            return self._lists(raw)
         if raw.kind in ("least", "greatest"):
             return self._decoded(raw, self._ends(int(raw.kind == "greatest")))
         if raw.kind == "count":
@@ -89,6 +91,20 @@ class Groups:
         kernels.ends(table.address, group, groups, self._rows, last, scratch, out.ctypes.data)
         self._tell()
         return out
+
+    def _lists(self, raw: RawColumn) -> pa.Array:
+        """The first or last values of each group, each as often as it comes about; NULL without any. O(values)."""
+        import pyarrow as pa
+
+        sizes, table, shape = np.empty(self._rows, np.int64), self._table, self._shape
+        count = shape.keys + shape.parts.index(COUNT) * shape.limbs
+        ends = (table.address, table.groups[0].address, self._groups.ctypes.data, self._rows, raw.first)
+        asked = (*ends, int(raw.kind == "greatest"), count, self._scratch.ctypes.data, sizes.ctypes.data)
+        out = np.empty(kernels.firsts(*asked, 0), np.int64)
+        kernels.firsts(*asked, out.ctypes.data)
+        self._tell()
+        offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int32())
+        return pa.ListArray.from_arrays(offsets, self._decoded(raw, out), mask=pa.array(sizes == 0))
 
     def _members(self) -> np.ndarray:
         """The addresses of all values, group after group."""

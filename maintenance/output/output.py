@@ -200,7 +200,9 @@ def empty_group(view: MaintainedView) -> pa.RecordBatch:
     none = np.zeros(1, np.int64)
     arrays = []
     for raw in view.definition.raw:
-        if (codec := view.codec(raw)) is not None:
+        if raw.first:
+            arrays.append(pa.nulls(1, field(view, raw).type))
+        elif (codec := view.codec(raw)) is not None:
             arrays.append(codec.decode([np.array([NULL_CODE])] + [none] * (codec.words - 1)))
         else:
             arrays.append(decode_sum(zero, 0, None if raw.kind == "count" else none, raw.type))
@@ -220,6 +222,10 @@ def field(view: MaintainedView, raw: RawColumn) -> pa.Field:
     """The Arrow field of a raw column, with the metadata from which DuckDB restores its type."""
     import pyarrow as pa
 
+    if raw.first:
+        own = view.distinct_sets[raw.distinct_set or 0].codecs[raw.variable or ""]
+        values = own.decode([np.zeros(0, np.int64)] * own.words)
+        return pa.field(raw.name, pa.list_(values.type))
     if (codec := view.codec(raw)) is not None:
         return codec.arrow_field(raw.name)
     return pa.field(raw.name, decode_sum(np.zeros((0, 1), np.int64), 0, None, raw.type).type)

@@ -57,10 +57,13 @@ class Assembler:
         required: Sequence[int],
         keys: Sequence[int],
         factors: Iterable[tuple[int, int, int]],
+        copies: int = -1,
     ) -> None:
-        """Make a leaf's delta; places are words of the encoded data, whose last word is the weight."""
+        """Make a leaf's delta; places are words of the encoded data, whose last word is the weight. The word at the
+        place `copies`, if there is one, multiplies it."""
         flat = [word for factor in factors for word in factor]
-        self.add(at.LIFT, width, len(keys), len(flat) // 3, limbs, predicate, len(required), *required, *keys, *flat)
+        sizes = (width, len(keys), len(flat) // 3, limbs)
+        self.add(at.LIFT, *sizes, predicate, copies, len(required), *required, *keys, *flat)
 
     def probe(self, table: Table, places: Sequence[int], join: Join, missing: int = 0, *, absent: bool = False) -> None:
         """Match the delta with rows of a table; where there is none, with the row at the address `missing`. `absent`:

@@ -67,7 +67,7 @@ class LeafStore:
 
     `copy` tells apart the stores of a self-join with three or more equal atoms: a store is read as old
     by the first of its (at most two) atoms and as new by the second, so every pair of atoms needs one.
-    A `stateless` one keeps none: its only atom is joined with no other.
+    A `stateless` one keeps none: its only atom is joined with no other. A row counts as often as `copies` says.
     `order` is the index whose groups are sorted, and the expression by which they are; `ranges`: with sums over ranges.
     """
 
@@ -79,6 +79,7 @@ class LeafStore:
     table: Table
     widths: tuple[int, ...]
     settings: Settings = ()
+    copies: LeafColumn | None = None
     limbs: int = 1
     indexes: list[tuple[str, ...]] = field(default_factory=list)
     summed: list[bool] = field(default_factory=list)
@@ -153,6 +154,7 @@ class Relation:
         required: Iterable[str],
         copy: int | str,
         settings: Settings = (),
+        copies: LeafColumn | None = None,
     ) -> LeafStore:
         """The store of these columns, made empty if it is not there. `conditions`, `required` are expressions."""
         if copy != "base":
@@ -161,14 +163,16 @@ class Relation:
         required = tuple(sorted(required))
         signature = tuple((c.expression, c.type) for c in variables)
         conditions = tuple(conditions)
-        if not conditions and all(c.source or c.presence_of for c in (*variables, *factors)):
+        if not (conditions or copies) and all(c.source or c.presence_of for c in (*variables, *factors)):
             settings = ()  # Nothing is computed.
-        key = (signature, tuple((c.expression, c.type) for c in factors), conditions, required, copy, settings)
+        added = tuple((c.expression, c.type) for c in factors)
+        key = (signature, added, conditions, required, copy, settings, copies)
         if key not in self.stores:
             codecs = [codec_for(c.type, self.dictionaries) for c in variables]
             widths = tuple(codec.words for codec in codecs)
             summed = tuple({factor.expression: factor for factor in factors}.values())
-            store = LeafStore(key, tuple(variables), summed, conditions, required, Table(0, 1), widths, settings)
+            empty = Table(0, 1)
+            store = LeafStore(key, tuple(variables), summed, conditions, required, empty, widths, settings, copies)
             store.table = self._table(store, 1)
             self._need_inputs(store)
             self.stores[key] = store
@@ -300,7 +304,8 @@ class Relation:
             if item.kind == "key":
                 kind = at.FACTOR_PRESENCE if column.presence_of else at.FACTOR_CODE
             factors.append((kind, item.place, item.limbs))
-        assembler.lift(self.width, store.limbs, predicate, required, keys, factors)
+        copies = store.inputs["copies"].place if store.copies is not None else -1
+        assembler.lift(self.width, store.limbs, predicate, required, keys, factors, copies)
 
     def delta_copy(self, store: LeafStore) -> Table:
         """An empty table laid out and indexed as a store's, which counts no references."""
@@ -341,6 +346,8 @@ class Relation:
             store.inputs["key " + column.expression] = self._input("key", column, store.settings)
         for column in store.factors:
             store.inputs["factor " + column.expression] = self._factor_input(column, store.settings)
+        if store.copies is not None:
+            store.inputs["copies"] = self._input("key", store.copies, store.settings)
         if store.predicate:
             predicate = LeafColumn("", store.predicate, "BOOLEAN")
             store.inputs["predicate"] = self._input("predicate", predicate, store.settings)

@@ -33,9 +33,9 @@ class StateEntry:
 class DescribedView:
     """A node of a view tree, in the user's words.
 
-    `atom` or `filters` is the name of a leaf's atom, `of` its table, `where` the atom's condition. `order` is the index
-    whose groups are sorted, and by what; `sums`: sums over their ranges are kept too. `presence` says whether a row of
-    the parent needs one here.
+    `atom` or `filters` is the name of a leaf's atom, `of` its table, `where` the atom's condition, `copies` how often a
+    row counts. `order` is the index whose groups are sorted, and by what; `sums`: sums over their ranges are kept too.
+    `presence` says whether a row of the parent needs one here.
     """
 
     variables: tuple[str, ...]
@@ -47,6 +47,7 @@ class DescribedView:
     filters: str | None = None
     of: str | None = None
     where: str | None = None
+    copies: str | None = None
     indexes: tuple[tuple[str, ...], ...] = ()
     order: tuple[tuple[str, ...], str] | None = None
     sums: bool = False
@@ -155,6 +156,7 @@ def described_view(tree: Tree, view: View) -> DescribedView:
         view.node.filters,
         None if atom is None else atom.table,
         None if atom is None else atom.predicate,
+        None if atom is None or atom.copies is None else atom.copies.expression,
         tuple(_labels(tree, index) for index in view.indexes),
         None if view.order is None else (_labels(tree, view.order[0]), tree.definition.label(view.order[1])),
         view.ranges,

@@ -57,6 +57,7 @@ def reading(atom: Atom) -> tuple[object, ...]:
         tuple(sorted((column.expression, column.type) for column in atom.variables)),
         tuple(sorted((column.expression, column.type) for column in atom.factors)),
         atom.predicate,
+        atom.copies,
         tuple(sorted(expressions[variable] for variable in atom.required)),
     )
 

@@ -140,8 +140,8 @@ class MaintainedView:
         return own + ([self.tree.projection] if self.tree.projection is not None else [])
 
     def codec(self, raw: RawColumn) -> Codec | None:
-        """The codec of a raw column that is a variable's value; None for counts and sums."""
-        if raw.kind not in ("variable", "least", "greatest") or raw.variable is None:
+        """The codec of a raw column that is a variable's value; None for counts and sums, and lists of values."""
+        if raw.kind not in ("variable", "least", "greatest") or raw.variable is None or raw.first:
             return None
         view = self if raw.distinct_set is None else self.distinct_sets[raw.distinct_set]
         return view.codecs[raw.variable]

@@ -81,7 +81,8 @@ def _read_of(atom: Atom) -> tuple[Any, ...]:
     names = {column.name: column.expression for column in atom.variables}
     variables = tuple(sorted(column.expression for column in atom.variables))
     factors = tuple(sorted(column.expression for column in atom.factors))
-    return variables, factors, atom.predicate, tuple(sorted(names[variable] for variable in atom.required))
+    required = tuple(sorted(names[variable] for variable in atom.required))
+    return variables, factors, atom.predicate, atom.copies, required
 
 
 def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence: int) -> LeafStore:
@@ -89,11 +90,11 @@ def _open_store(view: MaintainedView, atom: Atom, relation: Relation, occurrence
     required = _read_of(atom)[-1]
     open_copy = partial(relation.open_store, atom.variables, atom.factors, conditions, required)
     copy: int | str = f"passed on by {view.name}" if view.stateless else occurrence // 2
-    store = open_copy(copy, view.definition.settings)
+    store = open_copy(copy, view.definition.settings, atom.copies)
     order = demanded_indexes(view, atom.name)[2]
     if view.tree.sums_ranges and order is not None and store.order not in (None, order):
         # A sum over a range needs its order: the store of another one will not do.
-        store = open_copy(f"{copy} of {order[0]} sorted by {order[1]}", view.definition.settings)
+        store = open_copy(f"{copy} of {order[0]} sorted by {order[1]}", view.definition.settings, atom.copies)
     return store
 
 

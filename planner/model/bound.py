@@ -35,6 +35,7 @@ INTERMEDIATE_CHANGE = Quantity(
 VALUES_KEPT = Quantity("values kept", "values kept of a block")
 VALUES_CHANGE = Quantity("change of the values kept", "change of the values kept of a block")
 GROUP_VALUES = Quantity("distinct values of the group", "distinct values of a block's group", positive=True)
+LIST_VALUES = Quantity("values of the list", "values of a block's list", positive=True)
 ROWS_READ = Quantity("rows", "rows", positive=True)
 BLOCK_ROWS = Quantity("rows", "rows")
 TOUCHED_ROWS = Quantity("rows of the touched groups", "rows of the touched groups")

@@ -67,7 +67,8 @@ class Atom:
     share and do not require is equal where it is NULL in all, too.
     `keys` lists the declared keys as sets of variables, `references` the declared foreign keys; they lower the
     stated cost, never the result. `is_constant`: no change reaches the table, and the query alone says what its rows
-    are; so their number is no part of N.
+    are; so their number is no part of N. With `copies` a row counts as often as this column says, where the conditions
+    let it through; else once.
 
     `presence` says what the join has of the atom: a row of it (required); such rows or, where there is none, one of
     NULLs (optional); no row, only keys for which there is none (absent). An optional or absent atom shares with the
@@ -87,6 +88,7 @@ class Atom:
     is_constant: bool = False
     presence: Presence = "required"
     within: str | None = None
+    copies: LeafColumn | None = None
 
     @property
     def is_certain(self) -> bool:
@@ -132,7 +134,8 @@ class Measure:
 
 @dataclass(frozen=True)
 class DistinctValues:
-    """The distinct values of an aggregate's argument in each group: a query of mode "set", maintained beside the view.
+    """The distinct values of an aggregate's argument in each group: a query of mode "set", or "group" if it counts how
+    often a value comes about, maintained beside the view.
 
     `group` has, of those of the view's free variables that decide the values, each with its name here; `argument` are
     the variables of the argument, in the order in which values compare. `ordered`: the values of a group are kept

@@ -26,7 +26,7 @@ class RawColumn:
     sum       the same, at decimal `scale`, in `type`; NULL when measure `present` is 0
     avg       the same divided by measure `present`, a DOUBLE; NULL when that is 0
     least     `variable` of the first value that `distinct_sets` keeps for the group; NULL when it keeps none
-    greatest  the same of the last
+    greatest  the same of the last; with `first` either is a list of so many values, each as often as it comes about
     statistic the function `statistic` of `moments`, a DOUBLE; NULL when measure `present`, the number of rows, is 0
     A count, sum or avg with a `distinct_sets` is over the distinct values that it keeps (of `variable`).
     `specials` are the measures that count NaN, +inf and -inf of a floating sum; of a statistic those that count such
@@ -49,6 +49,12 @@ class RawColumn:
     distinct_set: int | None = None
     statistic: str | None = None
     moments: tuple[Moment, ...] = ()
+    first: int = 0
+
+
+def lists_of(raw: Iterable[RawColumn]) -> str:
+    """What the lists among raw columns are, for people; empty if there are none."""
+    return ", ".join(dict.fromkeys(f"the {one.kind} {one.first} values" for one in raw if one.first))
 
 
 def statistics_of(raw: Iterable[RawColumn]) -> str:

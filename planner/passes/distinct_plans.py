@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlfront.planner.model.bound import (
     CONSTANT_BOUND,
     GROUP_VALUES,
+    LIST_VALUES,
     LOGARITHMIC_BOUND,
     VALUES_CHANGE,
     VALUES_KEPT,
@@ -85,7 +86,9 @@ def _delay(definition: Definition, delay: Bound) -> Bound:
     kept = {column.kind for column in definition.raw if column.distinct_set is not None}
     if kept & {"sum", "avg"}:
         return CONSTANT_BOUND.plus(GROUP_VALUES)
-    return LOGARITHMIC_BOUND if "greatest" in kept else delay
+    if any(column.kind == "greatest" and not column.first for column in definition.raw):
+        delay = LOGARITHMIC_BOUND
+    return delay.plus(LIST_VALUES) if any(column.first for column in definition.raw) else delay
 
 
 def _per(distinct_set: DistinctValues, definition: Definition) -> str:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from sqlfront.planner.model.identifiers import quote
 from sqlfront.planner.model.query import Definition, Limit, RawColumn, is_grouped
-from sqlfront.planner.model.raw_column import statistics_of
+from sqlfront.planner.model.raw_column import lists_of, statistics_of
 from sqlfront.planner.shards.blocks import Path, placed
 from sqlfront.planner.shards.product import Product, unused_names
 from sqlfront.planner.theory.wording import enumerate_words
@@ -175,6 +175,8 @@ def obstacle(definition: Definition, hashed: Collection[str], *, values_apart: b
         return None
     if statistics:
         return f"{statistics} of a group is computed from exact sums, which shards do not put out"
+    if lists := lists_of(definition.raw):
+        return f"{lists} of a group are a list, which shards do not merge"
     if values_apart or not counted:
         return None
     labels = enumerate_words(definition.distinct_sets[number].label for number in counted)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlfront.binding.bound_calls import replaced
 from sqlfront.binding.select_items import printed_by_duckdb, unique_names
-from sqlfront.cut.block_shape import Shape
+from sqlfront.cut.block_shape import Shape, has_distinct_rows
 from sqlfront.cut.composed_items import Composing, Obstacle, natural_columns
 from sqlfront.cut.computed_forms import computed_forms, has_windows
 from sqlfront.cut.first_of_groups import FirstRows
@@ -47,7 +47,7 @@ class BlockBinder:
         """The definition of a block, whose outer joins have the first form that all can have; `in_order`: with an
         order by all its columns, `natively`: as a sum over its join."""
         blocks = self._blocks
-        kept, before = blocks.state(), (blocks.outer_form, blocks.no_children)
+        kept, before = blocks.state(), (blocks.outer_form, blocks.no_children, blocks.distinct)
         try:
             for form in OUTER_FORMS[:-1]:
                 blocks.outer_form = form
@@ -59,7 +59,7 @@ class BlockBinder:
             blocks.outer_form = OUTER_FORMS[-1]
             return self._bind(shape, names, columns, in_order, natively)
         finally:
-            blocks.outer_form, blocks.no_children = before
+            blocks.outer_form, blocks.no_children, blocks.distinct = before
 
     def _bind(
         self, shape: Shape, names: Sequence[str], columns: Sequence[str], in_order: bool, natively: bool
@@ -86,6 +86,7 @@ class BlockBinder:
     def _joined(self, shape: Shape) -> JoinCore:
         """The join that a block is over; row numbers are columns of it if they are more than places of first rows."""
         kept, core = self._blocks.state(), JoinCore()
+        self._blocks.distinct = shape.read if has_distinct_rows(shape, self._blocks.facts) else None
         try:
             self._blocks.collect(shape.core, core, shape.read)
         except NotSupportedError:
@@ -99,6 +100,7 @@ class BlockBinder:
     def _bound(
         self, shape: Shape, core: JoinCore, names: Sequence[str], columns: Sequence[str], in_order: bool
     ) -> Definition:
+        shape = replace(shape, mode="set") if core.has_copies else shape
         if not core.atoms:
             self._blocks.add_constant(ONE_ROW, core)
         if not core.outer:
@@ -115,9 +117,8 @@ class BlockBinder:
         if ranked is None:
             return _Block(self._blocks, shape, core).definition(names, columns, in_order)
         definition = _Block(self._blocks, over_groups(shape), ranked).definition(names, columns, in_order)
-        return replace(
-            definition, notes=("a changed group leaves its place in the order and enters another, O(log N)",)
-        )
+        note = "a changed group leaves its place in the order and enters another, O(log N)"
+        return replace(definition, notes=(note,))
 
     def _over_groups(self, shape: Shape, core: JoinCore) -> JoinCore | None:
         """A view of the groups as the join of a block of first rows; None if there are none whose order can be kept, or

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlfront.cut.first_of_groups import FirstRows, first_rows
+from sqlfront.planner.algebra.row_facts import Facts, keys_of
 from sqlfront.planner.algebra.scalars import Column, Ref, Scalar, columns_of, substitute
 from sqlfront.planner.algebra.terms import (
     Aggregate,
@@ -67,6 +68,16 @@ def shape_of(term: Term, outputs: int, more: Sequence[Sequence[Sort]] = ()) -> S
     while (below := _below(shape)) is not None:
         shape.core = below
     return shape
+
+
+def has_distinct_rows(shape: Shape, facts: Facts) -> bool:
+    """Whether a block has each row once: by DISTINCT, or as rows in no order that show a key of theirs."""
+    if shape.mode == "set":
+        return True
+    if shape.mode != "bag" or shape.orders or shape.first is not None:
+        return False
+    shown = columns_of(*(item for item in shape.items if isinstance(item, Ref)))
+    return any(key <= shown for key in keys_of(shape.core, facts))
 
 
 def _below(shape: Shape) -> Term | None:

@@ -33,21 +33,25 @@ if TYPE_CHECKING:
 Computed = Aggregate | Window | Distinct | Unnest
 ROWS = "__rows"
 """The table that a computed term reads: the rows of some groups."""
+_WHY = {"product": "PRODUCT is rounded after each factor, so it is no function of sums over the rows"}
+"""Why aggregates that look like sums have no native form."""
 
 
 def in_touched_groups(
     term: Computed,
     blocks: Blocks,
     above: Callable[[Term], Term] = lambda term: term,
-    label: str = "",
     read: frozenset[Column] | None = None,
 ) -> Common:
     """The operator as a block that DuckDB computes. `above` puts further operators on it, which keep the columns of its
-    groups; of the others those are left out that are not `read`, if that is said. `label` names it where it is no
-    function. NotSupportedError if the rows below cannot be a block."""
+    groups; of the others those are left out that are not `read`, if that is said. NotSupportedError if the rows below
+    cannot be a block."""
     written, term = term, _over_columns(term, blocks)
     rows = _rows(term, blocks)
     columns, term = rows.columns, replace(term, input=rows)
+    if isinstance(term, Aggregate):
+        told = (_WHY.get(function_name(one.form)) for one in term.aggregates)
+        blocks.told |= {why: None for why in told if why is not None}
     ordered = with_total_orders(term, columns)
     blocks.completed[written] = ordered
     table = blocks.table_of(rows)
@@ -58,7 +62,7 @@ def in_touched_groups(
         kept = [column for column in over.columns if column in read | keys]
         over = projected(over, kept or over.columns[:1])  # A relation has a column.
     named = [(name, column) for name, column in zip(names, columns, strict=True) if column in keys]
-    return kept_by_group(table, named, over, above(written), label or label_of(term), blocks)
+    return kept_by_group(table, named, over, above(written), label_of(term), blocks)
 
 
 def kept_by_group(

@@ -11,6 +11,8 @@ FORMS = {
     "single": "a scalar subquery is a left join with its only row",
     "intersect": "rows of both sides are counted, and those stay that each side has",
     "except": "rows of both sides are counted, and those stay that the second has not",
+    "intersect all": "rows of both sides are counted, and each stays as often as the side that has it less often",
+    "except all": "rows of both sides are counted, and each stays as often as the first has it more often",
 }
 """Those of joins and set operations that are other joins, unions and counts."""
 

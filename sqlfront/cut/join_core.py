@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from sqlfront.binding.table_catalog import ForeignKey
@@ -37,7 +37,7 @@ class AtomColumn:
 
 @dataclass(frozen=True)
 class AtomTable:
-    """A table at one place of the join."""
+    """A table at one place of the join; with `copies` each of its rows stands there as often as that says."""
 
     name: str
     table: str
@@ -46,6 +46,7 @@ class AtomTable:
     references: tuple[ForeignKey, ...] = ()
     at: Span | None = None
     is_constant: bool = False
+    copies: Scalar | None = None
 
 
 OuterForm = Literal["groups", "children", "sides", "joins"]
@@ -86,6 +87,7 @@ class OuterAtom:
 class JoinCore:
     """Atoms and conditions in the order of the query; names its atoms may not have.
 
+    `has_copies`: rows of the query stand in it several times, where that does not count.
     `values` has, for each computed column of the term, its value over the columns of atoms, `lost` why a column has
     none. `outer` are the atoms that may be missing, by their names; `merged` has, for two of their expressions, the
     value of the one that is not NULL.
@@ -96,6 +98,7 @@ class JoinCore:
     reserved: frozenset[str] = frozenset()
     values: dict[Column, Scalar] = field(default_factory=dict)
     lost: dict[Column, Exception] = field(default_factory=dict)
+    has_copies: bool = False
     outer: dict[str, OuterAtom] = field(default_factory=dict)
     merged: dict[frozenset[Scalar], Scalar] = field(default_factory=dict)
     _owners: dict[Column, str] = field(default_factory=dict)
@@ -118,6 +121,10 @@ class JoinCore:
         self.atoms.append(AtomTable(name, table, tuple(columns), tuple(keys), tuple(references), at, is_constant))
         self._owners |= {one.column: name for one in columns}
         self._columns |= {one.column: one for one in columns}
+
+    def add_copies(self, copies: Scalar) -> None:
+        """Have each row of the last atom stand in the join as often as an expression of it says."""
+        self.atoms[-1] = replace(self.atoms[-1], copies=self.over_atoms(copies))
 
     def over_atoms(self, value: Scalar) -> Scalar:
         """An expression over columns of atoms."""
@@ -207,6 +214,7 @@ class JoinCore:
     def narrowed(self) -> JoinCore:
         """The same join, to which conditions may be added."""
         found = JoinCore(list(self.atoms), list(self.conditions), self.reserved, dict(self.values), dict(self.lost))
+        found.has_copies = self.has_copies
         found.outer, found.merged = dict(self.outer), dict(self.merged)
         found._owners, found._columns = dict(self._owners), dict(self._columns)
         return found

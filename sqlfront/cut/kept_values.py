@@ -25,7 +25,7 @@ from sqlfront.planner.algebra.scalars import (
     function_name,
 )
 from sqlfront.planner.algebra.terms import Aggregated
-from sqlfront.planner.model.query import Atom, Definition, DistinctValues
+from sqlfront.planner.model.query import Atom, Definition, DistinctValues, Measure, RawColumn
 from sqlfront.planner.passes.distinct_plans import deciding_atoms
 
 Extremum = Literal["least", "greatest"]
@@ -45,7 +45,8 @@ class Best(Protocol):
 @dataclass
 class Kept:
     """A view of distinct values in the making; `argument` are its variables, `nulls` whether values with NULLs
-    count. `group` has its names of the view's free variables, `filtered` the atoms that its own conditions concern."""
+    count. `group` has its names of the view's free variables, `filtered` the atoms that its own conditions concern.
+    `counted`: how often a value comes about counts."""
 
     number: int
     leaves: Leaves
@@ -55,6 +56,7 @@ class Kept:
     label: str
     filtered: frozenset[str]
     ordered: bool = False
+    counted: bool = False
 
     def type(self, position: int) -> str:
         return self.leaves.variable_type(self.argument[position])
@@ -77,12 +79,13 @@ class KeptValues:
         *,
         extremum: Extremum | None = None,
         nulls: bool = False,
+        counted: bool = False,
     ) -> Kept:
         """The view of distinct values of these argument expressions under the aggregate's filter, ordered if their
         `extremum` is asked for. Raises NotSupportedError."""
         conditions = conjuncts(aggregate.filter)
         best = extremum if any(len(self._core.atoms_of(value)) > 1 for value in argument) else None
-        identity = (nulls, best, tuple(argument), conditions)
+        identity = (nulls, counted, best, tuple(argument), conditions)
         kept = self._kept.get(identity)
         if kept is None:
             number = len(self._kept)
@@ -91,7 +94,7 @@ class KeptValues:
             else:
                 kept = self._make_best(number, aggregate, argument, conditions, best)
             self._kept[identity] = kept
-        kept.ordered |= extremum is not None
+        kept.ordered, kept.counted = kept.ordered or extremum is not None, counted
         return kept
 
     def build(self) -> tuple[DistinctValues, ...]:
@@ -202,7 +205,11 @@ def _build(kept: Kept) -> DistinctValues:
     names = [name for _, name in kept.group]
     columns = tuple(dict.fromkeys((*names, *kept.argument)))
     whole = Definition(atoms, columns, "set", comparisons=kept.leaves.comparisons)
-    atoms = deciding_atoms(whole, names, kept.argument, kept.filtered)
+    if kept.counted:
+        copies = RawColumn("copies", "count", "BIGINT", terms=((1, 0),))
+        whole = replace(whole, mode="group", measures=(Measure(),), raw=(copies,))
+    else:
+        atoms = deciding_atoms(whole, names, kept.argument, kept.filtered)
     there = frozenset[str]().union(*(atom.scheme for atom in atoms))
     free = tuple(variable for variable in whole.free if variable in there)
     labels = tuple((variable, label) for variable, label in kept.leaves.labels() if variable in there)

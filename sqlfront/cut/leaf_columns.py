@@ -231,6 +231,7 @@ class Leaves:
             is_constant=atom.is_constant,
             presence=outer.presence if outer is not None else "required",
             within=outer.within if outer is not None else None,
+            copies=None if atom.copies is None else self._column("copies", atom.copies, atom.copies.type),
         )
 
     def _references(self, atom: AtomTable) -> tuple[Reference, ...]:

@@ -17,7 +17,7 @@ from sqlfront.cut.leaf_columns import Leaves, named
 from sqlfront.cut.over_simpler import over_simpler
 from sqlfront.cut.products import ONE, Expander, Monomial, Part, Polynomial, is_floating, multiplied
 from sqlfront.cut.scalar_forms import ADD, SUBTRACT, call, equal, is_cast, is_not_null, row_values
-from sqlfront.cut.value_types import decimal_parts, is_exact_number
+from sqlfront.cut.value_types import INTEGER_BITS, decimal_parts, is_exact_number
 from sqlfront.planner.algebra.scalars import (
     TRUE,
     Call,
@@ -41,6 +41,11 @@ SUMS = ("sum", "count_if", "countif")
 AVERAGES = ("avg", "mean")
 LEAST = ("min", "bool_and", "arg_min", "argmin", "min_by")
 GREATEST = ("max", "bool_or", "arg_max", "argmax", "max_by")
+MOST_VALUES = 1_000_000
+"""DuckDB's own bound of the numbers of values that MIN(x, n) takes."""
+_LISTED = {*INTEGER_BITS, "BOOLEAN", "DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIMESTAMP", "VARCHAR"}
+_LISTED -= {"HUGEINT", "UHUGEINT"}
+"""Types whose values Arrow has in lists as it has them alone."""
 MOST_TERMS = 32
 """The most products that a moment of an expression over several tables is multiplied out into."""
 
@@ -289,8 +294,7 @@ class Aggregates:
         name, operands = function_name(aggregate.form), list(aggregate.arguments)
         expected = 1 if name in ("min", "max", "bool_and", "bool_or") else 2
         if len(operands) != expected:
-            why, hint = "its result is a list, which a view cannot hold yet", f"use {name} without a number"
-            raise self._refusal(f"{name} of the first n", aggregate, why, hint)
+            return self._list(aggregate, kind)
         if name.startswith("bool_") and operands[0].type != "BOOLEAN":
             operands = [cast(operands[0], "BOOLEAN")]
         argument = operands[::-1]
@@ -299,6 +303,29 @@ class Aggregates:
             self._check_order(kept.type(position), value, aggregate)
         field = self._column(aggregate, kind, variable=kept.argument[-1], distinct_set=kept.number)
         return replace(field, type=kept.type(len(argument) - 1))
+
+    def _list(self, aggregate: Aggregated, kind: Extremum) -> RawColumn:
+        """MIN(x, n): the first n of the values x, each as often as it comes about."""
+        (value, number), name = aggregate.arguments[-2:], function_name(aggregate.form)
+        why = None
+        if len(aggregate.arguments) > 2:
+            why = "DuckDB leaves the order of rows that tie open"
+        elif not (isinstance(number, Constant) and number.sql.isdigit() and 0 < int(number.sql) < MOST_VALUES):
+            why = f"its number is no constant from 1 to {MOST_VALUES - 1:,}"
+        elif aggregate.distinct or self._core.outer or len(self._core.atoms_of(value)) != 1:
+            why = "its copies are no sum over rows of one table that are always there"
+        elif columns_of(value) & self._notes.collated.keys():
+            why = "its texts have a collation"
+        else:
+            kept = self._kept.keep(aggregate, [value], extremum=kind, counted=True)
+            if kept.type(0).partition("(")[0] not in _LISTED:
+                why = f"a list of {kept.type(0)} is not made of the values kept"
+        if why is not None:
+            raise self._refusal(f"{name} of the first n", aggregate, why, f"use {name} without a number")
+        assert isinstance(number, Constant)
+        self._check_order(kept.type(0), value, aggregate)
+        field = self._column(aggregate, kind, variable=kept.argument[0], distinct_set=kept.number)
+        return replace(field, type=f"{kept.type(0)}[]", first=int(number.sql))
 
     def _check_order(self, kept: str, value: Scalar, aggregate: Aggregated) -> None:
         """Refuse types whose codes are in another order than the values."""

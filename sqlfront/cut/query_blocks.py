@@ -18,6 +18,7 @@ from sqlfront.binding.select_items import unique_names
 from sqlfront.binding.table_catalog import CatalogView
 from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.cut.block_shape import shape_of
+from sqlfront.cut.bound_partners import with_bound_partners
 from sqlfront.cut.computed_conditions import is_copied
 from sqlfront.cut.computed_groups import in_touched_groups
 from sqlfront.cut.first_of_groups import first_rows
@@ -25,13 +26,12 @@ from sqlfront.cut.form_words import CHILDREN, FORMS
 from sqlfront.cut.grouping_sets import groups_of_sets
 from sqlfront.cut.join_core import OUTER_FORMS, AtomColumn, JoinCore, OuterForm
 from sqlfront.cut.outer_joins import add_join_of_keys, add_outer_join, may_be_child
-from sqlfront.cut.semi_joins import Ties, best_partners, ties_of
+from sqlfront.cut.semi_joins import add_semi_join, ties_of
 from sqlfront.cut.union_branches import unfit_cast, united
 from sqlfront.cut.value_types import ComparedTypes
 from sqlfront.planner.algebra.missing_partners import compared_sides, counted_rows, without_missing_partners
 from sqlfront.planner.algebra.rewriting import NewColumns, copied, projected
 from sqlfront.planner.algebra.row_facts import Facts, matches_one_at_most
-from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
 from sqlfront.planner.algebra.scalars import (
     Call,
     Column,
@@ -39,7 +39,6 @@ from sqlfront.planner.algebra.scalars import (
     Constant,
     Not,
     Ref,
-    Scalar,
     cast,
     columns_of,
     conjunction,
@@ -90,8 +89,8 @@ class Blocks:
     A later one may read those before it. `branches` are the unions' as they are bound, in order of their columns,
     `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
     leave nothing open, `told` what EXPLAIN says of the forms of operators. `computes_windows`: row numbers are columns,
-    not the places of first rows. `outer_form` is the form of outer joins in the block that is bound, `no_children` why
-    one of them is no child of its tree.
+    not the places of first rows. Of the block that is bound, `outer_form` is the form of outer joins, `no_children` why
+    one of them is no child of its tree, `distinct` the columns that it reads, if it has each row once.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
@@ -107,6 +106,7 @@ class Blocks:
         self.completed: dict[Term, Term] = {}
         self.told: dict[str, None] = {}
         self.computes_windows = False
+        self.distinct: frozenset[Column] | None = None
         self.outer_form: OuterForm = OUTER_FORMS[-1]
         self.no_children: str | None = None
         self.binder = BlockBinder(self)
@@ -293,13 +293,14 @@ class Blocks:
 
     def _join(self, term: Join, core: JoinCore, is_false: bool = False) -> None:
         """Add a join; of a mark join only the rows whose mark is false, if that is said."""
+        if term.kind in ("semi", "anti"):
+            term = with_bound_partners(term, core, self)
         if term.kind == "inner" and not term.dependent:
             self.collect(term.left, core)
             self.collect(term.right, core)
             core.add_conditions(term.condition)
         elif term.kind == "semi" and not term.dependent and (ties := ties_of(term)) is not None:
-            self.collect(term.left, core)
-            self._semijoin(term, ties, core)
+            add_semi_join(term, ties, core, self)
         elif self.outer_form != "joins" and may_be_child(term, self.facts):
             self.told[CHILDREN[term.kind]] = None
             if term.kind in ("full", "mark"):
@@ -321,33 +322,6 @@ class Blocks:
         if term.kind == "single" and not (checks_rows or matches_one_at_most(term, self.facts)):
             return None
         return without_missing_partners(term, self.new, self.facts, self.types.common, is_false)
-
-    def _semijoin(self, term: Join, ties: Ties, core: JoinCore) -> None:
-        """The partners as a view of their distinct values, or of their greatest or least, joined with the left."""
-        right = Filter(term.right, conjunction(ties.own)) if ties.own else term.right
-        core.add_conditions(conjunction(ties.left))
-        pairs, bounds = ties.pairs, ties.bounds
-        made = tuple(Made(self._column(mine), mine) for mine, _ in pairs)
-        if bounds:
-            partners = best_partners(right, made, bounds[0], self.new)
-        else:
-            partners = remove_distinct(Distinct(Map(right, made)), self.facts)
-        if isinstance(partners, Map) and not bounds:
-            self.collect(partners, core)
-        else:
-            self.add_block(partners, core, alias="partners")
-        for column, (_, theirs) in zip(partners.columns, pairs):
-            condition = Compare("=", Ref(column), theirs)
-            self.notes.note_at(condition, self._place(term))
-            core.add_conditions(condition)
-        if bounds:
-            compared = bounds[0][1]
-            condition = Compare(compared.operator, Ref(partners.columns[-1]), compared.right)
-            self.notes.move(compared, condition)
-            core.add_conditions(condition)
-
-    def _column(self, value: Scalar) -> Column:
-        return self.new.like(value.column) if isinstance(value, Ref) else self.new.column("", value.type)
 
     # Unions -----------------------------------------------------------------------------------------
 
@@ -373,29 +347,27 @@ class Blocks:
 
     def _set_operation(self, term: SetOperation, core: JoinCore) -> None:
         """The rows of INTERSECT and EXCEPT; as many copies of each as its counts in the two sides leave."""
-        self.told[FORMS[term.kind]] = None
         if not term.all:
+            self.told[FORMS[term.kind]] = None
             self.collect(compared_sides(term, self.new), core)
             return
-        groups, counts = counted_rows(term, self.new)
-        form = (
-            "range(CAST(least({0}, {1}) AS BIGINT))" if term.kind == "intersect" else "range(CAST({0} - {1} AS BIGINT))"
-        )
-        copies = Call(form, tuple(map(Ref, counts)), "BIGINT[]")
-        number = Made(self.new.column("copy", "BIGINT"), copies)
-        label = f"{term.kind.upper()} ALL"
-        counted = in_touched_groups(groups, self, lambda rows: projected(Unnest(rows, (number,)), term.columns), label)
-        self.collect(counted, core)
+        self.told[FORMS[f"{term.kind} all"]] = None
+        groups, (mine, theirs) = counted_rows(term, self.new)
+        self.add_block(groups, core)
+        form = "least({0}, {1})" if term.kind == "intersect" else "{0} - {1}"
+        copies = cast(Call(form, (Ref(mine), Ref(theirs)), "HUGEINT"), "BIGINT")
+        core.add_conditions(Compare(">", copies, Constant("0", "INTEGER")))
+        core.add_copies(copies)
 
     # Refusals ---------------------------------------------------------------------------------------
 
-    def _place(self, term: Join) -> Any:
+    def place_of_join(self, term: Join) -> Any:
         """Where a join, or the subquery that became it, is written."""
         columns = [column for part in walk(term.right) for column in part.columns]
         return self.notes.place(*(("join", one) for one in columns), *(("table", one) for one in columns), *columns)
 
     def _refuse_join(self, term: Join) -> None:
-        place = self._place(term)
+        place = self.place_of_join(term)
         if term.mark is not None:
             place = self.notes.place(("subquery", term.mark)) or place
         name, why = _LATER.get("dependent" if term.dependent else term.kind, _NOT_COMPARED)

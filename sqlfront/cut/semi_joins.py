@@ -1,13 +1,22 @@
-"""The condition of a semi-join, taken apart: what its partners are filtered by, and what ties them to the left."""
+"""Semi-joins as joins with their partners' distinct values.
+
+A condition is taken apart: what the partners are filtered by, and what ties them to the left.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from sqlfront.cut.join_core import JoinCore
 from sqlfront.planner.algebra.join_sides import met
 from sqlfront.planner.algebra.rewriting import NewColumns
-from sqlfront.planner.algebra.scalars import MIRRORED, Column, Compare, Ref, Scalar, columns_of
-from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Join, Made, Map, Term
+from sqlfront.planner.algebra.rules.remove_distinct import remove_distinct
+from sqlfront.planner.algebra.scalars import MIRRORED, Column, Compare, Ref, Scalar, columns_of, conjunction
+from sqlfront.planner.algebra.terms import Aggregate, Aggregated, Distinct, Filter, Join, Made, Map, Term
+
+if TYPE_CHECKING:
+    from sqlfront.cut.query_blocks import Blocks
 
 
 @dataclass
@@ -19,6 +28,32 @@ class Ties:
     left: list[Scalar] = field(default_factory=list)
     pairs: list[tuple[Scalar, Scalar]] = field(default_factory=list)
     bounds: list[tuple[Scalar, Compare]] = field(default_factory=list)
+
+
+def add_semi_join(term: Join, ties: Ties, core: JoinCore, blocks: Blocks) -> None:
+    """Join the left with a view of the partners' distinct values, or of their greatest or least."""
+    blocks.collect(term.left, core)
+    right = Filter(term.right, conjunction(ties.own)) if ties.own else term.right
+    core.add_conditions(conjunction(ties.left))
+    pairs, bounds = ties.pairs, ties.bounds
+    made = tuple(Made(_column(mine, blocks), mine) for mine, _ in pairs)
+    if bounds:
+        partners = best_partners(right, made, bounds[0], blocks.new)
+    else:
+        partners = remove_distinct(Distinct(Map(right, made)), blocks.facts)
+    if isinstance(partners, Map) and not bounds:
+        blocks.collect(partners, core)
+    else:
+        blocks.add_block(partners, core, alias="partners")
+    for column, (_, theirs) in zip(partners.columns, pairs):
+        condition = Compare("=", Ref(column), theirs)
+        blocks.notes.note_at(condition, blocks.place_of_join(term))
+        core.add_conditions(condition)
+    if bounds:
+        compared = bounds[0][1]
+        condition = Compare(compared.operator, Ref(partners.columns[-1]), compared.right)
+        blocks.notes.move(compared, condition)
+        core.add_conditions(condition)
 
 
 def ties_of(term: Join) -> Ties | None:
@@ -44,6 +79,10 @@ def best_partners(right: Term, made: tuple[Made, ...], bound: tuple[Scalar, Comp
     rows = Map(right, (*made, Made(argument, mine)))
     aggregate = Aggregated(best, f"{word}({{before}}{{0}}{{behind}})", (Ref(argument),))
     return Aggregate(rows, tuple(one.column for one in made), (aggregate,))
+
+
+def _column(value: Scalar, blocks: Blocks) -> Column:
+    return blocks.new.like(value.column) if isinstance(value, Ref) else blocks.new.column("", value.type)
 
 
 def _is_tie(one: Scalar, own: frozenset[Column], found: Ties) -> bool:

@@ -117,6 +117,7 @@ def _box(view: DescribedView) -> Box:
         title = f"{name}({names})"
         title += f" of {table}" if table != name else ""
         title += f" where {view.where}" if view.where else ""
+        title += f", {view.copies} times" if view.copies else ""
     notes = [f"where {' and '.join(view.comparisons)}"] if view.comparisons else []
     notes += [view.presence] if view.presence != "required" else []
     notes += [view.form, *(["enumerated"] if view.enumerated and not view.is_root else []), *_indexes(view)]

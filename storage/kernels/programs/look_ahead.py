@@ -59,7 +59,7 @@ def look_ahead(lookups, count, scratch, row, stage):
         lifted = load(lookups, 2 * i)
         at = load(lookups, 2 * i + 1)
         if i == 0 or load(lookups, 2 * i - 2) != lifted:
-            places = 8 + load(lifted, 7)
+            places = 9 + load(lifted, 8)
             for j in range(load(lifted, 3)):
                 store(key, j, load(row, load(lifted, places + j)))
         operation = load(at, 0)

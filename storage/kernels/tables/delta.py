@@ -63,16 +63,19 @@ def reserve_scratch(scratch, hashes, matches):
 def lift(at, scratch, data, first, rows, sign):
     """Make the leaf's delta from rows of encoded columns whose last word is the weight.
 
-    [LIFT, length, data width, keys, factors, limbs, predicate place or -1, required: n, places..., key places...,
-    factors: (kind, place, limbs)...]
+    [LIFT, length, data width, keys, factors, limbs, predicate place or -1, copies place or -1, required: n, places...,
+    key places..., factors: (kind, place, limbs)...]
+
+    A row counts as often as the word at the copies place says, which is no NULL.
     """
     data_width = load(at, 2)
     keys = load(at, 3)
     factors = load(at, 4)
     limbs = load(at, 5)
     predicate = load(at, 6)
-    required = load(at, 7)
-    key_places = 8 + required
+    copies = load(at, 7)
+    required = load(at, 8)
+    key_places = 9 + required
     factor_places = key_places + keys
     width = keys + (1 + factors) * limbs
     out = buffer(scratch, 0, width * rows)
@@ -83,12 +86,14 @@ def lift(at, scratch, data, first, rows, sign):
         source = data + (first + i) * data_width * 8
         keep = predicate < 0 or load(source, predicate) == 1
         for j in range(required):
-            if load(source, load(at, 8 + j)) == NULL_CODE:
+            if load(source, load(at, 9 + j)) == NULL_CODE:
                 keep = False
         if not keep:
             continue
         target = out + kept * width * 8
         weight = load(source, data_width - 1) * sign  # Undo runs the same rows with the sign turned.
+        if copies >= 0:
+            weight *= load(source, copies)
         for j in range(keys):
             store(target, j, load(source, load(at, key_places + j)))
         store(target, keys, weight)

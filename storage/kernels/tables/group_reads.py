@@ -57,6 +57,41 @@ def members(table, group, index, groups, rows, scratch, out):
     store(scratch, STEPS, load(scratch, STEPS) + made)
 
 
+@kernel("int64(int64,int64,int64,int64,int64,int64,int64,int64,int64,int64)")
+def firsts(table, group, groups, rows, most, last, count, scratch, sizes, out):
+    """The addresses of each ordered group's least members, or with `last` its greatest, each as often as the word at
+    `count` says, `most` of them a group; sizes[i] is how many group i has. Returns how many there are; with `out` 0
+    they are only counted. O(members visited)."""
+    tail = 2 * load(group, TAIL)
+    place = 2 * load(table, LINKS)
+    width = load(table, WIDTH) * 8
+    made = 0
+    steps = rows
+    for i in range(rows):
+        left = most
+        if load(groups, i) != 0:
+            head = load32(load(groups, i), tail)
+            member = head
+            if last and head != 0:
+                member = load32(load(table, ROWS) + (head - 1) * width, place + 1)  # Before the head is the last.
+            while member != 0 and left > 0:
+                address = load(table, ROWS) + (member - 1) * width
+                copies = min(load(address, count), left)
+                if out != 0:
+                    for j in range(copies):
+                        store(out, made + j, address)
+                made += copies
+                left -= copies
+                steps += 1
+                if last:
+                    member = 0 if member == head else load32(address, place + 1)
+                else:
+                    member = load32(address, place)
+        store(sizes, i, most - left)
+    store(scratch, STEPS, load(scratch, STEPS) + steps)
+    return made
+
+
 @kernel("void(int64,int64,int64,int64,int64)")
 def word_of(addresses, rows, place, absent, out):
     """The word at `place` of the row at each address, `absent` where that is 0."""

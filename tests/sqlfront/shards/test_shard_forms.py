@@ -25,9 +25,10 @@ VALUES = {
 }
 ROLLED = "SELECT a, k, count(*) AS n, sum(a) AS total FROM r GROUP BY ROLLUP (a, k)"
 SPREAD = "SELECT stddev(a) AS s, covar_samp(a, length(k)) AS c FROM r"
-ALONE = ("SELECT DISTINCT k FROM r", "SELECT max(k) AS last FROM r", ROLLED, SPREAD)
+LISTED = "SELECT r.a, min(s.c, 3) AS m FROM r, s WHERE r.k = s.k GROUP BY r.a"
+ALONE = ("SELECT DISTINCT k FROM r", "SELECT max(k) AS last FROM r", LISTED, ROLLED, SPREAD)
 """What reads no column that is hashed: a nested value has no text of its own, nor has a text with a collation. The
-groups of all sets have no column in common."""
+groups of all sets have no column in common. Lists of values are not merged."""
 DEFERRED = "CREATE MATERIALIZED VIEW d WITH (apply = 'on read') AS SELECT k, sum(a) AS n FROM r GROUP BY k"
 TRIED = "CREATE MATERIALIZED VIEW d WITH (on_error = 'null') AS SELECT a, CAST(k AS INTEGER) AS z FROM r"
 NESTED = (
@@ -55,6 +56,8 @@ OUTER = (
     "SELECT r.a, k, s.c FROM r FULL JOIN s USING (k)",
     "SELECT a, k IN (SELECT k FROM s) AS m, a NOT IN (SELECT c FROM s WHERE s.k = r.k) AS n FROM r",
     "SELECT a FROM r WHERE a NOT IN (SELECT c FROM s WHERE s.k = r.k)",
+    "SELECT a FROM r EXCEPT ALL SELECT c FROM s",
+    "SELECT k FROM r INTERSECT ALL SELECT k FROM s",
 )
 FORMS = [
     *(("VARCHAR", query, "") for query in OUTER),
@@ -64,6 +67,8 @@ FORMS = [
     *(("VARCHAR COLLATE NOCASE", query, "") for query in COLLATED),
     ("VARCHAR", ROLLED, ""),
     ("VARCHAR", SPREAD, ""),
+    ("VARCHAR", "SELECT k, max(a, 2) AS s FROM r GROUP BY k", ""),
+    ("VARCHAR", LISTED, ""),
     ("VARCHAR", "SELECT k, var_pop(a) AS s, bool_or(a > 1) AS b, bit_or(a) AS o FROM r GROUP BY k", ""),
     ("VARCHAR", "SELECT r.k, regr_r2(r.a, s.c + r.a) AS m FROM r, s WHERE r.k = s.k GROUP BY r.k", ""),
     ("VARCHAR", "SELECT k, n FROM d", DEFERRED),
@@ -161,8 +166,6 @@ REFUSED = [
     ("SELECT a, median(n) AS m FROM r GROUP BY a", "median"),
     ("SELECT a, row_number() OVER (PARTITION BY b ORDER BY a, n) AS m FROM r", r"row_number\(\) OVER"),
     ("SELECT a, median(n) AS m FROM r GROUP BY ROLLUP (a)", "median"),
-    ("SELECT a FROM r EXCEPT ALL SELECT c FROM s", "EXCEPT ALL"),
-    ("SELECT a FROM r INTERSECT ALL SELECT c FROM s", "INTERSECT ALL"),
     ("SELECT m, count(*) AS k FROM by_a GROUP BY m", "median"),
 ]
 CONSTANT = [

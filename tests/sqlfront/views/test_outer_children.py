@@ -263,6 +263,13 @@ def test_random_outer_joins(con: sqlfront.Connection, monkeypatch: pytest.Monkey
     follow(con, create_all(con, "v", query, monkeypatch), rows, 16)
 
 
+def test_no_values_are_kept_beside_a_group(con: sqlfront.Connection) -> None:
+    absent = "NOT EXISTS (FROM a i, b WHERE i.k = b.v AND a.k = i.u AND a.k = b.v)"
+    query = f"SELECT a.x, max(a.k) AS most FROM a WHERE {absent} GROUP BY a.x"
+    con.execute(f"CREATE MATERIALIZED VIEW v AS {query}")
+    follow(con, {"v": query}, RandomRows(random.Random(0)), 16)
+
+
 def naive_left(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
     """The left join of LEFT over lists of rows."""
     found = Counter[tuple[Any, ...]]()
