@@ -219,8 +219,7 @@ class _Block:
             boolean=shape.boolean,
             is_frozen=self._is_frozen(projection, having, limit is not None),
         )
-        obstacle = outer_obstacle(found) if core.outer else None
-        if obstacle is not None:
+        if core.outer and (obstacle := outer_obstacle(found)) is not None:
             raise OuterChildError(obstacle)
         return found
 
