@@ -41,6 +41,10 @@ def with_bound_partners(term: Join, core: JoinCore, blocks: Blocks) -> Join:
     and where its condition is not made of equalities and conditions of one side.
     """
     sides = sides_of(term.condition, term.left.columns, term.right.columns)
+    if (
+        blocks.compares_partners
+    ):  # Its inner joins, bound anew for each comparison, would double the work at each level.
+        return term
     if term.dependent or sides.both or not sides.pairs or any(pair.nulls for pair in sides.pairs):
         return term
     if not isinstance(_inside(term.right), Join):
@@ -82,8 +86,10 @@ def _exponent(partners: Term, blocks: Blocks) -> Fraction | None:
     """The exponent of N of the rows that a tree for these values combines; None where a block has the values, or where
     N does not bound the rows that are read."""
     kept, outer_form = blocks.state(), blocks.outer_form
+    blocks.compares_partners = True
     try:
-        found = blocks.definitions[blocks.derive(partners)]
+        table = blocks.derive(partners)
+        found = blocks.definitions[table]
         known = blocks.definitions.keys() | blocks.unions.keys()
         if not isinstance(found, Definition) or found.comparisons or found.tables & known:
             return None
@@ -92,7 +98,7 @@ def _exponent(partners: Term, blocks: Blocks) -> Fraction | None:
         return None
     finally:
         blocks.restore(kept)
-        blocks.outer_form = outer_form
+        blocks.outer_form, blocks.compares_partners = outer_form, False
 
 
 def _asking(term: Term, columns: frozenset[Column]) -> Term:

@@ -28,6 +28,8 @@ from sqlfront.planner.model.query import Presence
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
+MOST_LEFT_SIDES = 2
+"""So many left sides of outer joins, one inside the other, are views of their own."""
 _PRESENCE: dict[str, Presence] = {"left": "optional", "single": "optional", "anti": "absent"}
 
 
@@ -42,8 +44,7 @@ def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
     no such atom, or group of atoms."""
     missing = MissingValues(blocks.con)
     if blocks.outer_form == "sides" and not is_one_table(term.left, missing):
-        blocks.told[f"{LEFT_SIDE}, as {blocks.no_children}"] = None
-        blocks.add_block(term.left, core)
+        _add_left_side(term, core, blocks)
     else:
         blocks.collect(term.left, core)
     before = len(core.atoms)
@@ -63,6 +64,24 @@ def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
         outer = core.outer.get(name, OuterAtom("required", (), missing))
         core.outer[name] = replace(outer, within=outer.within or head) if name != head else outer
     core.outer[head] = OuterAtom(_PRESENCE[term.kind], tuple(pairs), missing, within)
+
+
+def _add_left_side(term: Join, core: JoinCore, blocks: Blocks) -> None:
+    """Add the left side as a view of its own. It is not bound in vain where no equality can tie the right side to it,
+    nor inside the left side of a left side: each level would double the work."""
+    if blocks.left_sides == MOST_LEFT_SIDES or not any(_is_tie(one, term) for one in met(term.condition)):
+        raise OuterChildError("no equality ties its sides")
+    blocks.told[f"{LEFT_SIDE}, as {blocks.no_children}"] = None
+    blocks.left_sides += 1
+    try:
+        blocks.add_block(term.left, core)
+    finally:
+        blocks.left_sides -= 1
+
+
+def _is_tie(condition: Scalar, term: Join) -> bool:
+    is_equality = isinstance(condition, Compare) and condition.operator in ("=", "IS NOT DISTINCT FROM")
+    return is_equality and all(not columns_of(condition).isdisjoint(side.columns) for side in (term.left, term.right))
 
 
 def add_join_of_keys(term: Join, core: JoinCore, blocks: Blocks, is_false: bool) -> None:

@@ -90,7 +90,8 @@ class Blocks:
     `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
     leave nothing open, `told` what EXPLAIN says of the forms of operators. `computes_windows`: row numbers are columns,
     not the places of first rows. Of the block that is bound, `outer_form` is the form of outer joins, `no_children` why
-    one of them is no child of its tree, `distinct` the columns that it reads, if it has each row once.
+    one of them is no child of its tree, `distinct` the columns that it reads, if it has each row once. `left_sides` are
+    bound, one inside the other; `compares_partners`: for their exponent only.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
@@ -107,6 +108,7 @@ class Blocks:
         self.told: dict[str, None] = {}
         self.computes_windows = False
         self.distinct: frozenset[Column] | None = None
+        self.left_sides, self.compares_partners = 0, False
         self.outer_form: OuterForm = OUTER_FORMS[-1]
         self.no_children: str | None = None
         self.binder = BlockBinder(self)
