@@ -28,6 +28,7 @@ from sqlfront.planner.model.query import Presence
 if TYPE_CHECKING:
     from sqlfront.cut.query_blocks import Blocks
 
+EQUALITIES = ("=", "IS NOT DISTINCT FROM")
 MOST_LEFT_SIDES = 2
 """So many left sides of outer joins, one inside the other, are views of their own."""
 _PRESENCE: dict[str, Presence] = {"left": "optional", "single": "optional", "anti": "absent"}
@@ -67,21 +68,21 @@ def add_outer_join(term: Join, core: JoinCore, blocks: Blocks) -> None:
 
 
 def _add_left_side(term: Join, core: JoinCore, blocks: Blocks) -> None:
-    """Add the left side as a view of its own. It is not bound in vain where no equality can tie the right side to it,
-    nor inside the left side of a left side: each level would double the work."""
-    if blocks.left_sides == MOST_LEFT_SIDES or not any(_is_tie(one, term) for one in met(term.condition)):
+    """Add the left side as a view of its own. Refused where the right side is no child of it, and in the left side of
+    another join's left side: each level would double the work."""
+    ours, others = frozenset(term.left.columns), frozenset(term.right.columns)
+    ties = [one for one in met(term.condition) if columns_of(one) & ours and columns_of(one) & others]
+    if blocks.left_sides == MOST_LEFT_SIDES or not ties:
         raise OuterChildError("no equality ties its sides")
+    for one in ties:
+        if not isinstance(one, Compare) or one.operator not in EQUALITIES:
+            raise _no_equality(one)
     blocks.told[f"{LEFT_SIDE}, as {blocks.no_children}"] = None
     blocks.left_sides += 1
     try:
         blocks.add_block(term.left, core)
     finally:
         blocks.left_sides -= 1
-
-
-def _is_tie(condition: Scalar, term: Join) -> bool:
-    is_equality = isinstance(condition, Compare) and condition.operator in ("=", "IS NOT DISTINCT FROM")
-    return is_equality and all(not columns_of(condition).isdisjoint(side.columns) for side in (term.left, term.right))
 
 
 def add_join_of_keys(term: Join, core: JoinCore, blocks: Blocks, is_false: bool) -> None:
@@ -178,15 +179,19 @@ def _take_condition(term: Join, core: JoinCore, added: frozenset[str]) -> list[P
 
 def _equal_sides(one: Scalar, core: JoinCore, added: frozenset[str]) -> Pair:
     """An equality as the expression of an atom that was there before and that of an added one."""
-    if isinstance(one, Compare) and one.operator in ("=", "IS NOT DISTINCT FROM"):
+    if isinstance(one, Compare) and one.operator in EQUALITIES:
         sides = [core.over_atoms(one.left), core.over_atoms(one.right)]
         for mine, theirs in (sides, sides[::-1]):
             owners = core.atoms_of(theirs)
             if len(owners) == 1 and owners[0] in added and not added & set(core.atoms_of(mine)):
                 return Pair(mine, theirs, one.operator != "=")
+    raise _no_equality(one)
+
+
+def _no_equality(one: Scalar) -> OuterChildError:
     ordered = isinstance(one, Compare) and one.operator in ORDERS
     why = "its sides are compared by order, and a child is looked up by equal keys"
-    raise OuterChildError(why if ordered else "a condition of both its sides is no equality")
+    return OuterChildError(why if ordered else "a condition of both its sides is no equality")
 
 
 def _within(pairs: Sequence[Pair], core: JoinCore) -> str | None:

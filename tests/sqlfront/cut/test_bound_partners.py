@@ -11,6 +11,7 @@ import pytest
 
 import sqlfront
 from sqlfront.cut import query_blocks
+from sqlfront.cut.block_definition import BlockBinder
 from sqlfront.planner.classify import plan_view
 from sqlfront.planner.model.query import Atom, Definition, LeafColumn
 from sqlfront.planner.theory.extended_result import extended_exponent
@@ -130,3 +131,33 @@ def test_the_exponent_of_what_a_tree_combines(schemes, free, exponent):
     )
     definition = Definition(atoms, tuple(free), "set")
     assert extended_exponent(definition, plan_view(definition)) == exponent
+
+
+def scalars(levels):
+    return f"SELECT {', '.join(f'(SELECT max(y) FROM b WHERE y > {level})' for level in range(levels))} FROM a"
+
+
+def chain(levels):
+    joins = (f"LEFT JOIN b AS b{level} ON b{level}.y > a.x AND b{level}.k = a.k" for level in range(levels))
+    return f"SELECT a.x FROM a {' '.join(joins)}"
+
+
+def nested(levels):
+    query = "SELECT * FROM a AS e0"
+    for level in range(levels):
+        query += f" WHERE EXISTS (SELECT 1 FROM b AS f{level} JOIN a AS e{level + 1} ON f{level}.y = e{level + 1}.u"
+    query += " WHERE f0.k = e0.k"
+    return query + "".join(f" AND f{level}.k = e{level}.k)" for level in range(levels - 1, 0, -1)) + ")"
+
+
+@pytest.mark.parametrize("query", [scalars, chain, nested])
+def test_the_work_of_joins_inside_joins_does_not_double_by_level(con, monkeypatch, query):
+    blocks = list[object]()
+    bind = BlockBinder._bind
+    monkeypatch.setattr(BlockBinder, "_bind", lambda *arguments: (blocks.append(None), bind(*arguments))[1])
+    counts = []
+    for levels in (3, 6):
+        blocks.clear()
+        con.execute(f"EXPLAIN (MATERIALIZED) {query(levels)}")
+        counts.append(len(blocks))
+    assert counts[0] < counts[1] <= 4 * counts[0]
