@@ -204,7 +204,8 @@ class TypedTerms:
         if name in ("min", "max"):
             return Aggregated(self._column(kind), f"{name}({{before}}{{0}})", (value,), filter=kept)
         if name == "list" and kind == NUMBER:
-            return Aggregated(self._column(LIST), "list({before}{0}{behind})", (value,), distinct, (Sort(value),), kept)
+            some = distinct and isinstance(value, Ref)  # DuckDB may not see that an expression is in the argument list.
+            return Aggregated(self._column(LIST), "list({before}{0}{behind})", (value,), some, (Sort(value),), kept)
         if name == "text" and kind == "VARCHAR":
             form = "string_agg({before}{0}, '-'{behind})"
             return Aggregated(self._column(kind), form, (value,), False, (Sort(value),), kept)
