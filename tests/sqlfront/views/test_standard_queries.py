@@ -15,10 +15,10 @@ IN_SLICE = 16
 """Of the queries of TPC-DS every sixteenth is followed in the ordinary run, all when slow tests run."""
 
 
-def follows(benchmark: str, name: str, epochs: int) -> int:
+def follows(benchmark: str, name: str, epochs: int, seed: int = 0) -> int:
     """Change the tables that a query reads, compare its view after each change, then empty them; how many of the
     changes left rows in the view."""
-    rows = StandardRows(benchmark, epochs + sum(map(ord, name)))
+    rows = StandardRows(benchmark, epochs + sum(map(ord, name)) + 1000 * seed)
     con = sqlfront.connect()
     con.execute(rows.schema)
     query = queries_of(benchmark)[name]
@@ -45,7 +45,7 @@ def test_tpch(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TPCH)
 def test_tpch_in_many_epochs(name):
-    assert follows("tpch", name, 60) > 0
+    assert any(follows("tpch", name, 60, seed) for seed in range(4))  # Few random rows pass the filters of some.
 
 
 @pytest.mark.parametrize("name", list(TPCDS)[::IN_SLICE])
