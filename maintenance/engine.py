@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 
 MANY = 4096
-"""An epoch of so many rows is large. Several threads share it. A store that it has mostly filled is laid out anew."""
+"""An epoch of so many rows is large: several threads share it, and a store that consists mostly of its rows is laid out
+again in the order of reads."""
 _WATCHED = 1 << 16
 
 

@@ -108,7 +108,7 @@ class CollatedScalars:
         return None if self._is_key(scalar) else self.texts.compared(scalar, self.of(scalar))
 
     def orders(self, scalar: Scalar) -> bool:
-        """Whether an expression's values are not in the order of their bytes. Those of intervals are."""
+        """Whether an expression's values have another order than their bytes. Intervals are ordered by their bytes."""
         return self.compared(scalar) not in (None, LENGTH)
 
     def compares(self, column: Column) -> bool:

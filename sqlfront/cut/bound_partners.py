@@ -41,9 +41,7 @@ def with_bound_partners(term: Join, core: JoinCore, blocks: Blocks) -> Join:
     and where its condition is not made of equalities and conditions of one side.
     """
     sides = sides_of(term.condition, term.left.columns, term.right.columns)
-    if (
-        blocks.compares_partners
-    ):  # Its inner joins, bound anew for each comparison, would double the work at each level.
+    if blocks.compares_partners:  # Compared again for each join around them, they double the work by level.
         return term
     if term.dependent or sides.both or not sides.pairs or any(pair.nulls for pair in sides.pairs):
         return term

@@ -98,8 +98,8 @@ def add_join_of_keys(term: Join, core: JoinCore, blocks: Blocks, is_false: bool)
 
 
 def is_group(term: Term, missing: MissingValues) -> bool:
-    """Whether a term joins tables, of which it only selects rows and columns: each NULL where those are missing. NULL
-    joins no NULL: a row of NULLs would meet rows with one."""
+    """Whether a term joins tables and only selects rows and columns of the join. Each column is NULL where the tables'
+    rows are missing. No condition joins NULL with NULL: a row of NULLs would meet rows with NULL keys."""
     match term:
         case Join(kind="inner" | "left", left=left, right=right, condition=condition, dependent=False):
             return not _joins_nulls(condition) and is_group(left, missing) and is_group(right, missing)

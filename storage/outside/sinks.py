@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlfront.storage.errors import NotSupportedError, OperationalError, ProgrammingError
 from sqlfront.storage.outside.spark_types import spark_type
-from sqlfront.storage.sql_text import quote
+from sqlfront.storage.sql_text import exact, quote
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +35,7 @@ class Sink(ABC):
         self._con, self._where, self._columns = con, where, list(columns)
         self._types = [(name, type_) for (name, _), type_ in zip(columns, types, strict=True)]
         self._names = ", ".join(quote(name) for name, _ in columns)
-        self._spelled = [name for name, type_ in self._types if "INTERVAL" in type_]
+        self._spelled = [(name, type_) for name, type_ in self._types if "INTERVAL" in type_]
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class Sink(ABC):
     def _values(self, relation: str) -> list[str]:
         """The values that tell rows apart: intervals as they are written, since 30 days equal 1 month."""
         columns = [f"{relation}.{quote(name)}" for name, _ in self._types]
-        return [*columns, *(f"CAST({relation}.{quote(name)} AS VARCHAR)" for name in self._spelled)]
+        return [*columns, *(exact(f"{relation}.{quote(name)}", type_) for name, type_ in self._spelled)]
 
     def _told_apart(self, rows: str) -> str:
         return f"SELECT {', '.join(self._values('r'))} FROM ({rows}) AS r" if self._spelled else rows
