@@ -90,8 +90,8 @@ class Blocks:
     `shared` the tables of shared terms by name. `completed` has the operators that DuckDB computes with orders that
     leave nothing open, `told` what EXPLAIN says of the forms of operators. `computes_windows`: row numbers are columns,
     not the places of first rows. Of the block that is bound, `outer_form` is the form of outer joins, `no_children` why
-    one of them is no child of its tree, `distinct` the columns that it reads, if it has each row once. `left_sides` counts
-    those that are being bound, one inside the other. `compares_partners`: partners are bound for their exponent alone.
+    one of them is no child of its tree, `distinct` the columns that it reads, if it has each row once. `left_sides`
+    counts those that are being bound, one inside the other. `compares_partners`: partners are bound for their exponent.
     """
 
     def __init__(self, bound: Bound, con: Any, catalog: CatalogView, facts: Facts, term: Term) -> None:
