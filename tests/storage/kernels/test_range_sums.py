@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 
 import numpy as np
@@ -15,6 +16,7 @@ from sqlfront.maintenance.program.programs import PASSING, Assembler, Join, Word
 from sqlfront.maintenance.program.shapes import COUNT, Shape
 from sqlfront.storage.kernels import layout as at
 from sqlfront.storage.kernels.tables.delta import step_upsert
+from sqlfront.storage.stores.ordered_rows import OrderedRows
 from sqlfront.storage.stores.table import Table
 
 VALUE = frozenset({("t", "v")})
@@ -90,6 +92,14 @@ class RangedTable(RuleBasedStateMachine):
             found = range_sums(self.machine, self.table, [(group, low, high)], lower, upper)
             assert found == ({(group, low, high): expected} if inside else {})
 
+    @rule(group=st.integers(0, 2))
+    def find_positions(self, group: int) -> None:
+        members = [tuple(words[:3]) for words in self.table.members_of(0, [group])]
+        assert members == sorted(members, key=lambda key: key[1])
+        rows = OrderedRows(self.table)
+        check_positions(rows, group, [(key, self.counts[key], self.values[key]) for key in members])
+        assert len(rows.all_groups()) == len({key[0] for key in self.counts})
+
     @invariant()
     def sums_are_those_of_the_rows(self) -> None:
         if hasattr(self, "table"):
@@ -118,6 +128,32 @@ class RangedTable(RuleBasedStateMachine):
 
 TestRangedTable = RangedTable.TestCase
 TestRangedTable.settings = settings(max_examples=40, stateful_step_count=15)
+
+
+def check_positions(rows: OrderedRows, group: int, members: list[tuple[Key, int, int]]) -> None:
+    """A position finds what a list finds: `members` are the rows of the group in order, with counts and values."""
+    copies = [(key, number) for key, count, _ in members for number in range(count)]
+    [found] = rows.groups(np.array([[group]]))
+    assert rows.copies(np.array([found])).tolist() == [len(copies)]
+    asked = np.arange(-1, len(copies) + 1)
+    selected, numbers = rows.select(np.full(len(asked), found), asked)
+    keys = list(zip(*(rows.words(selected, place).tolist() for place in range(3)), strict=True))
+    nowhere = ((at.NULL_CODE,) * 3, 0)
+    assert list(zip(keys, numbers.tolist(), strict=True)) == [nowhere, *copies, nowhere]
+    addresses = rows.rows(np.array([key for key, _, _ in members], np.int64).reshape(-1, 3))
+    assert (rows.groups_of(addresses) == found).all()
+    before = [tuple(map(number_of, sums)) for sums in rows.sums_before(addresses)]
+    sums = [tuple(sum(one[part] for one in members[:place]) for part in (1, 2)) for place in range(len(members))]
+    assert before == sums
+    for inclusive, compare in ((False, operator.lt), (True, operator.le)):
+        positions = rows.positions_of(np.full(len(members), found), addresses, 1, inclusive=inclusive)
+        assert positions.tolist() == [sum(compare(key[1], own[1]) for key, _ in copies) for own, _, _ in members]
+    for place, head in enumerate(rows.heads(np.array([found]))[:1] if members else []):
+        assert rows.follow(head, 5).tolist() == addresses[place : place + 5].tolist()
+
+
+def number_of(words: np.ndarray) -> int:
+    return int.from_bytes(words.tobytes(), "little", signed=True)
 
 
 @pytest.mark.parametrize("way", ["ascending", "random"])

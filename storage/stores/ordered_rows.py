@@ -1,0 +1,165 @@
+"""The groups of a table's ordered index, by position: order statistics over many rows at once.
+
+Rows are given and found by their addresses, 0 for none; groups by the addresses of their rows in the group table. Both
+are valid until the table changes. A position counts copies, from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sqlfront.storage.kernels import layout as at
+from sqlfront.storage.kernels.tables import group_reads, key_lookups
+from sqlfront.storage.kernels.tables import order_statistics as kernels
+from sqlfront.storage.stores.table import Table, words_at
+
+
+class OrderedRows:
+    """The rows of a table whose ordered index has subtree sums. `steps` counts rows visited."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.index = int(words_at(table.order_address, 1)[0])
+        self.group = table.groups[self.index]
+        self._scratch = np.zeros(at.SCRATCH_WORDS, np.int64)
+        self._orders: dict[int, np.ndarray] = {}
+
+    @property
+    def steps(self) -> int:
+        return int(self._scratch[at.STEPS])
+
+    def groups(self, keys: np.ndarray) -> np.ndarray:
+        """The groups with these key words, of shape (groups, words). O(1) each."""
+        return self._found(self.group, keys)
+
+    def rows(self, keys: np.ndarray) -> np.ndarray:
+        """The rows with these key words, of shape (rows, words). O(1) each."""
+        return self._found(self.table, keys)
+
+    def groups_of(self, rows: np.ndarray) -> np.ndarray:
+        """The groups of rows. O(1) each."""
+        return self.groups(np.column_stack([self.words(rows, place) for place in self.table.indexes[self.index]]))
+
+    def all_groups(self) -> np.ndarray:
+        """All groups that have rows. O(groups)."""
+        header = self.group.header
+        first, size = int(header[at.ROWS]), int(header[at.WIDTH]) * 8
+        found = first + np.arange(int(header[at.USED]), dtype=np.int64) * size
+        sizes = np.empty(len(found), np.int64)
+        group_reads.sizes(self.group.address, _at(found), len(found), _at(sizes))
+        return found[sizes > 0]
+
+    def copies(self, groups: np.ndarray) -> np.ndarray:
+        """How many copies of rows each group has. O(log group) expected each."""
+        ends = np.empty(len(groups), np.int64)
+        groups = _whole(groups)
+        group_reads.ends(
+            self.table.address, self.group.address, _at(groups), len(groups), 1, _at(self._scratch), _at(ends)
+        )
+        found = np.zeros(len(groups), np.int64)
+        there = ends != 0
+        found[there] = self.sums_before(ends[there])[:, 0, 0] + self.words(ends[there], self.table.keys)
+        return found
+
+    def heads(self, groups: np.ndarray) -> np.ndarray:
+        """The first row of each group. O(1) each."""
+        groups, found = _whole(groups), np.empty(len(groups), np.int64)
+        group_reads.ends(
+            self.table.address, self.group.address, _at(groups), len(groups), 0, _at(self._scratch), _at(found)
+        )
+        return found
+
+    def sums_before(self, rows: np.ndarray) -> np.ndarray:
+        """The sums of all rows before each row in its group, of shape (rows, values, limbs + 1): value 0 counts copies,
+        so it is the row's position. O(log group) expected each."""
+        rows = _whole(rows)
+        found = np.empty((len(rows), int(self.table.header[at.SUMS]), self.table.limbs + 1), np.int64)
+        kernels.sums_before(self.table.address, _at(rows), len(rows), _at(self._scratch), _at(found))
+        return found
+
+    def select(self, groups: np.ndarray, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The row at a position of each group, 0 where there is none; and which of its copies stands there, from 0.
+        O(log group) expected each."""
+        groups, positions = _whole(groups), _whole(positions)
+        found, copies = np.empty(len(groups), np.int64), np.empty(len(groups), np.int64)
+        kernels.select(
+            self.table.address, self.group.address, _at(groups), _at(positions), len(groups), _at(self._scratch),
+            _at(found), _at(copies),
+        )  # fmt: skip
+        return found, copies
+
+    def positions_of(self, groups: np.ndarray, probes: np.ndarray, items: int, *, inclusive: bool) -> np.ndarray:
+        """How many copies of each group come before a probe by the first `items` words of the order, with those that
+        tie if `inclusive`. A probe is a row, or the address of words that lie as a row's. O(log group) expected
+        each."""
+        groups, probes, found = _whole(groups), _whole(probes), np.empty(len(groups), np.int64)
+        kernels.positions_of(
+            self.table.address, self.group.address, _at(groups), _at(probes), len(groups), _at(self._order(items)),
+            int(inclusive), _at(self._scratch), _at(found),
+        )  # fmt: skip
+        return found
+
+    def follow(self, row: int, count: int) -> np.ndarray:
+        """Up to `count` rows of a group in their order, from a row on. O(1) each."""
+        found = np.empty(count, np.int64)
+        made = kernels.follow(self.table.address, int(row), count, _at(self._scratch), _at(found))
+        return found[:made]
+
+    def words(self, rows: np.ndarray, place: int, absent: int = at.NULL_CODE) -> np.ndarray:
+        """The word at a place of each row, `absent` where there is none."""
+        rows, found = _whole(rows), np.empty(len(rows), np.int64)
+        group_reads.word_of(_at(rows), len(rows), place, absent, _at(found))
+        return found
+
+    def _found(self, table: Table, keys: np.ndarray) -> np.ndarray:
+        keys, places, found = _whole(keys), np.arange(keys.shape[1]), np.empty(len(keys), np.int64)
+        if not keys.shape[1]:
+            keys, places = np.zeros((len(keys), 1), np.int64), np.zeros(0, np.int64)
+        key_lookups.find_rows(
+            table.address, _at(self._scratch), _at(keys), keys.shape[1], len(keys), _at(places), len(places), 0,
+            _at(found),
+        )  # fmt: skip
+        return found
+
+    def _order(self, items: int) -> np.ndarray:
+        """The order list of the first `items` words."""
+        if items not in self._orders:
+            words = words_at(self.table.order_address, at.ORDER_ENTRY + 3 * items).copy()
+            words[at.ORDER_COUNT] = items
+            self._orders[items] = words
+        return self._orders[items]
+
+
+def frame_sums(values: np.ndarray, starts: np.ndarray, ends: np.ndarray, initial: Sequence[int] = ()) -> np.ndarray:
+    """The sum of values[start:end], of shape (values, limbs), plus `initial` of a limb more, for each pair of bounds;
+    shape (bounds, limbs + 1). Neither bound ever goes back. O(values + bounds)."""
+    values, starts, ends = _whole(values), _whole(starts), _whole(ends)
+    count, limbs = len(starts), values.shape[1]
+    base = np.array(initial or [0] * (limbs + 1), np.int64)
+    found = np.empty((count + 1, limbs + 1), np.int64)
+    kernels.frame_sums(_at(values), limbs, _at(starts), _at(ends), count, _at(base), _at(found))
+    return found[:count]
+
+
+def frame_firsts(
+    order: np.ndarray, rows: np.ndarray, present: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> np.ndarray:
+    """Which of rows[start:end] comes first by an order list, among those `present`: its number, -1 for none, for each
+    pair of bounds. Neither bound ever goes back. O(rows + bounds)."""
+    order, rows, present = _whole(order), _whole(rows), _whole(present)
+    starts, ends, found = _whole(starts), _whole(ends), np.empty(len(starts), np.int64)
+    queue = np.empty(max(1, len(rows)), np.int64)
+    kernels.frame_firsts(
+        _at(order), _at(rows), _at(present), _at(starts), _at(ends), len(starts), _at(queue), _at(found)
+    )
+    return found
+
+
+def _whole(words: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(words, np.int64)
+
+
+def _at(words: np.ndarray) -> int:
+    return int(words.ctypes.data)
