@@ -68,6 +68,7 @@ class Connection:
 
     def __init__(self, database: Database) -> None:
         self.session = Session(database)
+        self.spare: list[Connection] = []  # The cursor of the last read of a relation.
         _open.add(self)
 
     # SQL -----------------------------------------------------------------------------------------
@@ -411,6 +412,8 @@ class Connection:
 
     def close(self) -> None:
         """End the connection; an open transaction is rolled back."""
+        for cursor in self.spare:
+            cursor.close()
         self.session.close()
 
     def __enter__(self) -> Connection:

@@ -136,8 +136,15 @@ class Relation:
         if self._connection.session.transaction is not None:
             yield self._connection
             return
-        cursor = self._connection.cursor()
+        spare = self._connection.spare
+        cursor = spare.pop() if spare else self._connection.cursor()
         try:
             yield cursor
-        finally:
+            cursor.session.ready(writes=False)
+        except BaseException:
             cursor.close()
+            raise
+        if spare or self._connection.session.closed:
+            cursor.close()
+        else:
+            spare.append(cursor)

@@ -30,15 +30,19 @@ class LookUp:
 
     def __init__(self, view: MaintainedView, variables: Sequence[str], columns: list[Column], walk: Walk) -> None:
         self._variables, self._columns, self._walk = variables, columns, walk
-        self._bag = view.definition.mode == "bag"
+        self._bag, self._scalar = view.definition.mode == "bag", view.definition.scalar
         self.direct = _direct(view, variables, walk)
 
     def rows(self, codes: Sequence[tuple[int, ...]]) -> list[tuple[Any, ...]] | None:
-        """The rows whose variables have these codes; None if there are more than MOST, or a value that DuckDB must
-        refuse. The engine is locked."""
+        """The rows whose variables have these codes; None if there are more than MOST, a value that DuckDB must refuse,
+        or no row of an aggregate without groups, of which DuckDB makes one. The engine is locked."""
         walk, found = self._walk, list[tuple[Any, ...]]()
+        if not self._variables and walk.levels[0].table.live > MOST:  # Each of its rows is one of the view's, or more.
+            return None
         walk.again([word for code in codes for word in code])
-        while walk.next(MOST):
+        while walk.next(MOST + 1):
+            if len(found) + walk.rows > MOST:
+                return None
             for variable, code in zip(self._variables, codes, strict=True):
                 for words, word in zip(walk.words(variable), code, strict=True):
                     if (words != word).any():  # The values have not led to all of the rows.
@@ -49,11 +53,11 @@ class LookUp:
                 return None
             if self._bag and not walk.all_ones(COUNT):
                 counts = numbers(walk, COUNT).tolist()
-                batch = [row for row, count in zip(batch, counts, strict=True) for _ in range(min(count, MOST + 1))]
+                if sum(counts) > MOST - len(found):
+                    return None
+                batch = [row for row, count in zip(batch, counts, strict=True) for _ in range(count)]
             found += batch
-            if len(found) > MOST:
-                return None
-        return found
+        return found if found or not self._scalar else None
 
 
 class Direct:
@@ -79,7 +83,7 @@ class Direct:
 
 def _direct(view: MaintainedView, variables: Sequence[str], walk: Walk) -> Direct | None:
     """The direct way, where one level has the whole key and all values, each of one word."""
-    if len(walk.levels) != 2 or len(walk.factors) != 1 or view.definition.mode != "group":
+    if not variables or len(walk.levels) != 2 or len(walk.factors) != 1 or view.definition.mode != "group":
         return None
     table, (level, shape) = walk.levels[1].table, walk.factors[0]
     if level != 1 or sorted(shape.variables) != sorted(variables) or shape.limbs != 1 or set(shape.widths) != {1}:
@@ -104,7 +108,7 @@ def _direct(view: MaintainedView, variables: Sequence[str], walk: Walk) -> Direc
 
 
 def look_up_by(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | None:
-    """The look-up of a view by these variables; None if there is none."""
+    """The look-up of a view by these variables, without any that of all its rows; None if there is none."""
     if variables not in view.look_ups:
         view.look_ups[variables] = _made(view, variables)
     found: LookUp | None = view.look_ups[variables]
@@ -113,10 +117,10 @@ def look_up_by(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | Non
 
 def _made(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | None:
     definition = view.definition
-    if definition.having or definition.limit or definition.is_frozen or definition.scalar or view.distinct_sets:
+    if definition.having or definition.limit or definition.is_frozen or view.distinct_sets:
         return None
     codes = {variable: (0,) * view.codecs[variable].words for variable in variables}
-    if rows_of(view).single is None or not variables:
+    if rows_of(view).single is None:
         return None
     raw = {column.name: column for column in definition.raw}
     columns: list[Column] = []
@@ -128,4 +132,4 @@ def _made(view: MaintainedView, variables: tuple[str, ...]) -> LookUp | None:
         columns.append(column)
     names, parts = needed(view)
     walk = Walk(view.tree, codes, [*names, *variables], parts, view.reads)
-    return None if walk.scans or not columns else LookUp(view, variables, columns, walk)
+    return None if (walk.scans and variables) or not columns else LookUp(view, variables, columns, walk)

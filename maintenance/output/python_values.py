@@ -12,6 +12,7 @@ from sqlfront.maintenance.program.rows import RowSource, numbers
 from sqlfront.maintenance.ranked.exact import WHOLE, BeyondTypeError
 from sqlfront.maintenance.view.maintained_view import MaintainedView
 from sqlfront.planner.model.query import RawColumn
+from sqlfront.storage.errors import DataError
 from sqlfront.storage.kernels.layout import NULL_CODE, RESERVED_LOW
 
 Column = Callable[[RowSource], list[Any]]
@@ -27,14 +28,21 @@ def column_of(view: MaintainedView, raw: RawColumn) -> Column | None:
     if raw.kind == "variable" and raw.variable is not None:
         if raw.type in WHOLE:
             return _integers(view, raw.variable)
-        return _decoded(view, raw) if raw.type in PLAIN else None
+        return _decoded(view, raw) if raw.type in PLAIN or raw.type.startswith("DECIMAL(") else None
     if raw.kind in ("sum", "count") and raw.type in SUMS and raw.specials is None:
         return _sums(view, raw)
-    return _decoded(view, raw) if raw.type == "DOUBLE" else None
+    return _decoded(view, raw) if raw.type == "DOUBLE" or raw.type.startswith("DECIMAL(") else None
 
 
 def _decoded(view: MaintainedView, raw: RawColumn) -> Column:
-    return lambda walk: raw_column(view, walk, raw).to_pylist()
+    def read(walk: RowSource) -> list[Any]:
+        try:
+            found: list[Any] = raw_column(view, walk, raw).to_pylist()
+        except (DataError, ValueError, OverflowError) as error:  # DuckDB shows dates that Python does not have.
+            raise BeyondTypeError from error
+        return found
+
+    return read
 
 
 def _integers(view: MaintainedView, variable: str) -> Column:

@@ -78,8 +78,8 @@ class Walk(Metered):
 
     def again(self, words: Sequence[int]) -> None:
         """Begin anew with other code words of the constants; the tables are those of the beginning."""
-        assert self._given is not None
-        self.levels[self._given[0]].table.overwrite(words)
+        if self._given is not None:
+            self.levels[self._given[0]].table.overwrite(words)
         self._state[:], self._scratch[:] = self._first, 0
         self.rows = self._passed = self._told = 0
         self.empty = self._has_empty_child()

@@ -20,11 +20,12 @@ _AT_ONCE = 65536
 class HeldResult:
     """DuckDB makes rows of the table as they are fetched, a slice at a time: no transaction stays open in between.
 
-    An open result, were it handed to DuckDB, would keep others from building views and from CHECKPOINT.
+    An open result, were it handed to DuckDB, would keep others from building views and from CHECKPOINT. `shown` are
+    the columns as DuckDB SQL over those of the table.
     """
 
-    def __init__(self, con: Any, table: pa.Table) -> None:
-        self._con, self._table, self._left = con, table, table
+    def __init__(self, con: Any, table: pa.Table, shown: str = "*") -> None:
+        self._con, self._table, self._left, self._shown = con, table, table, shown
         self._rows: deque[tuple[Any, ...]] = deque()
 
     @property
@@ -37,7 +38,10 @@ class HeldResult:
 
     def held(self) -> pa.Table:
         """The whole table, every type kept."""
-        return self._table
+        if self._shown == "*":
+            return self._table
+        with translated(None), lossless(self._con):
+            return self._query(self._table).to_arrow_table()
 
     def fetchone(self) -> tuple[Any, ...] | None:
         found = self.fetchmany(1)
@@ -84,7 +88,7 @@ class HeldResult:
     def _query(self, table: pa.Table) -> Any:
         self._con.abort()  # A statement that failed may have left something of its own half read.
         self._con.register(_NAME, table)
-        return self._con.execute(f"SELECT * FROM {_NAME}")
+        return self._con.execute(f"SELECT {self._shown} FROM {_NAME}")
 
 
 class HeldRows:
@@ -135,10 +139,18 @@ class HeldRows:
 
 def typed_rows(con: Any, columns: Sequence[tuple[str, str]], rows: Sequence[tuple[Any, ...]]) -> HeldResult:
     """A few rows of Python values as columns of these names and DuckDB types."""
-    casts = ", ".join(f"CAST(c{place} AS {kind}) AS {quote(name)}" for place, (name, kind) in enumerate(columns))
-    names = ", ".join(f"c{place}" for place in range(len(columns)))
-    shown = rows or [(None,) * len(columns)]
-    values = ", ".join(f"({', '.join('?' * len(columns))})" for _ in shown)
-    query = f"SELECT {casts} FROM (VALUES {values}) AS held({names}){'' if rows else ' LIMIT 0'}"
-    with translated(None), lossless(con):
-        return HeldResult(con, con.sql(query, params=[value for row in shown for value in row]).to_arrow_table())
+    import pyarrow as pa
+
+    values: list[list[Any]] = list(map(list, zip(*rows, strict=True))) if rows else [[] for _ in columns]
+    table = pa.table({f"c{place}": _array(column) for place, column in enumerate(values)})
+    shown = (f"CAST(c{place} AS {kind}) AS {quote(name)}" for place, (name, kind) in enumerate(columns))
+    return HeldResult(con, table, ", ".join(shown))
+
+
+def _array(values: list[Any]) -> pa.Array:
+    """Values as DuckDB casts them to their type: as texts, where they are beyond 64 bits."""
+    import pyarrow as pa
+
+    if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
+        return pa.array([None if value is None else str(value) for value in values])
+    return pa.array(values)

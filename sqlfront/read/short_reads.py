@@ -1,4 +1,5 @@
-"""Small reads that go from the text to the tree in one hop: `WHERE key = 5`, `ORDER BY ... LIMIT 10`, and View.get.
+"""Small reads that go from the text to the tree in one hop: `WHERE key = 5`, `ORDER BY ... LIMIT 10`, all rows of a
+view that has few, and View.get.
 
 A text is recognised by its *shape*, the text with a parameter in place of each literal. A shape is planned once; its
 plan holds until names or settings may mean something else (`Session.forget_names`). The plan reads Python values off
@@ -193,7 +194,10 @@ def _plan(session: Session, shape: str, tree: exp.Select, name: str, entry: View
     if columns is None or entry.definition.collations or defaults_of(session).collated:
         return None
     used = clauses(tree)
-    if used == {"expressions", "from_", "where"}:
+    read: Callable[[Session, Sequence[Any]], Rows | None] | None
+    if used == {"expressions", "from_"}:
+        read = partial(_all_rows, entry)
+    elif used == {"expressions", "from_", "where"}:
         read = _look_up(tree, name, entry)
     elif used == {"expressions", "from_", "order", "limit"}:
         read = partial(_first_rows, shape, entry)
@@ -261,6 +265,14 @@ def _look_up(tree: exp.Select, table: str, entry: ViewEntry) -> Callable[[Sessio
         return look_up.rows(codes) if codes else []
 
     return read
+
+
+def _all_rows(entry: ViewEntry, session: Session, values: Sequence[Any]) -> Rows | None:
+    """Reads all rows of a view that has few."""
+    from sqlfront.maintenance.output.look_up import look_up_by
+
+    look_up = look_up_by(entry.maintained, ())
+    return None if look_up is None else look_up.rows(())
 
 
 def _first_rows(shape: str, entry: ViewEntry, session: Session, values: Sequence[Any]) -> Rows | None:

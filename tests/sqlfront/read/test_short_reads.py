@@ -15,6 +15,9 @@ VIEWS = {
     "by_k": "SELECT k AS key, sum(x) AS s, count(*) AS n FROM t GROUP BY k",
     "bag": "SELECT k, g, x FROM t",
     "joined": "SELECT t.k, t.g, u.w FROM t JOIN u USING (k)",
+    "exact": "SELECT k, sum(x * 1.5) AS s, avg(x * 1.5) AS a FROM t GROUP BY k",
+    "total": "SELECT sum(x) AS s, count(*) AS n FROM t WHERE x > 1000",
+    "copies": "SELECT k % 2 AS k FROM t",
     "first": "SELECT k, x, g FROM t ORDER BY x DESC, k LIMIT 20",
 }
 
@@ -76,6 +79,9 @@ def compare(con: Any, text: str, params: Any = None) -> Any:
         ("SELECT * FROM first ORDER BY x DESC, k LIMIT 5", None),
         ("SELECT g, k FROM first ORDER BY x DESC LIMIT ?", [3]),
         ("SELECT * FROM first ORDER BY x DESC LIMIT 100", None),
+        ("SELECT * FROM by_k ", None),
+        ("SELECT m, q.k FROM v AS q", None),
+        ("SELECT * FROM exact ", None),
     ],
 )
 def test_a_short_read_is_what_duckdb_reads(con: Any, short: list[bool], text: str, params: Any) -> None:
@@ -110,11 +116,38 @@ def test_a_short_read_is_what_duckdb_reads(con: Any, short: list[bool], text: st
         ("SELECT * FROM first WHERE k = 3", None),
         ("SELECT * FROM first ORDER BY x DESC, k LIMIT 5 OFFSET 2", None),
         ("SELECT * FROM first ORDER BY x, k LIMIT 5", None),
+        ("SELECT * FROM joined ", None),
+        ("SELECT * FROM first ", None),
+        ("SELECT * FROM total ", None),
+        ("SELECT * FROM copies ", None),
     ],
 )
 def test_any_other_read_is_right_too(con: Any, text: str, params: Any) -> None:
     compare(con, text, params)
     compare(con, text, params)
+
+
+def test_all_rows_are_short_while_they_are_few(con: Any, short: list[bool]) -> None:
+    text = "SELECT * FROM copies "
+    for write, rows, is_short in (
+        ("DELETE FROM t WHERE k = 99", 63, True),
+        ("INSERT INTO t (k) VALUES (3), (3)", 65, False),
+        ("DELETE FROM t WHERE k = 3", 52, True),
+    ):
+        con.execute(write)
+        short.clear()
+        assert len(compare(con, text)) == rows and short[0] == is_short
+
+
+def test_dates_that_python_does_not_have_are_shown_by_duckdb() -> None:
+    con, query = sqlfront.connect(), "SELECT k, d, count(*) AS n FROM t GROUP BY k, d"
+    con.execute(f"CREATE TABLE t (k INTEGER, d DATE); CREATE MATERIALIZED VIEW v AS {query}")
+    for day in ("2020-02-29", "infinity", "-infinity", "0044-03-15 (BC)", "12000-01-01"):
+        con.execute("INSERT INTO t VALUES (1, ?)", [day])
+        assert sorted(map(repr, con.execute("SELECT * FROM v").fetchall())) == sorted(
+            map(repr, con.execute(query).fetchall())
+        )
+        con.execute("DELETE FROM t")
 
 
 def test_a_remembered_plan_ends_when_its_name_means_something_else(con: Any, short: list[bool]) -> None:
