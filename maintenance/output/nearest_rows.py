@@ -84,8 +84,8 @@ class NearestRowsNode:
     @staticmethod
     def planned(name: str, rows: NearestRows) -> Description:
         left, right = table_name(rows.left), table_name(rows.right)
-        (mine, theirs), same = rows.times, [f"{one} = {other}" for one, other in rows.keys]
-        tie = " AND ".join([*same, f"{mine} {rows.operator} {theirs}"])
+        compared = [*((mine, "=", theirs) for mine, theirs in rows.keys), (rows.times[0], rows.operator, rows.times[1])]
+        tie = " AND ".join(f"{left}.{mine} {operator} {right}.{theirs}" for mine, operator, theirs in compared)
         return Description(
             name,
             "nearest rows",
@@ -95,8 +95,8 @@ class NearestRowsNode:
             rows.label,
             notes=(
                 f"nearest rows: each row of {left} with the nearest of {right} ON {tie}",
-                f"{left} sorted by {mine}, {right} by {theirs} and its other columns"
-                + (f", by {', '.join(one for one, _ in rows.keys)}" if rows.keys else ""),
+                f"found along trees of {left} by {rows.times[0]} and of {right} by {rows.times[1]}"
+                + (" for each key" if rows.keys else ""),
             ),
             facts={"joined": rows.label, "left": left, "right": right, "on": tie},
         )

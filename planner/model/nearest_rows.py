@@ -59,10 +59,9 @@ class NearestRows:
 
     @property
     def note(self) -> str:
-        mine, theirs = self.times
         return (
-            f"{self.label}: both sides are kept in the order of {mine} {self.operator} {theirs}; a row of the left looks "
-            "up its nearest row, a row of the right lists the rows of the left to which it is the nearest"
+            f"{self.label}: both sides are kept in order; a row of the left looks up its nearest row, a row of the right "
+            "lists the rows of the left to which it is the nearest"
         )
 
     @property

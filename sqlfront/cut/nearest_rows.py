@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sqlfront.binding.select_items import unique_names
 from sqlfront.planner.algebra.join_sides import Pair, sides_of
 from sqlfront.planner.algebra.rewriting import passed, projected
 from sqlfront.planner.algebra.scalars import (
@@ -87,7 +88,7 @@ class _Nearest:
             tuple((names[mine], names[theirs]) for mine, theirs in self._keys),
             (names[self._times[0]], names[self._times[1]]),
             self._operator,
-            tuple((f"c{place}", column.type) for place, column in enumerate(columns)),
+            tuple(zip(unique_names([one.name for one in columns]), (one.type for one in columns), strict=True)),
             tuple(names[column] for column in self._term.right.columns),
             self._is_outer,
         )
