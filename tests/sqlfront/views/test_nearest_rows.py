@@ -5,9 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import sqlfront
+from sqlfront.maintenance.output.nearest_rows import NearestRowsNode
 from tests.definition_oracle import same_bag
 from tests.following import empty_and_drop, follow
 from tests.slices import parts
@@ -134,3 +137,72 @@ def test_views_are_their_queries_after_each_change(con: sqlfront.Connection, see
 
     follow(con, 40 if seed else 10, lambda: change(con, rng), check)
     empty_and_drop(con, queries, ("trades", "quotes", "names"), check)
+
+
+def test_copies_of_a_row_are_one_partner(con: sqlfront.Connection) -> None:
+    """The last copy that goes changes the partners, the others do not."""
+    con.execute("INSERT INTO trades (k, n) VALUES (1, 5), (1, 5), (1, 6)")
+    con.execute("INSERT INTO quotes (k, n, x) VALUES (1, 3, 7), (1, 5, 8)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT t.n, x FROM trades t ASOF JOIN quotes q ON t.k = q.k AND t.n >= q.n")
+    engine = con.session.database.engine
+    [node] = (one for one in engine.nodes.values() if isinstance(one, NearestRowsNode))
+
+    def steps(statement: str) -> int:
+        before = engine.machine.counters[node.number]
+        con.execute(statement)
+        return int(engine.machine.counters[node.number] - before)
+
+    assert same_bag(con.execute("FROM v").fetchall(), [(5, 8), (5, 8), (6, 8)])
+    first = steps("INSERT INTO quotes (k, n, x) VALUES (1, 4, 9)")
+    assert first < steps("INSERT INTO quotes (k, n, x) VALUES (1, 6, 9)")  # A trade changes.
+    assert steps("INSERT INTO quotes (k, n, x) VALUES (1, 6, 9)") < first  # None does.
+    assert same_bag(con.execute("FROM v").fetchall(), [(5, 8), (5, 8), (6, 9)])
+
+
+def test_nulls_meet_no_row(con: sqlfront.Connection) -> None:
+    con.execute("INSERT INTO trades (k, n) VALUES (NULL, 5), (1, NULL), (1, 5)")
+    con.execute("INSERT INTO quotes (k, n, x) VALUES (NULL, 3, 1), (1, NULL, 2), (NULL, 7, 3), (1, 4, 4), (1, 6, 5)")
+    for place, operator in enumerate(("<", "<=", ">", ">=")):
+        query = f"SELECT t.k, t.n, x FROM trades t ASOF LEFT JOIN quotes q ON t.k = q.k AND t.n {operator} q.n"
+        con.execute(f"CREATE MATERIALIZED VIEW v{place} AS {query}")
+        expected = [(None, 5, None), (1, None, None), (1, 5, 5 if "<" in operator else 4)]
+        assert same_bag(con.execute(f"FROM v{place}").fetchall(), expected)
+        assert same_bag(con.execute(query).fetchall(), expected)
+
+
+def test_ties_are_broken_by_the_columns_that_are_read(con: sqlfront.Connection) -> None:
+    """Each by the first by all columns, which CHECK compares with, although DuckDB's query takes another one."""
+    con.execute("INSERT INTO trades (k, n) VALUES (1, 5)")
+    con.execute("CREATE MATERIALIZED VIEW v AS SELECT t.n, q.v, x FROM trades t ASOF JOIN quotes q USING (k, n)")
+    for row in ("'b', 1", "'a', NULL", "'a', 3", "'a', 2", "NULL, 1"):
+        con.execute(f"INSERT INTO quotes (k, n, v, x) VALUES (1, 5, {row})")
+        assert not con.execute("CHECK MATERIALIZED VIEW v").fetchall()
+    assert con.execute("FROM v").fetchall() == [(5, "a", 2)]
+    con.execute("DELETE FROM quotes WHERE x = 2")
+    assert con.execute("FROM v").fetchall() == [(5, "a", 3)]
+    con.execute("DELETE FROM quotes WHERE v = 'a' AND x = 3")
+    assert con.execute("FROM v").fetchall() == [(5, "a", None)]
+
+
+@pytest.mark.parametrize("operator", [">=", "<"])
+def test_steps_are_logarithmic_for_any_row_of_either_side(operator: str) -> None:
+    seen = [_most_steps(rows, operator) for rows in (1_000, 8_000, 64_000)]
+    assert seen[2] - seen[1] < 50 and seen[2] < 2.5 * seen[0]
+
+
+def _most_steps(rows: int, operator: str) -> int:
+    """The most steps that a change of one row takes: the first, a middle and the last time, on both sides."""
+    con = sqlfront.connect()
+    con.execute("CREATE CHANGE TABLE l (k BIGINT, t BIGINT); CREATE CHANGE TABLE r (k BIGINT, t BIGINT)")
+    times = np.arange(rows)
+    for table, shift in (("l", 5), ("r", 0)):
+        con.apply({table: pa.table({"k": times % 4, "t": times * 10 + shift})})
+    con.execute(f"CREATE MATERIALIZED VIEW v AS SELECT l.t, r.t AS u FROM l ASOF LEFT JOIN r ON l.k = r.k AND l.t {operator} r.t")
+    most = 0
+    for table in ("l", "r"):
+        for time in (-7, rows * 5 + 3, rows * 10 + 7):
+            for weight in (1, -1):
+                change = pa.table({"k": [1], "t": [time], "_weight": [weight]})
+                most = max(most, con.apply({table: change}).steps["v"])
+    con.close()
+    return most
