@@ -142,7 +142,7 @@ class _RangeSearch(Search):
             links = [piece.tests for piece in ranged]
             if not all(_is_one_order(piece.compared, self.definition) for piece in ranged):
                 return None
-        if not all(_is_range(tests, self.definition) for tests in links):
+        if not all(is_range(tests, self.definition) for tests in links):
             return None
         scopes = [label & self.variables(piece.group) for piece in pieces]
         used = _variables(test for link in links for test in link)
@@ -215,7 +215,7 @@ def _variables(tests: Iterable[Comparison]) -> frozenset[str]:
     return frozenset[str]().union(*(test.scheme for test in tests))
 
 
-def _is_range(tests: Sequence[Comparison], definition: Definition) -> bool:
+def is_range(tests: Sequence[Comparison], definition: Definition) -> bool:
     """Whether comparisons are of variables in one order, bounded once from below at most and once from above."""
     for variables in {definition.order_of(variable) for variable in _variables(tests)}:
         sides = [test.scheme & variables for test in tests]
